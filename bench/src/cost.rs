@@ -1,0 +1,174 @@
+//! `cost`: what one request costs in CPU time, against the limit (and peers), in turns of one run.
+//!
+//! The server under test has core 0; the stub and the load share core 1. A *pair* is the same number of windows of the limit
+//! and of Fanin in turns, so that a noisy machine burdens both; the figure is the median of the pairs' ratios.
+
+use serde::Serialize;
+
+use crate::load::{Plan, Session};
+use crate::peers::{self, Peer};
+use crate::process::{self, OTHER_CORE, Server};
+use crate::report::{Report, Table, median};
+use crate::turns::{Cost, in_turns};
+use crate::work::Work;
+use crate::{Failure, Options, servers};
+
+const CONNECTIONS: usize = 64;
+
+/// What to compare with the limit.
+#[derive(Clone, Debug)]
+pub struct Plans {
+    /// `fanin`, or `limit` for the limit against itself, which shows the noise.
+    pub subject: String,
+    /// Names of peers.
+    pub peers: Vec<String>,
+    /// Peers that are not installed are left out instead of an error.
+    pub if_installed: bool,
+    /// Works to do.
+    pub works: Vec<Work>,
+    /// Windows of each server and work; `None`: as many as the bars ask for.
+    pub pairs: Option<usize>,
+}
+
+/// A server that takes part.
+#[derive(Debug)]
+struct Subject {
+    server: Server,
+    peer: Peer,
+}
+
+/// All windows of one server within a pair.
+#[derive(Clone, Debug, Serialize)]
+struct Window {
+    pair: usize,
+    work: Work,
+    server: String,
+    #[serde(flatten)]
+    cost: Cost,
+}
+
+/// Runs the benchmark.
+pub fn run(options: &Options, plans: &Plans) -> Result<Report, Failure> {
+    process::pin(OTHER_CORE)?;
+    let pairs = plans.pairs.unwrap_or(if options.quick { 3 } else { 7 });
+    let rounds = if options.quick { 1 } else { 2 };
+    let stub = servers::stub()?;
+    let mut subjects = vec![Subject { server: servers::limit("limit", &stub)?, peer: Peer::ours("limit") }];
+    subjects.push(match plans.subject.as_str() {
+        "limit" => Subject { server: servers::limit("limit again", &stub)?, peer: Peer::ours("limit") },
+        "fanin" => Subject { server: servers::fanin("flows", &stub, None)?, peer: Peer::ours("fanin") },
+        other => return Err(Failure::Usage(format!("no subject `{other}`: fanin or limit"))),
+    });
+    for name in &plans.peers {
+        let started = peers::find(name, stub.addr).and_then(|peer| Ok(Subject { server: peer.start()?, peer }));
+        match started {
+            Ok(subject) => subjects.push(subject),
+            Err(failure) if plans.if_installed => eprintln!("cost: without {name}: {failure}"),
+            Err(failure) => return Err(failure),
+        }
+    }
+    warm_up(&subjects, &plans.works, options.quick)?;
+    let mut windows: Vec<Window> = Vec::new();
+    for pair in 0..pairs {
+        for &work in &plans.works {
+            windows.extend(measure_pair(&subjects, pair, work, rounds)?);
+        }
+        eprintln!("cost: pair {} of {pairs}", pair + 1);
+    }
+    Ok(report(plans, &subjects, &windows))
+}
+
+/// No figure of a server that answers wrong is worth anything; none of a cold one is meant here.
+fn warm_up(subjects: &[Subject], works: &[Work], quick: bool) -> Result<(), Failure> {
+    for subject in subjects {
+        for &work in works.iter().filter(|work| subject.peer.does(**work)) {
+            let request = subject.peer.request(work);
+            let verified = work.verify(subject.server.addr, &request, subject.peer.wrap());
+            verified.map_err(|why| Failure::Wrong(format!("{}: {why}", subject.server.name)))?;
+            let warm = if quick { subject.peer.warm() / 4 } else { subject.peer.warm() };
+            let mut session = Session::connect(plan(subject, work))?;
+            session.window(warm, || {})?;
+        }
+    }
+    Ok(())
+}
+
+fn plan(subject: &Subject, work: Work) -> Plan {
+    Plan {
+        addr: subject.server.addr,
+        request: subject.peer.request(work),
+        connections: CONNECTIONS,
+        least_body: work.least_body(),
+    }
+}
+
+fn measure_pair(subjects: &[Subject], pair: usize, work: Work, rounds: usize) -> Result<Vec<Window>, Failure> {
+    let does: Vec<&Subject> = subjects.iter().filter(|subject| subject.peer.does(work)).collect();
+    let plans: Vec<_> = does.iter().map(|subject| (&subject.server, plan(subject, work))).collect();
+    let costs = in_turns(&plans, rounds, pair % 2 == 1)?;
+    let window = |(subject, cost): (&&Subject, Cost)| Window { pair, work, server: subject.server.name.clone(), cost };
+    Ok(does.iter().zip(costs).map(window).collect())
+}
+
+fn report(plans: &Plans, subjects: &[Subject], windows: &[Window]) -> Report {
+    let mut report = Report::new("cost");
+    let header = [
+        "work",
+        "server",
+        "CPU-s/1000",
+        "of the limit",
+        "least..most",
+        "req/s",
+        "p50 ms",
+        "p99 ms",
+        "peak MB",
+        "threads",
+        "errors",
+    ];
+    let mut table = Table::new("CPU seconds per 1000 requests; medians over the pairs", &header);
+    for &work in &plans.works {
+        for subject in subjects {
+            let name = &subject.server.name;
+            let own: Vec<&Window> = windows.iter().filter(|w| w.work == work && w.server == *name).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let of = |figure: fn(&Window) -> f64| median(own.iter().map(|window| figure(window)));
+            let ratios = ratios(windows, work, name);
+            let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = ratios.iter().copied().fold(0.0, f64::max);
+            let errors: u64 = own.iter().map(|window| window.cost.figures.errors).sum();
+            table.rows.push(vec![
+                work.name().into(),
+                name.clone(),
+                format!("{:.4}", of(|w| w.cost.cpu) / 1000.0),
+                format!("{:.3}", median(ratios.iter().copied())),
+                format!("{least:.3}..{most:.3}"),
+                format!("{:.0}", of(|w| w.cost.figures.rate)),
+                format!("{:.2}", of(|w| w.cost.figures.p50)),
+                format!("{:.2}", of(|w| w.cost.figures.p99)),
+                format!("{:.1}", of(|w| w.cost.peak as f64) / 1e6),
+                format!("{:.0}", of(|w| w.cost.threads as f64)),
+                errors.to_string(),
+            ]);
+            if name == "fanin" {
+                let most = if work == Work::Raw { 1.3 } else { 1.2 };
+                let bar = format!("{}: CPU of fanin / of the limit", work.name());
+                report.at_most(&bar, median(ratios), most, "");
+                report.holds(&format!("{}: no wrong response", work.name()), format!("{errors} wrong"), errors == 0);
+            }
+        }
+    }
+    report.tables.push(table);
+    report.data = serde_json::to_value(windows).unwrap_or_default();
+    report
+}
+
+/// The ratio of each pair.
+fn ratios(windows: &[Window], work: Work, name: &str) -> Vec<f64> {
+    let of = |server| {
+        let own = windows.iter().filter(|window| window.work == work && window.server == server);
+        own.map(|window| window.cost.cpu).collect::<Vec<f64>>()
+    };
+    of(name).iter().zip(of("limit")).map(|(subject, limit)| subject / limit).collect()
+}

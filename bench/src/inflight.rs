@@ -1,0 +1,93 @@
+//! `inflight`: 20,000 requests hang on an upstream that never answers. What do they cost, and does anybody else notice?
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::load::streams::Streams;
+use crate::load::{self};
+use crate::process::{self, OTHER_CORE, Server, Usage};
+use crate::report::{Report, Table};
+use crate::work::{Work, bare};
+use crate::{Failure, Options, servers};
+
+const MOST_BYTES_EACH: f64 = 48.0;
+const MOST_OTHER_MS: f64 = 50.0;
+/// Requests to the route that works, one after another.
+const PROBES: usize = 100;
+
+/// Runs the benchmark.
+pub fn run(options: &Options) -> Result<Report, Failure> {
+    process::pin(OTHER_CORE)?;
+    let requests = if options.quick { 5_000 } else { 20_000 };
+    let (stub, silent) = (servers::stub()?, servers::stub2()?);
+    let fanin = servers::fanin("inflight", &stub, Some(&silent))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Both routes once, so that what the first request needs is not counted as the price of those that hang.
+    Work::Raw.verify(fanin.addr, &load::get("/raw"), bare).map_err(Failure::Wrong)?;
+    let (rest, full, worst) = runtime.block_on(measure(&fanin, &silent, requests))?;
+
+    let each = (full.rss.saturating_sub(rest.rss)) as f64 / requests as f64 / 1024.0;
+    let mut report = Report::new("inflight");
+    let header = ["", "resident MB", "threads"];
+    let mut table = Table::new(&format!("{requests} requests on an upstream that never answers"), &header);
+    for (name, usage) in [("at rest", &rest), ("in flight", &full)] {
+        table.rows.push(vec![name.into(), format!("{:.1}", usage.rss as f64 / 1e6), usage.threads.to_string()]);
+    }
+    report.tables.push(table);
+    report.at_most("memory of a request in flight", each, MOST_BYTES_EACH, " KB");
+    let threads = format!("{} and {}", rest.threads, full.threads);
+    report.holds("as many threads as at rest", threads, rest.threads == full.threads);
+    report.at_most(
+        &format!("slowest of {PROBES} requests to another route"),
+        worst.as_secs_f64() * 1e3,
+        MOST_OTHER_MS,
+        " ms",
+    );
+    report.data = json!({
+        "requests": requests, "rest_bytes": rest.rss, "full_bytes": full.rss, "peak_bytes": full.peak,
+        "threads": full.threads, "kb_each": each, "other_worst_ms": worst.as_secs_f64() * 1e3,
+    });
+    Ok(report)
+}
+
+/// The server at rest, the server with all requests hanging, and the slowest request to the route that works meanwhile.
+async fn measure(fanin: &Server, silent: &Server, requests: usize) -> Result<(Usage, Usage, Duration), Failure> {
+    let rest = fanin.usage()?;
+    let streams = Streams::connect(fanin.addr, "/never", requests).await?;
+    let mut hanging = streams.send(requests);
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let open = off_thread(silent.addr, |addr| servers::counter(addr, "open")).await?;
+        if open >= requests as u64 {
+            break;
+        }
+        if let Some(ended) = hanging.try_join_next() {
+            return Err(Failure::Wrong(format!("a request that was to hang ended: {ended:?}")));
+        }
+        if Instant::now() > end {
+            return Err(Failure::Wrong(format!("only {open} of {requests} requests reached the upstream")));
+        }
+    }
+    let mut worst = Duration::ZERO;
+    for _ in 0..PROBES {
+        let took = off_thread(fanin.addr, |addr| {
+            let start = Instant::now();
+            Work::Raw.verify(addr, &load::get("/raw"), bare).map_err(Failure::Wrong)?;
+            Ok(start.elapsed())
+        });
+        worst = worst.max(took.await?);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok((rest, fanin.usage()?, worst))
+}
+
+/// Asks in the blocking way while this thread goes on serving its connections.
+async fn off_thread<T: Send + 'static>(
+    addr: std::net::SocketAddr,
+    ask: impl FnOnce(std::net::SocketAddr) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let asked = tokio::task::spawn_blocking(move || ask(addr)).await;
+    asked.map_err(|error| Failure::Wrong(error.to_string()))?
+}

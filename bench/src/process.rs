@@ -1,0 +1,191 @@
+//! Processes under test: starting them on a core, and reading what they use from `/proc`.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// The core of the server under test.
+pub const SERVER_CORE: usize = 0;
+/// The core of everything else.
+pub const OTHER_CORE: usize = 1;
+
+/// A child process that is ended when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    /// What it is called in tables.
+    pub name: String,
+    /// Where it listens.
+    pub addr: SocketAddr,
+    child: Child,
+}
+
+/// What a process (with its children) has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// CPU time, user and system, of all threads.
+    pub cpu: Duration,
+    /// Resident memory now, bytes.
+    pub rss: u64,
+    /// Highest resident memory, bytes.
+    pub peak: u64,
+    /// Threads.
+    pub threads: u64,
+}
+
+/// Runs this thread, and the children and threads that it starts, on one core.
+pub fn pin(core: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+impl Server {
+    /// Starts this program in another role (`stub`, `limit`), which says on its first line where it listens.
+    pub fn role(name: &str, core: usize, args: &[&str]) -> io::Result<Self> {
+        let mut command = on_core(core, &std::env::current_exe()?);
+        let mut child = command.args(args).stdout(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        match line.trim().parse() {
+            Ok(addr) => Ok(Self { name: name.into(), addr, child }),
+            Err(_) => {
+                // It has said why on stderr.
+                drop(child.kill());
+                drop(child.wait());
+                Err(io::Error::other(format!("{name} did not start")))
+            }
+        }
+    }
+
+    /// Starts a command on a core and waits until `addr` takes connections.
+    pub fn command(name: &str, addr: SocketAddr, mut command: Command, patience: Duration) -> io::Result<Self> {
+        let mut child = command.stdin(Stdio::null()).spawn().map_err(|error| {
+            io::Error::new(error.kind(), format!("{name}: {}: {error}", command.get_program().display()))
+        })?;
+        let end = Instant::now() + patience;
+        while TcpStream::connect_timeout(&addr, Duration::from_secs(1)).is_err() {
+            let ended = child.try_wait()?;
+            if ended.is_some() || Instant::now() > end {
+                drop(child.kill());
+                drop(child.wait());
+                let why = ended.map_or("it does not listen".into(), |status| format!("it ended, {status}"));
+                return Err(io::Error::other(format!("{name} at {addr}: {why}")));
+            }
+            pause(Duration::from_millis(2));
+        }
+        Ok(Self { name: name.into(), addr, child })
+    }
+
+    /// What it has used so far.
+    pub fn usage(&self) -> io::Result<Usage> {
+        usage(self.child.id())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let pid = Pid::from_child(&self.child);
+        let _ended_already = kill_process(pid, Signal::TERM);
+        let end = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < end {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            pause(Duration::from_millis(5));
+        }
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Sleeps: this process serves nobody, so nobody waits for its thread.
+#[allow(clippy::disallowed_methods)]
+pub fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// A command that runs `program` on one core, whatever core this process is on.
+pub fn on_core(core: usize, program: impl AsRef<Path>) -> Command {
+    let mut command = Command::new("taskset");
+    command.arg("-c").arg(core.to_string()).arg(program.as_ref());
+    command
+}
+
+/// What a process and its children have used so far.
+pub fn usage(pid: u32) -> io::Result<Usage> {
+    let mut sum = Usage::default();
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let field = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default()
+    };
+    sum.rss = field("VmRSS:") * 1024;
+    sum.peak = field("VmHWM:") * 1024;
+    sum.threads = field("Threads:");
+    let mut nanos = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let task = task?.path();
+        // A thread may end between the listing and the reading.
+        nanos += fs::read_to_string(task.join("schedstat")).map_or(0, |text| first_number(&text));
+        let children = fs::read_to_string(task.join("children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+            if let Ok(used) = usage(child) {
+                sum.cpu += used.cpu;
+                sum.rss += used.rss;
+                sum.peak += used.peak;
+                sum.threads += used.threads;
+            }
+        }
+    }
+    // `schedstat` counts nanoseconds, of living threads; `stat` counts 10 ms, of ended threads too. Neither overstates.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    sum.cpu += Duration::from_nanos(nanos).max(ticks(&stat));
+    Ok(sum)
+}
+
+fn first_number(text: &str) -> u64 {
+    text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
+/// User and system time of `/proc/PID/stat`; the name before them may hold spaces and parentheses.
+fn ticks(stat: &str) -> Duration {
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_grows_with_work_and_not_with_sleep() {
+        let before = usage(std::process::id()).unwrap();
+        let mut x = 1u64;
+        let start = Instant::now();
+        // Until the kernel has charged some time, however busy the machine is.
+        while usage(std::process::id()).unwrap().cpu < before.cpu + Duration::from_millis(30) {
+            x = std::hint::black_box(x.wrapping_mul(3));
+            assert!(start.elapsed() < Duration::from_secs(60));
+        }
+        assert!(before.rss > 0 && before.peak >= before.rss && before.threads >= 1);
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let stat = "7 (a) b) S 1 1 1 0 -1 0 0 0 0 0 150 50 9 9 20 0 1";
+        assert_eq!(ticks(stat), Duration::from_millis(200 * 1000 / rustix::param::clock_ticks_per_second()));
+    }
+}

@@ -1,0 +1,55 @@
+//! Our own servers: the stubs, the limit, and Fanin with a configuration of the benchmarks.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::Failure;
+use crate::process::{self, OTHER_CORE, SERVER_CORE, Server};
+
+/// The HTTP/1.1 backend, on the load's core.
+pub fn stub() -> Result<Server, Failure> {
+    Ok(Server::role("stub", OTHER_CORE, &["stub"])?)
+}
+
+/// The HTTP/2 backend, on the load's core.
+pub fn stub2() -> Result<Server, Failure> {
+    Ok(Server::role("stub2", OTHER_CORE, &["stub2"])?)
+}
+
+/// The hand-written aggregator in front of `backend`.
+pub fn limit(name: &str, backend: &Server) -> Result<Server, Failure> {
+    Ok(Server::role(name, SERVER_CORE, &["limit", "--backend", &backend.addr.to_string()])?)
+}
+
+/// Fanin with the configuration in `bench/DIR`, in front of `backend`.
+pub fn fanin(dir: &str, backend: &Server, silent: Option<&Server>) -> Result<Server, Failure> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(dir);
+    let mut command = fanin_command(&dir)?;
+    let (listen, admin) = (process::free_port()?, process::free_port()?);
+    command.env("FANIN_BENCH_LISTEN", listen.to_string()).env("FANIN_BENCH_ADMIN", admin.to_string());
+    command.env("FANIN_BENCH_BACKEND", backend.addr.to_string());
+    if let Some(silent) = silent {
+        command.env("FANIN_BENCH_SILENT", silent.addr.to_string());
+    }
+    Ok(Server::command("fanin", listen, command, Duration::from_secs(10))?)
+}
+
+/// `fanin serve DIR` on the server's core.
+pub fn fanin_command(dir: &Path) -> Result<Command, Failure> {
+    let program: PathBuf = std::env::current_exe()?.with_file_name("fanin");
+    if !program.exists() {
+        return Err(Failure::Usage(format!("{} is not built: use bench/run", program.display())));
+    }
+    let mut command = process::on_core(SERVER_CORE, program);
+    command.arg("serve").arg(dir).stdout(Stdio::null());
+    Ok(command)
+}
+
+/// A number of the stub's counters.
+pub fn counter(stub: SocketAddr, name: &str) -> Result<u64, Failure> {
+    let (_, body) = crate::load::once(stub, &crate::load::get("/counters"), Duration::from_secs(10))?;
+    let counters: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    counters[name].as_u64().ok_or_else(|| Failure::Wrong(format!("the stub does not count `{name}`")))
+}

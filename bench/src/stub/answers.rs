@@ -1,0 +1,145 @@
+//! Which path gets which answer, after which delay. Answers are made once and shared by index.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::bodies;
+
+/// The delay of every answer of *page* and *search*.
+const DELAY: Duration = Duration::from_millis(5);
+
+/// What the stub says to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Index of the answer's bytes, see [`Answers::bytes`].
+    pub answer: usize,
+    /// How long after the request's arrival it is sent.
+    pub delay: Duration,
+}
+
+/// What a path asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// An answer.
+    Reply(Reply),
+    /// The connection stays open and nothing is ever said.
+    Silence,
+    /// The stub's own counters.
+    Counters,
+}
+
+/// Every answer made so far, head and body in one buffer, so that an answer is one `write`.
+#[derive(Debug)]
+pub struct Answers {
+    made: Vec<Vec<u8>>,
+    items: HashMap<usize, usize>,
+    page: [usize; 5],
+    raw: usize,
+    ids: usize,
+    vacancies: usize,
+    not_found: usize,
+}
+
+impl Answers {
+    /// Makes the fixed answers; items of other sizes are made at their first use.
+    pub fn new() -> Self {
+        let mut made = Vec::new();
+        let mut add = |answer| {
+            made.push(answer);
+            made.len() - 1
+        };
+        Self {
+            page: bodies::PAGE_KEYS.map(|key| add(ok(&bodies::item(key, 1024)))),
+            raw: add(ok(&bodies::item('f', 1024))),
+            ids: add(ok(&bodies::ids())),
+            vacancies: add(ok(&bodies::vacancies())),
+            not_found: add(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec()),
+            items: HashMap::new(),
+            made,
+        }
+    }
+
+    /// The bytes of an answer.
+    pub fn bytes(&self, answer: usize) -> &[u8] {
+        &self.made[answer]
+    }
+
+    /// What a request for `path` (with its query) asks for:
+    /// `/a/ID` to `/e/ID` 1 KB after 5 ms, `/ids` and `/vacancies?ids=` after 5 ms, `/raw` at once,
+    /// `/item/BYTES/MICROSECONDS/ANYTHING` a body of that size after that time, `/never` nothing, `/counters` the stub's counters.
+    pub fn ask(&mut self, path: &[u8]) -> Asked {
+        let reply = |answer, delay| Asked::Reply(Reply { answer, delay });
+        match path {
+            [b'/', key @ b'a'..=b'e', b'/', ..] => reply(self.page[usize::from(key - b'a')], DELAY),
+            _ if path.starts_with(b"/raw") => reply(self.raw, Duration::ZERO),
+            _ if path.starts_with(b"/ids") => reply(self.ids, DELAY),
+            _ if path.starts_with(b"/vacancies?") && has_all_ids(path) => reply(self.vacancies, DELAY),
+            _ if path.starts_with(b"/never") => Asked::Silence,
+            _ if path == b"/counters" => Asked::Counters,
+            _ => match item_path(path) {
+                Some((size, delay)) => {
+                    let made = &mut self.made;
+                    let answer = *self.items.entry(size).or_insert_with(|| {
+                        made.push(ok(&bodies::item('f', size)));
+                        made.len() - 1
+                    });
+                    reply(answer, delay)
+                }
+                None => reply(self.not_found, Duration::ZERO),
+            },
+        }
+    }
+}
+
+/// A server that forgot to send the ids must not look fast.
+fn has_all_ids(path: &[u8]) -> bool {
+    let has = |needle: &[u8]| memchr::memmem::find(path, needle).is_some();
+    has(b"ids=") && has(b"1001") && has(b"1020")
+}
+
+fn item_path(path: &[u8]) -> Option<(usize, Duration)> {
+    let rest = std::str::from_utf8(path).ok()?.strip_prefix("/item/")?;
+    let mut parts = rest.split('/');
+    let size = parts.next()?.parse().ok()?;
+    let micros = parts.next()?.parse().ok()?;
+    Some((size, Duration::from_micros(micros)))
+}
+
+/// A whole 200 answer with a JSON body.
+pub fn ok(body: &[u8]) -> Vec<u8> {
+    let mut answer =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len())
+            .into_bytes();
+    answer.extend_from_slice(body);
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(answers: &Answers, asked: Asked) -> (serde_json::Value, Duration) {
+        let Asked::Reply(reply) = asked else { panic!("no reply: {asked:?}") };
+        let bytes = answers.bytes(reply.answer);
+        let head = memchr::memmem::find(bytes, b"\r\n\r\n").unwrap() + 4;
+        (serde_json::from_slice(&bytes[head..]).unwrap_or_default(), reply.delay)
+    }
+
+    #[test]
+    fn paths_name_answers_and_delays() {
+        let mut answers = Answers::new();
+        for key in bodies::PAGE_KEYS {
+            let asked = answers.ask(format!("/{key}/12345").as_bytes());
+            let (value, delay) = body(&answers, asked);
+            assert_eq!((value["kind"].as_str().unwrap(), delay), (key.to_string().as_str(), DELAY));
+        }
+        let asked = answers.ask(b"/vacancies?ids=1001,1002,1020");
+        assert_eq!(body(&answers, asked).0["total"], 20);
+        let asked = answers.ask(b"/vacancies?ids=1001");
+        assert_eq!(body(&answers, asked).0, serde_json::Value::Null);
+        let asked = answers.ask(b"/item/4096/250/7");
+        assert_eq!(body(&answers, asked).1, Duration::from_micros(250));
+        assert_eq!(answers.ask(b"/item/4096/250/8"), asked, "an item of one size is made once");
+        assert_eq!(answers.ask(b"/never"), Asked::Silence);
+    }
+}

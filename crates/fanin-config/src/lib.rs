@@ -1,0 +1,43 @@
+//! The configuration file, `fanin.toml`: types, defaults, checks, JSON Schema.
+//!
+//! [`Config::load`] reads `DIR/fanin.toml` and gives either a configuration in which every value has been checked and
+//! every default filled in, or *all* the errors at once, each with file, line and column. The types are plain data:
+//! durations are `std::time::Duration`, sizes are bytes, paths are resolved against the configuration's folder.
+//!
+//! To add a key: add a field with its documentation and default to the struct of its section, and one line to that
+//! section's `read`. The JSON Schema and the table of `docs/configuration.md` follow from the struct; a test fails
+//! when the two disagree.
+
+mod config;
+mod diagnostic;
+mod duration;
+mod env;
+mod limit;
+mod limits;
+mod mask;
+mod operation;
+mod policy;
+mod read;
+mod render;
+mod route;
+mod schema;
+mod server;
+mod size;
+mod table;
+mod text;
+mod upstream;
+
+pub use config::{Config, FILE_NAME};
+pub use diagnostic::{ConfigError, Diagnostic, Severity, Source};
+pub use duration::{format_duration, parse_duration};
+pub use limit::Limit;
+pub use limits::FlowLimits;
+pub use mask::MASK;
+pub use operation::Operation;
+pub use policy::{Breaker, Hedge, Retry};
+pub use read::Position;
+pub use render::{render, render_all};
+pub use route::{FlowRef, OnDisconnect, Route};
+pub use server::{AccessLog, Server, ServerTls};
+pub use size::{format_size, parse_size};
+pub use upstream::{ClientTls, Protocol, QueryLists, Upstream};

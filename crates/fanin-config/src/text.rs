@@ -1,0 +1,83 @@
+//! Values as they are written in the file, for `/config` and for the defaults in the schema.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::HeaderMap;
+use indexmap::IndexMap;
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use url::Url;
+
+use crate::mask::{self, MASK, is_secret};
+use crate::{format_duration, format_size};
+
+pub(crate) fn display<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(value)
+}
+
+pub(crate) fn list<T: Display, S: Serializer>(values: &[T], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(values.iter().map(ToString::to_string))
+}
+
+pub(crate) fn or_off<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => to.collect_str(value),
+        None => to.serialize_str("off"),
+    }
+}
+
+pub(crate) fn duration<S: Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&format_duration(*value))
+}
+
+pub(crate) fn optional_duration<S: Serializer>(value: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => duration(value, to),
+        None => to.serialize_none(),
+    }
+}
+
+pub(crate) fn size<S: Serializer>(value: &usize, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&format_size(*value as u64))
+}
+
+pub(crate) fn path<S: Serializer>(value: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&value.display())
+}
+
+pub(crate) fn optional_path<S: Serializer>(value: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => path(value, to),
+        None => to.serialize_none(),
+    }
+}
+
+pub(crate) fn table_or_off<T: Serialize, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => value.serialize(to),
+        None => to.serialize_str("off"),
+    }
+}
+
+/// URLs, users and passwords masked.
+pub(crate) fn urls<S: Serializer>(urls: &[Url], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(urls.iter().map(mask::url))
+}
+
+/// Headers as a table, secrets masked. The reader lets each name stand once, so no value is lost.
+pub(crate) fn headers<S: Serializer>(value: &HeaderMap, to: S) -> Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(Some(value.len()))?;
+    for (name, value) in value {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        let secret = value.is_sensitive() || is_secret(name);
+        map.serialize_entry(name.as_str(), if secret { MASK } else { &text })?;
+    }
+    map.end()
+}
+
+/// Tables by name.
+pub(crate) fn named<T: Serialize, S: Serializer>(value: &IndexMap<String, T>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(value)
+}

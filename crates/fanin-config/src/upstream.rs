@@ -1,0 +1,419 @@
+//! `[upstreams.NAME]`: backend services and how to treat them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+use url::Url;
+
+use crate::mask::is_secret;
+use crate::policy::{Breaker, Hedge, Retry, read_breaker, read_hedge, read_part, read_retry};
+use crate::read::{At, header_name};
+use crate::table::Table;
+use crate::{Limit, Operation, limit, schema, text};
+
+/// `[upstreams.NAME]`: a backend service, where its endpoints are, how long to wait for it, how much to ask of it at once.
+/// Flows get it with `load("@upstreams", "NAME")`.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Upstream {
+    /// The upstream's name: the table's key.
+    #[serde(skip)]
+    pub name: String,
+    /// Base URLs of the endpoints (`http` or `https`), tried in turns. A call's path is appended to the URL's path. For a
+    /// single one write `url = "..."` instead.
+    #[serde(serialize_with = "text::urls")]
+    #[schemars(with = "schema::OneOrMore<schema::UrlText>")]
+    pub urls: Vec<Url>,
+    /// How long a call may take, with its waiting, connecting and reading. A call may ask for another time; none outlives
+    /// the request's deadline.
+    #[serde(serialize_with = "text::duration")]
+    #[schemars(with = "schema::DurationText")]
+    pub timeout: Duration,
+    /// How long connecting may take, TLS included.
+    #[serde(serialize_with = "text::duration")]
+    #[schemars(with = "schema::DurationText")]
+    pub connect_timeout: Duration,
+    /// Calls in flight, over all workers: a number, or `"adaptive"`, which follows the upstream's latency between 8 and 1024, or
+    /// `{ min = 8, max = 1024 }` for other bounds.
+    #[schemars(with = "schema::Or<schema::Count<1>, schema::Or<schema::Adaptive, limit::AdaptiveLimit>>")]
+    pub limit: Limit,
+    /// Calls that may wait for a place below `limit`; the next one is refused at once. Waiting calls of the oldest request go
+    /// first.
+    #[schemars(with = "schema::Count<0>")]
+    pub max_waiting: usize,
+    /// HTTP version: `"1"` or `"2"` (over plain TCP without upgrade: the backend must expect it).
+    #[schemars(with = "schema::HttpVersion")]
+    pub http: Protocol,
+    /// Connections to each endpoint: with HTTP/1.1 over all workers, 256 by default; with `http = "2"` for each worker, 4 by
+    /// default.
+    #[schemars(with = "schema::Count<1>")]
+    pub max_connections: usize,
+    /// Connections to each endpoint that may be in the making at once, over all workers, so that a cold start is no storm.
+    #[schemars(with = "schema::Count<1>")]
+    pub max_connecting: usize,
+    /// How long a connection is kept without a call. Should be shorter than the backend's own keep-alive time.
+    #[serde(serialize_with = "text::duration")]
+    #[schemars(with = "schema::DurationText")]
+    pub idle_timeout: Duration,
+    /// How often the other end of an HTTP/2 connection is pinged, with and without calls on it, so that one which vanished is
+    /// noticed.
+    #[serde(serialize_with = "text::duration")]
+    #[schemars(with = "schema::DurationText")]
+    pub keepalive: Duration,
+    /// How long a ping may go unanswered before the connection is closed.
+    #[serde(serialize_with = "text::duration")]
+    #[schemars(with = "schema::DurationText")]
+    pub keepalive_timeout: Duration,
+    /// Bytes of an answer's body. A larger one fails the call.
+    #[serde(serialize_with = "text::size")]
+    #[schemars(with = "schema::Size<1>")]
+    pub max_answer: usize,
+    /// Headers sent with every call.
+    #[serde(serialize_with = "text::headers")]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub headers: HeaderMap,
+    /// Headers of the client's request that are sent on with every call. The default carries traces and nothing about the
+    /// user; name `authorization` only for upstreams that should see it.
+    #[serde(serialize_with = "text::list")]
+    #[schemars(with = "Vec<String>")]
+    pub forward_headers: Vec<HeaderName>,
+    /// Header in which the upstream is told how many milliseconds the request still has; `"off"` sends none.
+    #[serde(serialize_with = "text::or_off")]
+    #[schemars(with = "schema::Or<schema::Text, schema::Off>")]
+    pub timeout_header: Option<HeaderName>,
+    /// How a list in a call's `query` is sent: `"repeat"` (`ids=1&ids=2`) or `"comma"` (`ids=1,2`).
+    #[schemars(with = "schema::QueryListsText")]
+    pub query_lists: QueryLists,
+    /// TLS settings for `https` URLs. Without them the system's root certificates are trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ClientTls")]
+    pub tls: Option<ClientTls>,
+    /// Second tries of failed calls; `"off"` makes none.
+    #[serde(serialize_with = "text::table_or_off")]
+    #[schemars(with = "schema::Or<Retry, schema::Off>")]
+    pub retry: Option<Retry>,
+    /// A second request beside a slow first one: `"p95"` sends it when the first takes longer than 95 % of the answers,
+    /// `"30ms"` after that time, `"off"` never.
+    #[serde(serialize_with = "text::table_or_off")]
+    #[schemars(with = "schema::HedgeText")]
+    pub hedge: Option<Hedge>,
+    /// Refuses calls at once while the upstream fails; `"off"` never does.
+    #[serde(serialize_with = "text::table_or_off")]
+    #[schemars(with = "schema::Or<Breaker, schema::Off>")]
+    pub breaker: Option<Breaker>,
+    /// Whether an endpoint that fails while others do not is left out for a while.
+    #[schemars(with = "schema::Flag")]
+    pub ejection: bool,
+    /// How long one try of a call may take, connecting included, so that another may follow. Default: as long as the call.
+    #[serde(serialize_with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::DurationText")]
+    pub attempt_timeout: Option<Duration>,
+    /// How long the next part of an answer's body may take. Default: as long as the call.
+    #[serde(serialize_with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::DurationText")]
+    pub chunk_timeout: Option<Duration>,
+    /// Named calls, by name.
+    #[serde(serialize_with = "text::named", skip_serializing_if = "IndexMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Operation>")]
+    pub operations: IndexMap<String, Operation>,
+}
+
+impl Upstream {
+    /// An upstream with one endpoint and all defaults, as if nothing else stood in its table.
+    pub fn new(name: impl Into<String>, url: Url) -> Upstream {
+        Upstream {
+            name: name.into(),
+            urls: vec![url],
+            timeout: Duration::from_secs(1),
+            connect_timeout: Duration::from_millis(250),
+            limit: Limit::Fixed(256),
+            max_waiting: 64,
+            http: Protocol::Http1,
+            max_connections: Protocol::Http1.default_connections(),
+            max_connecting: 16,
+            idle_timeout: Duration::from_secs(30),
+            keepalive: Duration::from_secs(10),
+            keepalive_timeout: Duration::from_secs(1),
+            max_answer: 16 << 20,
+            headers: HeaderMap::new(),
+            forward_headers: ["traceparent", "tracestate", "x-request-id"].map(HeaderName::from_static).into(),
+            timeout_header: Some(HeaderName::from_static("x-fanin-timeout-ms")),
+            query_lists: QueryLists::Repeat,
+            tls: None,
+            retry: Some(Retry::default()),
+            hedge: None,
+            breaker: Some(Breaker::default()),
+            ejection: true,
+            attempt_timeout: None,
+            chunk_timeout: None,
+            operations: IndexMap::new(),
+        }
+    }
+}
+
+/// HTTP version of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1: one call on a connection at a time.
+    Http1,
+    /// HTTP/2: many calls on one connection; by ALPN over TLS, with prior knowledge without.
+    Http2,
+}
+
+impl Protocol {
+    /// How many connections to an endpoint are allowed where the file does not say.
+    pub const fn default_connections(self) -> usize {
+        match self {
+            Protocol::Http1 => 256,
+            Protocol::Http2 => 4,
+        }
+    }
+}
+
+impl Serialize for Protocol {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(match self {
+            Protocol::Http1 => "1",
+            Protocol::Http2 => "2",
+        })
+    }
+}
+
+/// How a list in a query is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueryLists {
+    /// The name once for each item: `ids=1&ids=2`.
+    #[default]
+    Repeat,
+    /// One name, the items joined: `ids=1,2`.
+    Comma,
+}
+
+/// `[upstreams.NAME.tls]`: whom to trust, who to be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClientTls {
+    /// PEM file with the root certificates to trust, instead of the system's.
+    #[serde(serialize_with = "text::optional_path", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub ca: Option<PathBuf>,
+    /// PEM file with the certificate chain to show to the backend. Needs `key`.
+    #[serde(serialize_with = "text::optional_path", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub cert: Option<PathBuf>,
+    /// PEM file with the private key of `cert`.
+    #[serde(serialize_with = "text::optional_path", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub key: Option<PathBuf>,
+    /// Name that the backend's certificate must carry, where it is not the URL's host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub server_name: Option<String>,
+}
+
+impl Upstream {
+    /// Reads a table of `[upstreams]`; what is wrong is noted in its reader.
+    pub(crate) fn read(name: At<String>, mut table: Table<'_, '_>) -> Option<Upstream> {
+        if !is_name(&name.value) {
+            table.reader().error_hint(
+                &name.span,
+                format!("`{}` is not a name for an upstream", name.value),
+                "use letters, digits, _ and -, a letter first",
+            );
+        }
+        let urls = read_urls(&mut table);
+        // The defaults need a URL; one that could not be read is an error already, so this one is never called.
+        let url = urls.first().cloned().or_else(|| Url::parse("http://localhost").ok())?;
+        let mut upstream = Upstream::new(name.value, url);
+        upstream.urls = urls;
+        set(&mut upstream.timeout, table.duration("timeout"));
+        let connect_timeout = table.duration("connect_timeout");
+        upstream.connect_timeout = connect_timeout.unwrap_or(upstream.connect_timeout).min(upstream.timeout);
+        if connect_timeout.is_some_and(|connect| connect > upstream.timeout) {
+            table.error("connect_timeout", "is longer than the upstream's timeout, which ends the call before");
+        }
+        set(&mut upstream.limit, limit::read(&mut table));
+        set(&mut upstream.max_waiting, table.count("max_waiting", 0..=u64::MAX));
+        set(&mut upstream.http, table.choice("http", &[("1", Protocol::Http1), ("2", Protocol::Http2)]));
+        let connections = table.count("max_connections", 1..=u64::MAX);
+        upstream.max_connections = connections.unwrap_or(upstream.http.default_connections());
+        let connecting = table.count("max_connecting", 1..=u64::MAX);
+        if connecting.is_some_and(|connecting| connecting > upstream.max_connections) {
+            table.error("max_connecting", format_args!("is above max_connections, {}", upstream.max_connections));
+        }
+        upstream.max_connecting = connecting.unwrap_or(upstream.max_connecting).min(upstream.max_connections);
+        set(&mut upstream.idle_timeout, table.duration("idle_timeout"));
+        set(&mut upstream.keepalive, table.duration("keepalive"));
+        set(&mut upstream.keepalive_timeout, table.duration("keepalive_timeout"));
+        for key in ["keepalive", "keepalive_timeout"] {
+            if upstream.http == Protocol::Http1 && table.at(key).is_some() {
+                table.error(key, "pings HTTP/2 connections; this upstream has http = \"1\"");
+            }
+        }
+        set(&mut upstream.max_answer, table.size("max_answer", 1));
+        upstream.headers = read_headers(&mut table);
+        let forward = table.list("forward_headers", "a header's name", false, forwardable);
+        set(&mut upstream.forward_headers, forward.map(|names| names.into_iter().map(|name| name.value).collect()));
+        set(&mut upstream.timeout_header, table.header("timeout_header"));
+        let lists = [("repeat", QueryLists::Repeat), ("comma", QueryLists::Comma)];
+        set(&mut upstream.query_lists, table.choice("query_lists", &lists));
+        upstream.tls = table.table("tls").map(ClientTls::read);
+        if upstream.tls.is_some() && !upstream.urls.iter().any(|url| url.scheme() == "https") {
+            table.error("tls", "no url of this upstream is https");
+        }
+        let timeout = upstream.timeout;
+        upstream.retry = read_retry(&mut table);
+        upstream.hedge = read_hedge(&mut table, timeout);
+        upstream.breaker = read_breaker(&mut table);
+        set(&mut upstream.ejection, table.flag("ejection"));
+        upstream.attempt_timeout = read_part(&mut table, "attempt_timeout", timeout);
+        if upstream.attempt_timeout.is_some() && upstream.retry.as_ref().is_none_or(|retry| retry.max == 0) {
+            table.warning(
+                "attempt_timeout",
+                "ends a try, but `retry` allows no other",
+                "set `timeout` instead, or `retry`",
+            );
+        }
+        upstream.chunk_timeout = read_part(&mut table, "chunk_timeout", timeout);
+        upstream.operations = table
+            .named_tables("operations")
+            .into_iter()
+            .filter_map(|(name, table)| {
+                if !is_identifier(&name.value) {
+                    let message = format!("`{}` is not a name for an operation", name.value);
+                    table.reader().error_hint(
+                        &name.span,
+                        message,
+                        "flows call it by this name: use letters, digits and _",
+                    );
+                }
+                Some((name.value, Operation::read(table)?))
+            })
+            .collect();
+        table.finish();
+        Some(upstream)
+    }
+}
+
+/// Replaces a default by what the file says.
+fn set<T>(default: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *default = value;
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+pub(crate) fn is_identifier(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn read_urls(table: &mut Table<'_, '_>) -> Vec<Url> {
+    let what = "a URL such as \"http://host:8080\"";
+    let one = table.parsed("url", what, read_url);
+    let many = table.list("urls", what, true, read_url);
+    let (has_url, has_urls) = (table.at("url").is_some(), table.at("urls").is_some());
+    if has_url && has_urls {
+        table.error("urls", "stands beside `url`; keep one of them");
+    } else if !has_url && !has_urls {
+        table.missing("url", "url = \"http://host:port\", or urls = [...] for several endpoints");
+    } else if many.as_ref().is_some_and(Vec::is_empty) && table.is_empty_list("urls") {
+        table.error("urls", "is empty; an upstream needs at least one endpoint");
+    }
+    let mut urls: Vec<Url> = Vec::new();
+    for url in one.into_iter().chain(many.into_iter().flatten()) {
+        if urls.contains(&url.value) {
+            table.reader().error(&url.span, format!("{}: the endpoint {} is there twice", table.name(), url.value));
+        } else {
+            urls.push(url.value);
+        }
+    }
+    urls
+}
+
+fn read_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("`{}` is not a scheme for an upstream; use http or https", url.scheme()));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("a URL must not hold a user or password; set headers.authorization instead".into());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(format!("`{text}` has a query or fragment; a base URL ends with its path"));
+    }
+    Ok(url)
+}
+
+/// Headers that belong to one connection or to the message's framing; they are never copied from elsewhere.
+const FRAMING: [&str; 10] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+fn read_headers(table: &mut Table<'_, '_>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, text) in table.strings("headers") {
+        let read = header_name(&name.value).and_then(|header| {
+            if FRAMING.contains(&header.as_str()) && header != http::header::HOST {
+                return Err(format!("`{header}` belongs to the connection and can't be set"));
+            }
+            if headers.contains_key(&header) {
+                return Err(format!("`{header}` is there twice"));
+            }
+            let mut value = HeaderValue::from_str(&text.text)
+                .map_err(|_| format!("the value of `{header}` has characters that a header can't hold"))?;
+            // Hidden from logs, `/config` and HTTP/2's compression tables.
+            value.set_sensitive(text.variable || is_secret(&header));
+            headers.insert(header, value);
+            Ok(())
+        });
+        if let Err(problem) = read {
+            table.reader().error(&name.span, format!("{}.headers: {problem}", table.name()));
+        }
+    }
+    headers
+}
+
+fn forwardable(text: &str) -> Result<HeaderName, String> {
+    let header = header_name(text)?;
+    if FRAMING.contains(&header.as_str()) {
+        return Err(format!("`{header}` belongs to the client's connection and can't be sent on"));
+    }
+    Ok(header)
+}
+
+impl ClientTls {
+    fn read(mut table: Table<'_, '_>) -> ClientTls {
+        let tls = ClientTls {
+            ca: table.path("ca"),
+            cert: table.path("cert"),
+            key: table.path("key"),
+            server_name: table.text("server_name"),
+        };
+        if table.at("cert").is_some() != table.at("key").is_some() {
+            let message = format!("{}: `cert` and `key` go together", table.name());
+            table.reader().error(table.span(), message);
+        }
+        table.finish();
+        tls
+    }
+}

@@ -1,0 +1,127 @@
+//! A folder with what a configuration may name.
+
+use std::path::Path;
+
+use fanin_config::{Config, ConfigError};
+use tempfile::TempDir;
+
+/// The environment of all these tests.
+pub fn env(name: &str) -> Option<String> {
+    match name {
+        "CATALOG_URL" => Some("http://catalog.internal:8080".into()),
+        "TOKEN" => Some("s3cret-from-env".into()),
+        "WORKERS" => Some("3".into()),
+        "RELOAD" => Some("false".into()),
+        "BAD" => Some("many".into()),
+        _ => None,
+    }
+}
+
+/// A folder with a flow file, and PEM files that hold nothing.
+pub fn folder() -> TempDir {
+    let dir = tempfile::tempdir().expect("a folder for the test");
+    std::fs::create_dir(dir.path().join("flows")).expect("created");
+    for file in ["flows/page.star", "ca.pem", "cert.pem", "key.pem"] {
+        std::fs::write(dir.path().join(file), "").expect("written");
+    }
+    dir
+}
+
+/// Reads a text as `fanin.toml` of a folder.
+pub fn parse(text: &str, dir: &Path) -> Result<Config, ConfigError> {
+    Config::parse(text, "fanin.toml", dir, &env)
+}
+
+/// A file that sets every key to something that is not its default.
+pub const FULL: &str = r#"
+[server]
+listen = ["0.0.0.0:80", "[::1]:80"]
+admin = "off"
+workers = "${WORKERS}"
+limit = 500
+max_waiting = 0
+max_connections = 600
+header_timeout = "5s"
+idle_timeout = "1m30s"
+body_timeout = "20s"
+drain_timeout = "1m"
+max_header_size = "16KiB"
+max_body = "2MB"
+timeout_header = "x-timeout-ms"
+access_log = "access.log"
+log = "warn,fanin=debug"
+stall = "50ms"
+reload = "${RELOAD}"
+
+[server.tls]
+cert = "cert.pem"
+key = "key.pem"
+
+[flow]
+max_calls = 10
+max_steps = 1_000
+max_memory = "1MiB"
+max_depth = 8
+max_fibers = 9
+max_response = 4096
+max_json_depth = 16
+
+[upstreams.search]
+urls = ["https://a.internal:8080/base", "https://b.internal"]
+timeout = "100ms"
+connect_timeout = "50ms"
+limit = 64
+max_waiting = 33
+http = "2"
+max_connections = 2
+max_connecting = 1
+idle_timeout = "5s"
+max_answer = "1MB"
+headers = { authorization = "Basic abc", x-from-env = "${TOKEN}", accept = "application/json" }
+forward_headers = ["Authorization"]
+timeout_header = "off"
+query_lists = "comma"
+tls = { ca = "ca.pem", cert = "cert.pem", key = "key.pem", server_name = "search" }
+
+retry = { max = 2, budget = 0.1, floor = 1, backoff = "10ms" }
+hedge = "p95"
+ejection = false
+keepalive = "20s"
+keepalive_timeout = "2s"
+attempt_timeout = "60ms"
+chunk_timeout = "70ms"
+
+[upstreams.search.breaker]
+share = 0.4
+calls = 30
+window = "5s"
+pause = "2s"
+longest_pause = "8s"
+probes = 4
+
+[upstreams.search.operations.ids]
+method = "POST"
+path = "/ids/{text}"
+safe = true
+ok = [404, 409]
+timeout = "40ms"
+
+[upstreams.catalog]
+url = "${CATALOG_URL}"
+
+[[routes]]
+method = "POST"
+path = "/pages/{id}/{*rest}"
+flow = "./flows/page.star:page"
+timeout = "400ms"
+limit = 7
+max_waiting = 8
+on_disconnect = "finish"
+max_body = "9KB"
+errors = true
+max_calls = 11
+
+[[routes]]
+path = "/"
+flow = "flows/page.star:home"
+"#;

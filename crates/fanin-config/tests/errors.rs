@@ -1,0 +1,259 @@
+//! Every slip gets one clear error at its place, and all of them come at once.
+
+mod common;
+
+use common::{FULL, folder, parse};
+use fanin_config::Severity;
+
+const OK: &str = "flow = 'flows/page.star:page'";
+
+/// File, the place of its one error, a part of what it says.
+fn cases() -> Vec<(String, &'static str, &'static str)> {
+    let route = |text: &str| format!("[[routes]]\n{text}\n");
+    let full_route = |text: &str| format!("[[routes]]\npath = '/a'\n{OK}\n{text}\n");
+    let upstream = |text: &str| format!("[upstreams.a]\nurl = 'http://a'\n{text}\n");
+    vec![
+        // Syntax.
+        ("a = ".into(), "1:5", "invalid TOML"),
+        ("[server\nlimit = 1".into(), "1:8", "invalid TOML"),
+        ("[server]\nlimit = 1\nlimit = 2\n".into(), "3:1", "duplicate key `"),
+        ("[upstreams.a]\nurl='http://a'\n[upstreams.a]".into(), "3:12", "duplicate key `"),
+        // Unknown keys.
+        ("[servers]\n".into(), "1:2", "unknown key `servers` (did you mean `server`?)"),
+        ("[server]\nlimits = 1\n".into(), "2:1", "unknown key `limits` in server (did you mean `limit`?)"),
+        ("[server]\nmax-body = 1\n".into(), "2:1", "did you mean `max_body`?"),
+        ("[server.tls]\ncert='cert.pem'\nkey='key.pem'\nciphers=''".into(), "4:1", "known are cert, key"),
+        ("[flow]\nmax_cals = 1\n".into(), "2:1", "did you mean `max_calls`?"),
+        (upstream("batch = {}"), "3:1", "unknown key `batch` in upstreams.a"),
+        (full_route("methods = 'GET'"), "4:1", "did you mean `method`?"),
+        // Types.
+        ("server = 3".into(), "1:10", "server must be a table, not an integer"),
+        ("[server]\nlimit = true".into(), "2:9", "server.limit must be a whole number, not a boolean"),
+        ("[server]\nlimit = '5'".into(), "2:9", "server.limit must be a whole number, not a string"),
+        ("[server]\nlimit = 1.5".into(), "2:9", "not a float"),
+        ("[server]\nreload = 1".into(), "2:10", "server.reload must be true or false, not an integer"),
+        ("[server]\nheader_timeout = 100".into(), "2:18", "did you mean \"100ms\" or \"100s\"?"),
+        ("[server]\nheader_timeout = 2020-01-01".into(), "2:18", "not a date"),
+        ("upstreams = []".into(), "1:13", "must be a table of tables, not a list (write [upstreams.NAME])"),
+        ("[upstreams]\na = 'http://a'".into(), "2:5", "upstreams.a must be a table, not a string"),
+        ("[routes]\npath = '/'".into(), "1:1", "with two pairs of brackets"),
+        (upstream("headers = 'a: b'"), "3:11", "must be a table"),
+        (upstream("headers = { a = 1 }"), "3:17", "upstreams.a.headers.a must be a string"),
+        (upstream("forward_headers = 'accept'"), "3:19", "must be a list"),
+        // Numbers, sizes, durations.
+        ("[server]\nlimit = 0".into(), "2:9", "server.limit: 0 is below the least, 1"),
+        ("[server]\nlimit = -1".into(), "2:9", "-1 is below the least, 1"),
+        ("[server]\nworkers = 5000".into(), "2:11", "not between 0 and 1024"),
+        ("[server]\nmax_body = '1M'".into(), "2:12", "server.max_body: `M` is not a unit of size"),
+        ("[server]\nmax_header_size = 10".into(), "2:19", "10 bytes is below the least, 1024"),
+        ("[server]\nstall = '20'".into(), "2:9", "server.stall: `20` has no unit"),
+        ("[server]\nstall = '0s'".into(), "2:9", "must be longer than zero"),
+        ("[flow]\nmax_json_depth = 20000".into(), "2:18", "not between 1 and 10000"),
+        // Environment.
+        ("[server]\nlog = 'a${NONE}b'".into(), "2:9", "server.log: the environment variable NONE is not set"),
+        ("[server]\nlog = '${NONE'".into(), "2:8", "`${` without `}`"),
+        ("[server]\nworkers = '${BAD}'".into(), "2:11", "`many` is not a whole number"),
+        ("[server]\nreload = '${BAD}'".into(), "2:10", "`many` is neither true nor false"),
+        // Addresses.
+        ("[server]\nlisten = 'localhost:80'".into(), "2:10", "write an IP address and a port, such as \"0.0.0.0:80\""),
+        ("[server]\nlisten = '8080'".into(), "2:10", "write an IP address and a port"),
+        ("[server]\nlisten = []".into(), "2:10", "server.listen: is empty"),
+        ("[server]\nlisten = ['1.2.3.4:5', '1.2.3.4:5']".into(), "2:24", "is there twice"),
+        ("[server]\nlisten = '127.0.0.1:9090'".into(), "2:10", "an address of their own"),
+        ("[server]\naccess_log = ''".into(), "2:14", "is empty"),
+        ("[server]\ntimeout_header = 'a b'".into(), "2:18", "`a b` is not a header's name"),
+        // TLS.
+        ("[server.tls]\ncert = 'cert.pem'".into(), "1:1", "server.tls needs `key`"),
+        ("[server.tls]\ncert = 'none.pem'\nkey = 'key.pem'".into(), "2:8", "there is no file"),
+        (upstream("tls = { ca = 'ca.pem' }"), "3:7", "no url of this upstream is https"),
+        ("[upstreams.a]\nurl = 'https://a'\ntls = { cert = 'cert.pem' }".into(), "3:7", "`cert` and `key` go together"),
+        // Upstreams.
+        ("[upstreams.a]\n".into(), "1:1", "upstreams.a needs `url`"),
+        ("[upstreams.a]\nurls = []".into(), "2:8", "an upstream needs at least one endpoint"),
+        ("[upstreams.a]\nurls = ['http://a', 'http://a/']".into(), "2:21", "is there twice"),
+        (upstream("urls = ['http://b']"), "3:8", "stands beside `url`"),
+        ("[upstreams.a]\nurl = 'a:80'".into(), "2:7", "`a` is not a scheme"),
+        ("[upstreams.a]\nurl = 'nonsense'".into(), "2:7", "is not a URL"),
+        ("[upstreams.a]\nurl = 'http://a?b'".into(), "2:7", "query or fragment"),
+        ("[upstreams.a]\nurl = 'http://u:p@a'".into(), "2:7", "must not hold a user or password"),
+        ("[upstreams.\"a b\"]\nurl = 'http://a'".into(), "1:12", "`a b` is not a name for an upstream"),
+        (upstream("connect_timeout = '2s'"), "3:19", "is longer than the upstream's timeout"),
+        (upstream("limit = 0"), "3:9", "below the least, 1"),
+        (upstream("http = '3'"), "3:8", "`3` is not \"1\" or \"2\""),
+        (upstream("http = '2'\nmax_connecting = 5"), "4:18", "is above max_connections, 4"),
+        (upstream("query_lists = 'json'"), "3:15", "`json` is not \"repeat\" or \"comma\""),
+        (upstream("headers = { connection = 'close' }"), "3:13", "belongs to the connection"),
+        (upstream("headers = { 'a b' = 'x' }"), "3:13", "`a b` is not a header's name"),
+        (upstream("headers = { a = \"x\\r\\nb: y\" }"), "3:13", "characters that a header can't hold"),
+        (upstream("headers = { accept = 'x', Accept = 'y' }"), "3:27", "`accept` is there twice"),
+        (upstream("forward_headers = ['accept', 'Host']"), "3:30", "`host` belongs to the client's connection"),
+        (upstream("limit = 'adaptve'"), "3:9", "`adaptve` is not a number, \"adaptive\" or a table"),
+        (upstream("limit = true"), "3:9", "must be a number, \"adaptive\" or a table, not a boolean"),
+        (upstream("limit = { min = 9, max = 8 }"), "3:17", "min 9 is above max 8"),
+        (upstream("limit = { min = 0 }"), "3:17", "below the least, 1"),
+        (upstream("keepalive = '5s'"), "3:13", "pings HTTP/2 connections"),
+        // Policies.
+        (upstream("retry = 'on'"), "3:9", "`on` is not a table or \"off\""),
+        (upstream("retry = true"), "3:9", "upstreams.a.retry must be a table or \"off\", not a boolean"),
+        (upstream("retry = { max = 11 }"), "3:17", "upstreams.a.retry.max: 11 is not between 0 and 10"),
+        (upstream("retry = { budget = 1.5 }"), "3:20", "1.5 is not between 0 and 1"),
+        (upstream("retry = { budget = '0.1' }"), "3:20", "must be a number, not a string"),
+        (upstream("retry = { floor = -1 }"), "3:19", "-1 is below the least, 0"),
+        (upstream("retry = { budget = nan }"), "3:20", "is not between 0 and 1"),
+        (upstream("retry = { times = 2 }"), "3:11", "unknown key `times` in upstreams.a.retry"),
+        (upstream("hedge = 'p20'"), "3:9", "`p20` is not a percentile from p50"),
+        (upstream("hedge = 'px'"), "3:9", "is not a percentile"),
+        (upstream("hedge = '2s'"), "3:9", "so it never acts"),
+        (upstream("hedge = '0s'"), "3:9", "must be longer than zero"),
+        (upstream("breaker = { share = 0 }"), "3:21", "must be above 0"),
+        (upstream("breaker = { calls = 0 }"), "3:21", "not between 1 and"),
+        (upstream("breaker = { pause = '2s', longest_pause = '1s' }"), "3:43", "is shorter than pause"),
+        (upstream("attempt_timeout = '1s'"), "3:19", "so it never acts"),
+        (upstream("chunk_timeout = '5s'"), "3:17", "so it never acts"),
+        // Operations.
+        (upstream("[upstreams.a.operations.b]"), "3:1", "upstreams.a.operations.b needs `path`"),
+        (upstream("[upstreams.a.operations.b-c]\npath='/'"), "3:25", "not a name for an operation"),
+        (upstream("[upstreams.a.operations.b]\npath='/{*c}'"), "4:6", "only a route's path"),
+        (upstream("[upstreams.a.operations.b]\npath='/'\nok=[200, 99]"), "5:10", "99 is not between 100 and 599"),
+        (upstream("[upstreams.a.operations.b]\npath='/'\nbatch={}"), "5:1", "unknown key `batch`"),
+        // Routes.
+        (route(OK), "1:1", "routes[0] needs `path`"),
+        (route("path = '/a'"), "1:1", "routes[0] needs `flow`"),
+        (full_route("method = 'get'"), "4:10", "`get` is not one of GET, "),
+        (full_route("timeout = '0'"), "4:11", "must be longer than zero"),
+        (full_route("on_disconnect = 'stop'"), "4:17", "`stop` is not"),
+        (route(&format!("path = 'a'\n{OK}")), "2:8", "must begin with /"),
+        (route(&format!("path = '/a//b'\n{OK}")), "2:8", "empty segment"),
+        (route(&format!("path = '//'\n{OK}")), "2:8", "empty segment"),
+        (route(&format!("path = '/a/../b'\n{OK}")), "2:8", "must not hold the segment .."),
+        (route(&format!("path = '/a?b'\n{OK}")), "2:8", "must not hold '?'"),
+        (route(&format!("path = '/a/x{{b}}'\n{OK}")), "2:8", "a parameter is a whole segment"),
+        (route(&format!("path = '/a/{{b'\n{OK}")), "2:8", "a parameter is a whole segment"),
+        (route(&format!("path = '/a/{{}}'\n{OK}")), "2:8", "`` is not a parameter's name"),
+        (route(&format!("path = '/a/{{*b}}/c'\n{OK}")), "2:8", "must come last"),
+        (route(&format!("path = '/{{a}}/{{a}}'\n{OK}")), "2:8", "the parameter `a` twice"),
+        (route("path = '/a'\nflow = 'flows/page.star'"), "3:8", "names no function"),
+        (route("path = '/a'\nflow = 'flows/page.star:a-b'"), "3:8", "`a-b` is not a function's name"),
+        (route("path = '/a'\nflow = 'flows/page.py:a'"), "3:8", "is not a .star file"),
+        (route("path = '/a'\nflow = '../page.star:a'"), "3:8", "is outside the configuration's folder"),
+        (route("path = '/a'\nflow = '/etc/page.star:a'"), "3:8", "is outside the configuration's folder"),
+        (route("path = '/a'\nflow = 'none.star:a'"), "3:8", "there is no flow file"),
+        (
+            format!("[[routes]]\npath = '/a/{{b}}'\n{OK}\n[[routes]]\npath = '/a/{{c}}'\n{OK}\n"),
+            "5:8",
+            "GET /a/{c} is there twice (the first stands in line 2",
+        ),
+        (
+            format!("[[routes]]\npath = '/a/{{b}}'\n{OK}\n[[routes]]\nmethod = 'POST'\npath = '/a/{{c}}'\n{OK}\n"),
+            "6:8",
+            "/a/{c} matches the same paths as /a/{b}, line 2 (give the parameters the same names)",
+        ),
+        (
+            format!("[[routes]]\npath = '/a/{{b}}'\n{OK}\n[[routes]]\npath = '/a/{{*c}}'\n{OK}\n"),
+            "5:8",
+            "/a/{*c} collides with /a/{b}, line 2",
+        ),
+        (
+            format!("[[routes]]\npath = '/a/{{*c}}'\n{OK}\n[[routes]]\npath = '/a/{{b}}/d'\n{OK}\n"),
+            "5:8",
+            "/a/{b}/d collides with /a/{*c}, line 2",
+        ),
+    ]
+}
+
+#[test]
+fn each_slip_has_its_error() {
+    let dir = folder();
+    let mut wrong = Vec::new();
+    for (text, place, part) in cases() {
+        let found = match parse(&text, dir.path()) {
+            Ok(_) => "nothing".to_owned(),
+            Err(error) => {
+                let [diagnostic] = &error.diagnostics[..] else {
+                    wrong.push(format!("{text}\ngave {error}\n"));
+                    continue;
+                };
+                assert_eq!(diagnostic.severity, Severity::Error);
+                diagnostic.to_string()
+            }
+        };
+        if !found.starts_with(&format!("fanin.toml:{place}: ")) || !found.contains(part) {
+            wrong.push(format!("{text}\ngave {found}\nexpected {place} … {part}\n"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn paths_that_differ_somewhere_go_together() {
+    let dir = folder();
+    let paths =
+        ["/", "/a", "/a/", "/a/{b}", "/a/b", "/a/{c}/d", "/a/{e}/f", "/g/{*rest}", "/g", "/{any}", "/{other}/x"];
+    let text: String = paths.iter().map(|path| format!("[[routes]]\npath = '{path}'\n{OK}\n")).collect();
+    let more = format!("[[routes]]\nmethod = 'POST'\npath = '/a/{{b}}'\n{OK}\n");
+    let config = parse(&(text + &more), dir.path()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(config.routes.len(), paths.len() + 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_do_not_lead_outside() {
+    let (dir, outside) = (folder(), folder());
+    std::os::unix::fs::symlink(outside.path().join("flows/page.star"), dir.path().join("link.star")).expect("linked");
+    let error = parse("[[routes]]\npath = '/'\nflow = 'link.star:a'", dir.path()).expect_err("outside");
+    assert!(error.to_string().contains("3:8: the flow file"), "{error}");
+    assert!(error.to_string().contains("link to outside"), "{error}");
+}
+
+#[test]
+fn all_errors_come_at_once_in_the_files_order() {
+    let dir = folder();
+    let text = "[[routes]]\npath = 'a'\ntimeout = 5\n[server]\nlimit = 0\n[upstreams.b]\nlimit = 0\nurll = ''\n";
+    let error = parse(text, dir.path()).expect_err("wrong in many ways");
+    let places: Vec<_> = error.to_string().lines().map(|line| line.split(": ").next().map(str::to_owned)).collect();
+    let expected = ["1:1", "2:8", "3:11", "5:9", "6:1", "7:9", "8:1"].map(|place| Some(format!("fanin.toml:{place}")));
+    assert_eq!(places, expected, "{error}");
+}
+
+#[test]
+fn columns_count_characters() {
+    let dir = folder();
+    let error = parse("[server]\nlog = 'żółw ${NONE}'", dir.path()).expect_err("not set");
+    assert!(error.to_string().starts_with("fanin.toml:2:13: "), "{error}");
+}
+
+#[test]
+fn warnings_do_not_refuse_the_file() {
+    let dir = folder();
+    let text = format!("[server]\nlimit = 5\n[[routes]]\npath = '/'\n{OK}\nlimit = 6\n");
+    let config = parse(&text, dir.path()).expect("valid");
+    let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
+    assert!(warning.to_string().starts_with("fanin.toml:6:9: warning: routes[0]: limit 6 is above"), "{warning}");
+    let text = "[upstreams.a]\nurl = 'http://a'\nretry = 'off'\nattempt_timeout = '50ms'\n";
+    let config = parse(text, dir.path()).expect("valid");
+    assert!(config.warnings[0].to_string().contains("4:19: warning: upstreams.a.attempt_timeout: ends a try"));
+}
+
+/// Cut anywhere or with any byte changed, a file is either read or refused with places that are in it.
+#[test]
+fn broken_files_never_panic() {
+    let dir = folder();
+    let check = |text: &str| {
+        if let Err(error) = parse(text, dir.path()) {
+            assert!(!error.diagnostics.is_empty());
+            for diagnostic in &error.diagnostics {
+                assert!(diagnostic.at.line > 0 && diagnostic.at.end <= text.len(), "{diagnostic}");
+            }
+        }
+    };
+    for end in 0..FULL.len() {
+        check(&FULL[..end]);
+    }
+    let mut state = 1u64;
+    for at in 0..FULL.len() {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let mut bytes = FULL.as_bytes().to_vec();
+        bytes[at] = b"\"'[]{}=\n#$0a.,\\-"[(state >> 60) as usize];
+        check(std::str::from_utf8(&bytes).expect("ASCII"));
+    }
+}

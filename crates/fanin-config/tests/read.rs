@@ -1,0 +1,199 @@
+//! What the file says is what the types hold.
+
+mod common;
+
+use std::path::Path;
+use std::time::Duration;
+
+use common::{FULL, folder, parse};
+use fanin_config::{
+    AccessLog, Breaker, Config, FILE_NAME, FlowLimits, Hedge, Limit, MASK, OnDisconnect, Protocol, QueryLists, Retry,
+    Server, Upstream,
+};
+use http::{Method, StatusCode};
+
+#[test]
+fn an_empty_file_is_all_defaults() {
+    let dir = folder();
+    let config = parse("", dir.path()).expect("valid");
+    assert_eq!(config, Config { dir: dir.path().into(), ..Config::default() });
+    assert_eq!(config.server.listen[0].to_string(), "127.0.0.1:8080");
+    assert_eq!(config.server.admin.map(|admin| admin.to_string()), Some("127.0.0.1:9090".into()));
+    assert_eq!(config.flow.max_calls, 64);
+}
+
+#[test]
+fn every_key_is_read() {
+    let dir = folder();
+    let config = parse(FULL, dir.path()).expect("valid");
+    assert_eq!(config.warnings, []);
+
+    let server = &config.server;
+    assert_eq!(server.listen.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0.0.0.0:80", "[::1]:80"]);
+    assert_eq!(server.admin, None);
+    assert_eq!((server.workers, server.limit, server.max_waiting, server.max_connections), (3, 500, 0, 600));
+    assert_eq!(server.header_timeout, Duration::from_secs(5));
+    assert_eq!(server.idle_timeout, Duration::from_secs(90));
+    assert_eq!(server.body_timeout, Duration::from_secs(20));
+    assert_eq!(server.drain_timeout, Duration::from_secs(60));
+    assert_eq!((server.max_header_size, server.max_body), (16_384, 2_000_000));
+    assert_eq!(server.timeout_header.as_ref().map(|name| name.as_str()), Some("x-timeout-ms"));
+    assert_eq!(server.access_log, AccessLog::File(dir.path().join("access.log")));
+    assert_eq!(server.log, "warn,fanin=debug");
+    assert_eq!(server.stall, Duration::from_millis(50));
+    assert!(!server.reload);
+    let tls = server.tls.as_ref().expect("set");
+    assert_eq!((&tls.cert, &tls.key), (&dir.path().join("cert.pem"), &dir.path().join("key.pem")));
+
+    let flow = FlowLimits {
+        max_calls: 10,
+        max_steps: 1000,
+        max_memory: 1 << 20,
+        max_depth: 8,
+        max_fibers: 9,
+        max_response: 4096,
+        max_json_depth: 16,
+    };
+    assert_eq!(config.flow, flow);
+
+    assert_eq!(config.upstreams.keys().collect::<Vec<_>>(), ["search", "catalog"], "in the file's order");
+    let search = &config.upstreams["search"];
+    assert_eq!(search.name, "search");
+    assert_eq!(
+        search.urls.iter().map(|url| url.as_str()).collect::<Vec<_>>(),
+        ["https://a.internal:8080/base", "https://b.internal/"]
+    );
+    assert_eq!((search.timeout, search.connect_timeout), (Duration::from_millis(100), Duration::from_millis(50)));
+    assert_eq!((search.limit, search.max_waiting), (Limit::Fixed(64), 33));
+    assert_eq!((search.http, search.max_connections, search.max_connecting), (Protocol::Http2, 2, 1));
+    assert_eq!((search.idle_timeout, search.max_answer), (Duration::from_secs(5), 1_000_000));
+    assert_eq!(search.headers["authorization"], "Basic abc");
+    assert_eq!(search.headers["x-from-env"], "s3cret-from-env");
+    assert!(search.headers["authorization"].is_sensitive() && search.headers["x-from-env"].is_sensitive());
+    assert!(!search.headers["accept"].is_sensitive());
+    assert_eq!(search.forward_headers, ["authorization"]);
+    assert_eq!((&search.timeout_header, search.query_lists), (&None, QueryLists::Comma));
+    let tls = search.tls.as_ref().expect("set");
+    assert_eq!(tls.ca, Some(dir.path().join("ca.pem")));
+    assert_eq!(tls.cert, Some(dir.path().join("cert.pem")));
+    assert_eq!(tls.key, Some(dir.path().join("key.pem")));
+    assert_eq!(tls.server_name.as_deref(), Some("search"));
+    assert_eq!(search.retry, Some(Retry { max: 2, budget: 0.1, floor: 1.0, backoff: Duration::from_millis(10) }));
+    assert_eq!((search.keepalive, search.keepalive_timeout), (Duration::from_secs(20), Duration::from_secs(2)));
+    assert_eq!(search.hedge, Some(Hedge::Percentile(0.95)));
+    let breaker = Breaker {
+        share: 0.4,
+        calls: 30,
+        window: Duration::from_secs(5),
+        pause: Duration::from_secs(2),
+        longest_pause: Duration::from_secs(8),
+        probes: 4,
+    };
+    assert_eq!((&search.breaker, search.ejection), (&Some(breaker), false));
+    assert_eq!(search.attempt_timeout, Some(Duration::from_millis(60)));
+    assert_eq!(search.chunk_timeout, Some(Duration::from_millis(70)));
+    let ids = &search.operations["ids"];
+    assert_eq!((&ids.method, ids.path.as_str(), ids.safe), (&Method::POST, "/ids/{text}", Some(true)));
+    assert_eq!(ids.ok, [StatusCode::NOT_FOUND, StatusCode::CONFLICT]);
+    assert_eq!(ids.timeout, Some(Duration::from_millis(40)));
+
+    let url = "http://catalog.internal:8080".parse().expect("a URL");
+    assert_eq!(config.upstreams["catalog"], Upstream::new("catalog", url));
+
+    let [page, home] = &config.routes[..] else { panic!("two routes") };
+    assert_eq!((&page.method, page.path.as_str()), (&Method::POST, "/pages/{id}/{*rest}"));
+    assert_eq!((page.flow.file.as_path(), page.flow.function.as_str()), (Path::new("flows/page.star"), "page"));
+    assert_eq!(page.timeout, Duration::from_millis(400));
+    assert_eq!((page.limit, page.max_waiting, page.max_body), (7, 8, 9_000));
+    assert_eq!((page.on_disconnect, page.errors), (OnDisconnect::Finish, true));
+    assert_eq!(page.limits, FlowLimits { max_calls: 11, ..flow.clone() });
+    assert_eq!(
+        (&home.method, home.timeout, home.on_disconnect),
+        (&Method::GET, Duration::from_secs(10), OnDisconnect::Effect)
+    );
+    assert_eq!((home.limit, home.max_waiting, home.max_body), (500, 0, 2_000_000), "the server's");
+    assert_eq!(home.limits, flow, "what [flow] says");
+    assert_eq!(&FULL[home.flow.at.start..home.flow.at.end], "\"flows/page.star:home\"");
+}
+
+#[test]
+fn policies_can_be_switched_off_or_changed_in_part() {
+    let dir = folder();
+    let read = |text: &str| {
+        let config = parse(&format!("[upstreams.a]\nurl = 'http://a'\n{text}"), dir.path());
+        config.unwrap_or_else(|error| panic!("{error}")).upstreams["a"].clone()
+    };
+    assert_eq!(read("limit = 'adaptive'").limit, Limit::Adaptive { min: 8, max: 1024 });
+    assert_eq!(read("limit = { min = 2000 }").limit, Limit::Adaptive { min: 2000, max: 2000 });
+    assert_eq!(read("limit = { min = 2, max = 9 }").limit, Limit::Adaptive { min: 2, max: 9 });
+    let off = read("retry = 'off'\nbreaker = 'off'\nhedge = 'off'");
+    assert_eq!((off.retry, off.breaker, off.hedge), (None, None, None));
+    assert_eq!(read("retry = { max = 3 }").retry, Some(Retry { max: 3, ..Retry::default() }));
+    assert_eq!(read("breaker.calls = 5").breaker, Some(Breaker { calls: 5, ..Breaker::default() }));
+    let longer = read("breaker.pause = '9s'").breaker.expect("on");
+    assert_eq!(longer.longest_pause, Duration::from_secs(9), "never shorter than the first");
+    assert_eq!(read("hedge = '30ms'").hedge, Some(Hedge::Time(Duration::from_millis(30))));
+    assert_eq!(read("hedge = 'p50'").hedge, Some(Hedge::Percentile(0.5)));
+    assert_eq!(serde_json::to_value(read("hedge = 'p99.9'")).expect("JSON")["hedge"], "p99.9");
+}
+
+#[test]
+fn connections_follow_the_protocol() {
+    let dir = folder();
+    let config = parse("[upstreams.a]\nurl = 'http://a'\nhttp = '2'", dir.path()).expect("valid");
+    let upstream = &config.upstreams["a"];
+    assert_eq!((upstream.max_connections, upstream.max_connecting), (4, 4), "never more in the making than allowed");
+}
+
+#[test]
+fn connecting_may_not_outlast_a_short_timeout() {
+    let dir = folder();
+    let config = parse("[upstreams.a]\nurl = 'http://a'\ntimeout = '100ms'", dir.path()).expect("valid");
+    assert_eq!(config.upstreams["a"].connect_timeout, Duration::from_millis(100));
+}
+
+#[test]
+fn a_folder_or_the_file_itself_is_loaded() {
+    let dir = folder();
+    let file = dir.path().join(FILE_NAME);
+    std::fs::write(&file, "[server]\nworkers = 2\n").expect("written");
+    for path in [dir.path(), &file] {
+        let config = Config::load(path).expect("valid");
+        assert_eq!(config.server, Server { workers: 2, ..Server::default() });
+        assert_eq!(config.dir, dir.path());
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_one_error() {
+    let dir = folder();
+    let error = Config::load(&dir.path().join("none")).expect_err("no file");
+    assert!(error.to_string().contains("none: cannot be read"), "{error}");
+    std::fs::write(dir.path().join(FILE_NAME), b"a = 1\n\xff").expect("written");
+    let error = Config::load(dir.path()).expect_err("not text");
+    assert!(error.to_string().contains("line 2 is not UTF-8"), "{error}");
+    std::fs::write(dir.path().join(FILE_NAME), vec![b'#'; (4 << 20) + 1]).expect("written");
+    let error = Config::load(dir.path()).expect_err("too large");
+    assert!(error.to_string().contains("larger than"), "{error}");
+}
+
+#[test]
+fn secrets_are_masked() {
+    let dir = folder();
+    let mut config = parse(FULL, dir.path()).expect("valid");
+    let with_user = "http://user:hunter2@catalog.internal/".parse().expect("a URL");
+    config.upstreams["catalog"].urls = vec![with_user];
+    let masked = config.masked();
+    let text = masked.to_string();
+    for secret in ["abc", "s3cret-from-env", "hunter2", "user:"] {
+        assert!(!text.contains(secret), "{secret} in {text}");
+    }
+    assert_eq!(masked["upstreams"]["search"]["headers"]["authorization"], MASK);
+    assert_eq!(masked["upstreams"]["search"]["headers"]["x-from-env"], MASK);
+    assert_eq!(masked["upstreams"]["search"]["headers"]["accept"], "application/json");
+    assert_eq!(masked["upstreams"]["catalog"]["urls"][0], "http://***@catalog.internal/");
+    assert_eq!(masked["upstreams"]["search"]["hedge"], "p95");
+    assert_eq!(masked["server"]["idle_timeout"], "90s");
+    assert_eq!(masked["routes"][0]["max_calls"], 11);
+    assert_eq!(masked["routes"][0]["flow"], "flows/page.star:page");
+}

@@ -1,0 +1,137 @@
+//! What stands behind a call's slot: its answer's status, headers and text, or why it failed.
+
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use arcstr::ArcStr;
+use fanin_json::Doc;
+use fanin_lang::value::Struct;
+use fanin_lang::{Failure, Kind, Outcome, SlotSource, Value};
+use fanin_upstream::{Answer, CallError};
+use http::header::CONTENT_TYPE;
+
+use crate::incoming::{join_headers, object};
+
+/// A call's end, as `.status`, `.error` and the response's assembly see it.
+pub(crate) struct CallSource {
+    upstream: Arc<str>,
+    answer: OnceCell<Answer>,
+    error: OnceCell<Arc<CallError>>,
+    headers: RefCell<Option<Doc>>,
+}
+
+impl CallSource {
+    pub(crate) fn new(upstream: Arc<str>) -> Rc<CallSource> {
+        Rc::new(CallSource { upstream, answer: OnceCell::new(), error: OnceCell::new(), headers: RefCell::new(None) })
+    }
+
+    pub(crate) fn set_answer(&self, answer: Answer) {
+        let _ = self.answer.set(answer);
+    }
+
+    pub(crate) fn set_error(&self, error: Arc<CallError>) {
+        let _ = self.error.set(error);
+    }
+
+    pub(crate) fn answer(&self) -> Option<&Answer> {
+        self.answer.get()
+    }
+
+    pub(crate) fn error(&self) -> Option<&Arc<CallError>> {
+        self.error.get()
+    }
+}
+
+/// What an answer's body is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// No body: `None`.
+    Empty,
+    /// JSON, also where nothing is said.
+    Json,
+    /// Some other type: its text.
+    Text,
+}
+
+/// Goes by the `content-type`, not by the bytes, so that a broken JSON body cannot pass for a text.
+pub(crate) fn content(answer: &Answer, head: bool) -> Content {
+    let kind = answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    if answer.body.is_empty() && (head || kind.is_none() || matches!(answer.status.as_u16(), 204 | 205 | 304)) {
+        return Content::Empty;
+    }
+    match kind.map(|kind| kind.split(';').next().unwrap_or("").trim()) {
+        None => Content::Json,
+        Some(kind) if kind.eq_ignore_ascii_case("application/json") => Content::Json,
+        Some(kind) if kind.len() > 5 && kind.as_bytes()[kind.len() - 5..].eq_ignore_ascii_case(b"+json") => Content::Json,
+        Some(_) if answer.body.is_empty() => Content::Empty,
+        Some(_) => Content::Text,
+    }
+}
+
+const ATTRIBUTES: &[&str] = &["error", "failed", "headers", "status", "text"];
+
+impl SlotSource for CallSource {
+    fn attribute(&self, name: &str, outcome: &Outcome) -> Result<Option<Value>, Failure> {
+        let value = match name {
+            "failed" => Value::Bool(self.error.get().is_some() || outcome.is_err()),
+            "error" => match (self.error.get(), outcome) {
+                (Some(error), _) => self.describe_error(error),
+                (None, Err(failure)) => Value::from(failure.message.as_str()),
+                (None, Ok(_)) => Value::None,
+            },
+            "status" | "headers" | "text" => {
+                let Some(answer) = self.answer.get() else {
+                    return match outcome {
+                        Err(failure) => Err((**failure).clone()),
+                        Ok(_) => Ok(Some(Value::None)),
+                    };
+                };
+                match name {
+                    "status" => Value::Int(answer.status.as_u16().into()),
+                    "headers" => Value::json(self.headers(answer)?),
+                    _ => match std::str::from_utf8(&answer.body) {
+                        Ok(text) => Value::str(text),
+                        Err(_) => {
+                            let message = format!("the answer of {} is not UTF-8 text", self.upstream);
+                            return Err(Failure::new(Kind::Value, message));
+                        }
+                    },
+                }
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(value))
+    }
+
+    fn attributes(&self) -> &'static [&'static str] {
+        ATTRIBUTES
+    }
+
+    fn describe(&self) -> String {
+        format!("answer of {}", self.upstream)
+    }
+}
+
+impl CallSource {
+    fn headers(&self, answer: &Answer) -> Result<Doc, Failure> {
+        if let Some(doc) = &*self.headers.borrow() {
+            return Ok(doc.clone());
+        }
+        let joined = join_headers(&answer.headers);
+        let doc = object(joined.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+            .map_err(|_| Failure::new(Kind::Host, "internal: headers"))?;
+        *self.headers.borrow_mut() = Some(doc.clone());
+        Ok(doc)
+    }
+
+    fn describe_error(&self, error: &CallError) -> Value {
+        let status = self.answer.get().map_or(Value::None, |answer| Value::Int(answer.status.as_u16().into()));
+        Value::Struct(Rc::new(Struct::new(vec![
+            (ArcStr::from("upstream"), Value::str(&error.upstream)),
+            (ArcStr::from("kind"), Value::str(error.kind.as_str())),
+            (ArcStr::from("status"), status),
+            (ArcStr::from("message"), Value::str(&error.to_string())),
+        ])))
+    }
+}

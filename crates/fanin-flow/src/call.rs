@@ -1,0 +1,374 @@
+//! One call: its arguments as captured, and the request made of them once they are there.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fanin_config::QueryLists;
+use fanin_lang::value::view;
+use fanin_lang::{Deep, Failure, HostCall, Kind, Stop, Value, ValueKind, deep};
+use fanin_upstream::{Request, Upstream};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, Method};
+use smallvec::SmallVec;
+
+use crate::encode;
+use crate::json;
+use crate::upstream::{Target, UpstreamObject};
+
+/// What becomes of a call's failure.
+#[derive(Clone)]
+pub(crate) enum OnFailure {
+    /// It fails the flow where it is decided on.
+    Fail,
+    /// It becomes `None`, and so does all that needs it.
+    Absent,
+    /// It becomes this.
+    Default(Value),
+}
+
+/// The arguments of a call, captured: changing a list after the call does not change the call.
+pub(crate) struct Arguments {
+    path: Value,
+    params: Value,
+    query: Value,
+    headers: Value,
+    json: Option<Value>,
+    text: Option<Value>,
+    /// Named parameters of an operation, which fill its path first and its query with what is left.
+    named: Vec<(Box<str>, Value)>,
+}
+
+/// How a call is made, known when it is made.
+pub(crate) struct Terms {
+    pub(crate) method: Method,
+    pub(crate) ok: SmallVec<[u16; 2]>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) safe: bool,
+}
+
+/// Whether all that a call needs is there.
+pub(crate) enum Need {
+    Ready,
+    Waits(fanin_lang::Slot),
+    Failed(std::rc::Rc<Failure>),
+    Absent(std::rc::Rc<Failure>),
+}
+
+#[cold]
+fn wrong(message: impl Into<String>) -> Failure {
+    Failure::new(Kind::Arguments, message)
+}
+
+/// Takes a call's arguments apart and captures them.
+///
+/// # Errors
+/// What is wrong with them; nothing is sent.
+pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
+    let name = object.upstream.name();
+    let target = object.target(call.method).ok_or_else(|| wrong(format!("{name} has no such method")))?;
+    let mut arguments = Arguments {
+        path: Value::None,
+        params: Value::None,
+        query: Value::None,
+        headers: Value::None,
+        json: None,
+        text: None,
+        named: Vec::new(),
+    };
+    let (method, mut safe, timeout, ok) = match &target {
+        Target::Verb(verb) => ((*verb).clone(), verb.is_safe(), None, SmallVec::new()),
+        Target::Operation(operation) => (
+            operation.method.clone(),
+            operation.safe.unwrap_or(operation.method.is_safe()),
+            operation.timeout,
+            operation.ok.iter().map(http::StatusCode::as_u16).collect(),
+        ),
+    };
+    match (&target, call.args.pos) {
+        (Target::Verb(_), [path]) => arguments.path = call.capture(path)?,
+        (Target::Verb(verb), []) => {
+            return Err(wrong(format!("{name}.{} needs a path", verb.as_str().to_ascii_lowercase())));
+        }
+        (Target::Operation(operation), []) => arguments.path = Value::str(&operation.path),
+        _ => return Err(wrong(format!("a call of {name} takes its arguments by name, only the path by position"))),
+    }
+    let mut terms = Terms { method, ok, timeout, on_failure: OnFailure::Fail, safe };
+    for (key, value) in call.args.names.iter().zip(call.args.named) {
+        match key.as_str() {
+            "params" if matches!(target, Target::Verb(_)) => arguments.params = call.capture(value)?,
+            "query" => arguments.query = call.capture(value)?,
+            "headers" => arguments.headers = call.capture(value)?,
+            "json" => arguments.json = Some(call.capture(value)?),
+            "text" => arguments.text = Some(call.capture(value)?),
+            "timeout" => terms.timeout = Some(duration(name, &known(name, key, value)?)?),
+            "ok" => terms.ok.extend(statuses(name, &known(name, key, value)?)?),
+            "safe" => safe = flag(name, key, value)?,
+            "unordered" => {
+                flag(name, key, value)?;
+            }
+            "optional" => {
+                if flag(name, key, value)? && matches!(terms.on_failure, OnFailure::Fail) {
+                    terms.on_failure = OnFailure::Absent;
+                }
+            }
+            "default" => terms.on_failure = OnFailure::Default(call.capture(value)?),
+            other if matches!(target, Target::Operation(_)) => {
+                arguments.named.push((other.into(), call.capture(value)?));
+            }
+            other => {
+                return Err(wrong(format!("a call of {name} has no argument {other:?}")).with_hint(
+                    "arguments are params, query, headers, json, text, timeout, ok, optional, default, safe, unordered",
+                ));
+            }
+        }
+    }
+    terms.safe = safe;
+    if arguments.json.is_some() && arguments.text.is_some() {
+        return Err(wrong(format!("a call of {name} has both json and text: a request has one body")));
+    }
+    if (arguments.json.is_some() || arguments.text.is_some()) && matches!(terms.method, Method::GET | Method::HEAD) {
+        return Err(wrong(format!("a {} of {name} cannot have a body", terms.method)));
+    }
+    Ok((arguments, terms))
+}
+
+/// A value that says how to call, not what: it must be there.
+fn known(upstream: &str, key: &str, value: &Value) -> Result<Value, Failure> {
+    match value.decide() {
+        Ok(value) => Ok(value),
+        Err(Stop::Fail(failure)) => Err(*failure),
+        Err(_) => Err(wrong(format!("{key:?} of a call of {upstream} is not there yet"))
+            .with_hint("decide on it before the call: if …, or a variable of its own")),
+    }
+}
+
+fn flag(upstream: &str, key: &str, value: &Value) -> Result<bool, Failure> {
+    match known(upstream, key, value)? {
+        Value::Bool(value) => Ok(value),
+        _ => Err(wrong(format!("{key:?} of a call of {upstream} must be True or False"))),
+    }
+}
+
+fn duration(upstream: &str, value: &Value) -> Result<Duration, Failure> {
+    value
+        .as_str()
+        .and_then(|text| fanin_config::parse_duration(text).ok())
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| wrong(format!("timeout of a call of {upstream} must be a duration such as \"80ms\"")))
+}
+
+fn statuses(upstream: &str, value: &Value) -> Result<SmallVec<[u16; 2]>, Failure> {
+    let bad = || wrong(format!("ok of a call of {upstream} must be a list of statuses such as [404]"));
+    view::elements(value)
+        .map_err(|_| bad())?
+        .iter()
+        .map(|status| match status.decide() {
+            Ok(Value::Int(status)) if (100..=599).contains(&status) => Ok(status as u16),
+            _ => Err(bad()),
+        })
+        .collect()
+}
+
+impl Arguments {
+    /// Whether everything that the request needs is there.
+    pub(crate) fn need(&self) -> Need {
+        let named = self.named.iter().map(|(_, value)| value);
+        let values = [&self.path, &self.params, &self.query, &self.headers]
+            .into_iter()
+            .chain(&self.json)
+            .chain(&self.text)
+            .chain(named);
+        let (mut failed, mut absent) = (None, None);
+        for value in values {
+            if matches!(value, Value::None | Value::Str(_)) {
+                continue;
+            }
+            match deep(value) {
+                Deep::Ready => {}
+                // Failures count only once everything has settled: which one is reported must not depend on timing.
+                Deep::Pending(slot) => return Need::Waits(slot),
+                Deep::Failed(failure) => failed = failed.or(Some(failure)),
+                Deep::Absent(failure) => absent = absent.or(Some(failure)),
+                Deep::TooDeep => {
+                    failed = failed.or_else(|| Some(std::rc::Rc::new(wrong("an argument is nested too deep"))));
+                }
+            }
+        }
+        match (failed, absent) {
+            (Some(failure), _) => Need::Failed(failure),
+            (None, Some(failure)) => Need::Absent(failure),
+            (None, None) => Need::Ready,
+        }
+    }
+
+    /// The request, once nothing is pending.
+    ///
+    /// # Errors
+    /// What cannot be sent: it fails the call before anything is.
+    pub(crate) fn request(&self, upstream: &Upstream, method: &Method, client: &HeaderMap) -> Result<Request, Failure> {
+        let config = upstream.config();
+        let name = upstream.name();
+        let mut path = String::with_capacity(64);
+        let template = text(&self.path).ok_or_else(|| wrong(format!("the path of a call of {name} must be a string")))?;
+        let given = entries(&self.params).ok_or_else(|| wrong(format!("params of a call of {name} must be a dict")))?;
+        let mut params: SmallVec<[(Cow<'_, str>, Cow<'_, str>); 4]> = SmallVec::new();
+        for (key, value) in &given {
+            let (Some(key), Some(value)) = (text(key), text(value)) else {
+                return Err(wrong(format!("params of a call of {name} must be strings or numbers")));
+            };
+            params.push((key, value));
+        }
+        let mut rest: SmallVec<[(&str, &Value); 4]> = SmallVec::new();
+        for (key, value) in &self.named {
+            if template.contains(&format!("{{{key}}}")) {
+                let value = text(value)
+                    .ok_or_else(|| wrong(format!("the parameter {key:?} of {name} must be a string or a number")))?;
+                params.push((Cow::Borrowed(key), value));
+            } else {
+                rest.push((key, value));
+            }
+        }
+        let filled: SmallVec<[(&str, &str); 4]> = params.iter().map(|(key, value)| (&**key, &**value)).collect();
+        encode::path(&mut path, &template, &filled).map_err(|error| wrong(format!("a call of {name}: {error}")))?;
+        let mut first = true;
+        let query = entries(&self.query).ok_or_else(|| wrong(format!("query of a call of {name} must be a dict")))?;
+        for (key, value) in &query {
+            let Some(key) = text(key) else {
+                return Err(wrong(format!("query of a call of {name} has a key that is no string")));
+            };
+            pair(&mut path, &mut first, &key, value, config.query_lists, name)?;
+        }
+        for (key, value) in rest {
+            pair(&mut path, &mut first, key, value, config.query_lists, name)?;
+        }
+        let mut headers = HeaderMap::new();
+        for forwarded in &config.forward_headers {
+            for value in client.get_all(forwarded) {
+                headers.append(forwarded.clone(), value.clone());
+            }
+        }
+        let own = entries(&self.headers).ok_or_else(|| wrong(format!("headers of a call of {name} must be a dict")))?;
+        for (key, value) in &own {
+            let (key, value) = header(key, value).map_err(|what| wrong(format!("a call of {name}: {what}")))?;
+            if let (Some(key), Some(value)) = (key, value) {
+                headers.insert(key, value);
+            }
+        }
+        let body = match (&self.json, &self.text) {
+            (Some(value), _) => {
+                headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+                json::to_bytes(value, usize::MAX).map_err(|what| wrong(format!("json of a call of {name}: {what}")))?
+            }
+            (None, Some(value)) => {
+                headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("text/plain; charset=utf-8"));
+                let text = text(value).ok_or_else(|| wrong(format!("text of a call of {name} must be a string")))?;
+                Bytes::copy_from_slice(text.as_bytes())
+            }
+            (None, None) => Bytes::new(),
+        };
+        Ok(Request { method: method.clone(), path_and_query: path, headers, body })
+    }
+}
+
+/// A header of a flow's. `None` for a value of `None`, which leaves the header out.
+///
+/// # Errors
+/// What is wrong: bad characters in the name, or a value that would end the line.
+pub(crate) fn header(key: &Value, value: &Value) -> Result<(Option<HeaderName>, Option<HeaderValue>), String> {
+    let key = text(key).ok_or("a header's name must be a string")?;
+    let name = HeaderName::from_bytes(key.as_bytes()).map_err(|_| format!("{key:?} is no header name"))?;
+    if matches!(value.decide(), Ok(Value::None)) {
+        return Ok((None, None));
+    }
+    let text = text(value).ok_or_else(|| format!("the header {name} must be a string or a number"))?;
+    let value = HeaderValue::from_str(&text)
+        .or_else(|_| HeaderValue::from_bytes(text.as_bytes()))
+        .map_err(|_| format!("the value of the header {name} holds a control character"))?;
+    Ok((Some(name), Some(value)))
+}
+
+/// A scalar as it stands in a URL or header.
+pub(crate) fn text(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::Str(text) => return Some(Cow::Borrowed(text)),
+        Value::Int(value) => return Some(Cow::Owned(value.to_string())),
+        Value::Json { at, doc } => {
+            let node = doc.node(*at);
+            // The digits as they came: 1.50 stays 1.50, and a long id keeps its end.
+            return node.as_number_text().map(Cow::Borrowed).or_else(|| node.as_str());
+        }
+        _ => {}
+    }
+    match value.decide().ok()? {
+        Value::Str(text) => Some(Cow::Owned(text.to_string())),
+        Value::Int(value) => Some(Cow::Owned(value.to_string())),
+        Value::BigInt(value) => Some(Cow::Owned(value.to_string())),
+        Value::Float(value) => {
+            let mut out = Vec::new();
+            fanin_json::write_float(&mut out, value).ok()?;
+            String::from_utf8(out).ok().map(Cow::Owned)
+        }
+        Value::Bool(value) => Some(Cow::Borrowed(if value { "true" } else { "false" })),
+        _ => None,
+    }
+}
+
+/// A dict's entries, none for `None`.
+fn entries(value: &Value) -> Option<Vec<(Value, Value)>> {
+    match value {
+        Value::None => Some(Vec::new()),
+        value => match value.decide().ok()? {
+            Value::None => Some(Vec::new()),
+            value => view::entries(&value),
+        },
+    }
+}
+
+fn pair(
+    out: &mut String,
+    first: &mut bool,
+    key: &str,
+    value: &Value,
+    lists: QueryLists,
+    upstream: &Arc<str>,
+) -> Result<(), Failure> {
+    if let Some(value) = text(value) {
+        encode::pair(out, first, key, &value);
+        return Ok(());
+    }
+    let bad = || {
+        wrong(format!("query {key:?} of a call of {upstream} must be a string, a number, None or a list of them"))
+    };
+    let value = value.decide().map_err(|_| bad())?;
+    if matches!(value, Value::None) {
+        return Ok(());
+    }
+    if let Some(text) = text(&value) {
+        encode::pair(out, first, key, &text);
+        return Ok(());
+    }
+    if !matches!(view::kind(&value), ValueKind::List | ValueKind::Tuple | ValueKind::Set | ValueKind::Range) {
+        return Err(bad());
+    }
+    let items = view::elements(&value).map_err(|_| bad())?;
+    if items.is_empty() {
+        // An empty list is something else than no list: the upstream sees the name.
+        encode::pair(out, first, key, "");
+        return Ok(());
+    }
+    for (at, item) in items.iter().enumerate() {
+        let item = text(item).ok_or_else(bad)?;
+        match lists {
+            QueryLists::Repeat => encode::pair(out, first, key, &item),
+            QueryLists::Comma if at == 0 => encode::pair(out, first, key, &item),
+            QueryLists::Comma => {
+                out.push(',');
+                encode::component(out, &item);
+            }
+        }
+    }
+    Ok(())
+}

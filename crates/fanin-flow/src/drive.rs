@@ -1,0 +1,251 @@
+//! Runs one flow from its request to its reply.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use fanin_config::{FlowLimits, OnDisconnect};
+use fanin_lang::{Deep, Failure, FunctionRef, Instance, Kind, Limits, Machine, Order, Program, Run, Slot, Value, deep};
+use fanin_upstream::CallError;
+use tokio::time::Instant;
+
+use crate::builtins::{Abort, ResponseObject};
+use crate::caller::Caller;
+use crate::host::FlowHost;
+use crate::incoming::{BODY, ClientMistake, HEADERS, Incoming, QUERY, Req, ReqObject};
+use crate::log::FailureLog;
+use crate::reply::{FlowError, Reply};
+use crate::respond;
+
+/// Steps after which a flow lets its worker turn: about 200 microseconds.
+const TURN: u64 = 6_000;
+
+/// What all flows of a worker share.
+pub(crate) struct Worker {
+    pub(crate) machine: RefCell<Machine>,
+    pub(crate) caller: Rc<dyn Caller>,
+    /// Told which route the worker runs, and `None` when it stops.
+    pub(crate) activity: Box<dyn Fn(Option<usize>)>,
+    pub(crate) log: FailureLog,
+    pub(crate) traced: bool,
+}
+
+/// A route's flow, ready to run.
+pub(crate) struct RouteFlow {
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    pub(crate) function: FunctionRef,
+    pub(crate) limits: Arc<FlowLimits>,
+    pub(crate) on_disconnect: OnDisconnect,
+    pub(crate) errors: bool,
+}
+
+/// A running flow. When its client leaves and it is dropped, it goes on by itself if the route says so: a flow that has
+/// begun to change something is not left half-way. Must be dropped where `spawn_local` works.
+pub struct FlowFuture {
+    run: Option<Pin<Box<dyn Future<Output = Reply>>>>,
+    wrote: Rc<Cell<bool>>,
+    on_disconnect: OnDisconnect,
+}
+
+impl FlowFuture {
+    pub(crate) fn new(worker: Rc<Worker>, program: Program, route: Arc<RouteFlow>, incoming: Incoming) -> FlowFuture {
+        let wrote = Rc::new(Cell::new(false));
+        let on_disconnect = route.on_disconnect;
+        let run = Box::pin(run(worker, program, route, incoming, wrote.clone()));
+        FlowFuture { run: Some(run), wrote, on_disconnect }
+    }
+}
+
+impl Future for FlowFuture {
+    type Output = Reply;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
+        match &mut self.run {
+            Some(run) => {
+                let reply = std::task::ready!(run.as_mut().poll(context));
+                self.run = None;
+                Poll::Ready(reply)
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for FlowFuture {
+    fn drop(&mut self) {
+        let goes_on = match self.on_disconnect {
+            OnDisconnect::Cancel => false,
+            OnDisconnect::Finish => true,
+            OnDisconnect::Effect => self.wrote.get(),
+        };
+        if let Some(run) = self.run.take()
+            && goes_on
+            && tokio::runtime::Handle::try_current().is_ok()
+        {
+            tokio::task::spawn_local(run);
+        }
+    }
+}
+
+async fn run(
+    worker: Rc<Worker>,
+    program: Program,
+    route: Arc<RouteFlow>,
+    mut incoming: Incoming,
+    wrote: Rc<Cell<bool>>,
+) -> Reply {
+    let _hold = incoming.hold.take();
+    let (start, deadline) = (incoming.start, incoming.deadline);
+    let limits = &route.limits;
+    let req = Rc::new(Req::new(incoming, limits.max_json_depth));
+    let mut host = FlowHost::new(
+        program.clone(),
+        req.clone(),
+        worker.caller.clone(),
+        limits.clone(),
+        (start, deadline),
+        wrote,
+        worker.traced,
+    );
+    let bounds =
+        Limits { steps: limits.max_steps, memory: limits.max_memory as u64, depth: limits.max_depth as u32, fibers: limits.max_fibers as u32 };
+    let outcome = match Instance::new(&program, route.function, vec![Value::object(ReqObject(req))], bounds) {
+        Ok(mut instance) => match evaluate(&worker, &route, &mut instance, &mut host, deadline).await {
+            Ok(value) => finish(&mut host, value, &route).await,
+            Err(end) => Err(end),
+        },
+        Err(failure) => Err(End::Failed(failure)),
+    };
+    let result = match outcome {
+        Ok(success) => Ok(success),
+        Err(End::Deadline) => Err(FlowError::deadline()),
+        Err(End::Failed(failure)) => {
+            let failure = host.named(*failure, None);
+            let error = to_error(&failure);
+            worker.log.failure(&route.name, &failure, &error);
+            Err(error)
+        }
+    };
+    let partial = (result.is_ok() && host.any_missing()).then(|| respond::missing_names(&host));
+    let (calls, upstream, trace) = host.finish();
+    Reply { result, calls, upstream, partial, trace }
+}
+
+/// Why there is no response.
+pub(crate) enum End {
+    Failed(Box<Failure>),
+    Deadline,
+}
+
+impl From<Failure> for End {
+    fn from(failure: Failure) -> End {
+        End::Failed(Box::new(failure))
+    }
+}
+
+async fn evaluate(
+    worker: &Worker,
+    route: &RouteFlow,
+    instance: &mut Instance,
+    host: &mut FlowHost,
+    deadline: Instant,
+) -> Result<Value, End> {
+    loop {
+        (worker.activity)(Some(route.index));
+        let turn = instance.run(&mut worker.machine.borrow_mut(), host, TURN);
+        (worker.activity)(None);
+        match turn {
+            Run::Done(value) => return Ok(value),
+            Run::Failed(failure) => return Err(End::Failed(failure)),
+            Run::Yielded => {
+                if Instant::now() >= deadline {
+                    return Err(End::Deadline);
+                }
+                tokio::task::yield_now().await;
+            }
+            Run::Waiting => {
+                host.pump();
+                if instance.is_ready() {
+                    continue;
+                }
+                if !host.completions().await {
+                    return Err(Failure::new(Kind::Host, "internal: the flow waits for nothing").into());
+                }
+            }
+        }
+    }
+}
+
+/// Awaits together what the returned value still lacks, in the order of the program so that the same failure is reported
+/// whatever came first, then writes it.
+async fn finish(host: &mut FlowHost, value: Value, route: &RouteFlow) -> Result<crate::reply::Success, End> {
+    host.pump();
+    let mut calls: Vec<(Order, Slot)> = Vec::new();
+    respond::slots(&value, &mut |slot| {
+        if let Some(order) = host.order(slot) {
+            calls.push((order, slot.clone()));
+        }
+    });
+    calls.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (_, slot) in &calls {
+        let outcome = loop {
+            if let Some(outcome) = slot.outcome() {
+                break outcome;
+            }
+            settle_some(host).await?;
+        };
+        if let Err(failure) = outcome {
+            return Err(host.named((*failure).clone(), Some(slot)).into());
+        }
+    }
+    // What is left: values inside defaults and the like.
+    loop {
+        match deep(&value) {
+            Deep::Ready | Deep::Absent(_) => break,
+            Deep::Pending(_) => settle_some(host).await?,
+            Deep::Failed(failure) => return Err(End::Failed(Box::new((*failure).clone()))),
+            Deep::TooDeep => return Err(Failure::new(Kind::Limit, "the response is nested too deep").into()),
+        }
+    }
+    respond::success(host, &value, route).map_err(End::from)
+}
+
+async fn settle_some(host: &mut FlowHost) -> Result<(), End> {
+    if !host.completions().await {
+        return Err(Failure::new(Kind::Host, "internal: the response waits for nothing").into());
+    }
+    host.pump();
+    Ok(())
+}
+
+/// What the client gets to know of a failure.
+fn to_error(failure: &Failure) -> FlowError {
+    if let Some(payload) = &failure.payload {
+        if let Some(error) = payload.downcast_ref::<CallError>() {
+            return FlowError::call(error);
+        }
+        if let Some(abort) = payload.downcast_ref::<Abort>() {
+            return FlowError::abort(abort.status, abort.message.clone());
+        }
+        if let Some(mistake) = payload.downcast_ref::<ClientMistake>() {
+            return FlowError::client(mistake.0.clone());
+        }
+    }
+    let lacks = matches!(failure.kind, Kind::Key | Kind::Index | Kind::Type);
+    if lacks && [QUERY, HEADERS, BODY].iter().any(|part| failure.message.starts_with(part)) {
+        return FlowError::client(failure.message.clone());
+    }
+    FlowError::flow()
+}
+
+/// The parts of a `response(...)`, or the value itself as its body.
+pub(crate) fn response(value: &Value) -> Option<ResponseObject> {
+    match value {
+        Value::Object(object) => object.downcast::<ResponseObject>().cloned(),
+        _ => None,
+    }
+}

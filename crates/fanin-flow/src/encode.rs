@@ -1,0 +1,173 @@
+//! Outgoing paths and queries: templates filled with percent-encoded parameters.
+//!
+//! A parameter never leaves its segment: everything but RFC 3986's unreserved characters is encoded, and a
+//! segment that is `.` or `..` once filled is refused, so data of a client cannot choose another resource.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// RFC 3986 section 2.3: what is never encoded.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Why a path cannot be sent. The text is for the flow's author.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// The path does not begin with a slash.
+    #[error("the path {0:?} does not start with \"/\"")]
+    NotAbsolute(String),
+    /// A `{` without its `}`, or an empty name.
+    #[error("the path template {0:?} has a brace that does not close or names nothing")]
+    Template(String),
+    /// The template names a parameter that the call does not give.
+    #[error("the path template {path:?} needs the parameter {name:?}: give params = {{{name:?}: ...}}")]
+    Missing {
+        /// The template.
+        path: String,
+        /// The parameter.
+        name: String,
+    },
+    /// The call gives a parameter that the template does not name.
+    #[error("the path template {path:?} has no parameter {name:?}")]
+    Unused {
+        /// The template.
+        path: String,
+        /// The parameter.
+        name: String,
+    },
+    /// A segment that would walk up or stay.
+    #[error("the path {0:?} has a segment \"..\" or \".\"")]
+    Dots(String),
+    /// A character that must not stand in a path as it is.
+    #[error("the path {path:?} holds {character:?}: put data into params or query, which are encoded")]
+    Character {
+        /// The path.
+        path: String,
+        /// The first bad character.
+        character: char,
+    },
+    /// A parameter that would make an empty segment.
+    #[error("the path parameter {0:?} is empty")]
+    Empty(String),
+}
+
+/// Appends `value` percent-encoded as one path segment or query component.
+pub fn component(out: &mut String, value: &str) {
+    if value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~')) {
+        out.push_str(value);
+    } else {
+        out.extend(utf8_percent_encode(value, UNRESERVED));
+    }
+}
+
+/// Fills `template`'s `{name}` parameters and appends the path to `out`.
+///
+/// # Errors
+/// [`PathError`] when the template is broken, a parameter is missing, unused or empty, or the filled path is unsafe.
+pub fn path(out: &mut String, template: &str, params: &[(&str, &str)]) -> Result<(), PathError> {
+    if !template.starts_with('/') {
+        return Err(PathError::NotAbsolute(template.to_owned()));
+    }
+    let begin = out.len();
+    let mut used = 0_u64;
+    let mut rest = template;
+    while let Some(open) = rest.find(['{', '}']) {
+        let literal = &rest[..open];
+        plain(template, literal)?;
+        out.push_str(literal);
+        let close = rest[open..].find('}').filter(|&c| c > 1 && rest.as_bytes()[open] == b'{');
+        let Some(close) = close else {
+            return Err(PathError::Template(template.to_owned()));
+        };
+        let name = &rest[open + 1..open + close];
+        let Some(at) = params.iter().position(|(n, _)| *n == name) else {
+            return Err(PathError::Missing { path: template.to_owned(), name: name.to_owned() });
+        };
+        if params[at].1.is_empty() {
+            return Err(PathError::Empty(name.to_owned()));
+        }
+        used |= 1 << (at & 63);
+        component(out, params[at].1);
+        rest = &rest[open + close + 1..];
+    }
+    plain(template, rest)?;
+    out.push_str(rest);
+    for (at, (name, _)) in params.iter().enumerate() {
+        if used & (1 << (at & 63)) == 0 {
+            return Err(PathError::Unused { path: template.to_owned(), name: (*name).to_owned() });
+        }
+    }
+    if out[begin..].split('/').any(is_dots) {
+        return Err(PathError::Dots(out[begin..].to_owned()));
+    }
+    Ok(())
+}
+
+fn is_dots(segment: &str) -> bool {
+    if !segment.starts_with(['.', '%']) {
+        return false;
+    }
+    // Servers decode %2e before they resolve dot segments.
+    let decoded = percent_encoding::percent_decode_str(segment).collect::<Vec<u8>>();
+    decoded == b"." || decoded == b".."
+}
+
+fn plain(template: &str, literal: &str) -> Result<(), PathError> {
+    let bad = |c: char| !(c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@/%".contains(c));
+    match literal.chars().find(|&c| bad(c)) {
+        None => Ok(()),
+        Some(character) => Err(PathError::Character { path: template.to_owned(), character }),
+    }
+}
+
+/// Appends `name=value` with `?` or `&` before it, both encoded.
+pub fn pair(out: &mut String, first: &mut bool, name: &str, value: &str) {
+    out.push(if std::mem::take(first) { '?' } else { '&' });
+    component(out, name);
+    out.push('=');
+    component(out, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(template: &str, params: &[(&str, &str)]) -> Result<String, PathError> {
+        let mut out = String::new();
+        path(&mut out, template, params).map(|()| out)
+    }
+
+    #[test]
+    fn parameters_are_encoded() {
+        assert_eq!(fill("/a/{id}/b", &[("id", "x/y z?#")]).unwrap(), "/a/x%2Fy%20z%3F%23/b");
+        assert_eq!(fill("/{a}-{b}", &[("a", "1"), ("b", "é")]).unwrap(), "/1-%C3%A9");
+    }
+
+    #[test]
+    fn dots_do_not_walk() {
+        assert!(matches!(fill("/a/{id}/b", &[("id", "..")]), Err(PathError::Dots(_))));
+        assert!(matches!(fill("/a/../b", &[]), Err(PathError::Dots(_))));
+        assert!(matches!(fill("/a/%2e%2E/b", &[]), Err(PathError::Dots(_))));
+        assert_eq!(fill("/a/{id}", &[("id", "../x")]).unwrap(), "/a/..%2Fx");
+        assert_eq!(fill("/.well-known/x", &[]).unwrap(), "/.well-known/x");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert!(matches!(fill("a", &[]), Err(PathError::NotAbsolute(_))));
+        assert!(matches!(fill("/{", &[]), Err(PathError::Template(_))));
+        assert!(matches!(fill("/}", &[]), Err(PathError::Template(_))));
+        assert!(matches!(fill("/{}", &[]), Err(PathError::Template(_))));
+        assert!(matches!(fill("/{id}", &[]), Err(PathError::Missing { .. })));
+        assert!(matches!(fill("/{id}", &[("id", "")]), Err(PathError::Empty(_))));
+        assert!(matches!(fill("/x", &[("id", "1")]), Err(PathError::Unused { .. })));
+        assert!(matches!(fill("/x?y=1", &[]), Err(PathError::Character { character: '?', .. })));
+        assert!(matches!(fill("/x\r\n", &[]), Err(PathError::Character { .. })));
+    }
+
+    #[test]
+    fn queries_are_joined() {
+        let (mut out, mut first) = (String::from("/x"), true);
+        pair(&mut out, &mut first, "a b", "1&2");
+        pair(&mut out, &mut first, "c", "");
+        assert_eq!(out, "/x?a%20b=1%262&c=");
+    }
+}

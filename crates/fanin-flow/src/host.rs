@@ -1,0 +1,423 @@
+//! The machine's host: makes a running flow's calls and settles their slots.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use fanin_config::FlowLimits;
+use fanin_json::Doc;
+use fanin_lang::{
+    Failure, Host, HostCall, HostRef, Kind, Order, Program, Site, Slot, Value, Waiter, name_origin,
+};
+use fanin_upstream::{Answer, CallContext, CallError, Fault};
+use futures_util::stream::{FuturesUnordered, Stream};
+use http::{Method, StatusCode};
+use tokio::time::Instant;
+
+use crate::answer::CallSource;
+use crate::call::{self, Arguments, Need, OnFailure, Terms};
+use crate::caller::Caller;
+use crate::incoming::Req;
+use crate::inflight::{Body, Checked, InFlight};
+use crate::trace::CallTrace;
+use crate::upstream::UpstreamObject;
+
+/// Tokens of calls whose arguments may be there now.
+#[derive(Default)]
+struct Woken(RefCell<Vec<u64>>);
+
+impl Waiter for Woken {
+    fn settled(&self, token: u64) {
+        self.0.borrow_mut().push(token);
+    }
+}
+
+/// One call of the request.
+struct Entry {
+    object: HostRef,
+    slot: Slot,
+    source: Rc<CallSource>,
+    terms: Terms,
+    /// Until it is sent.
+    arguments: Option<Arguments>,
+    order: Order,
+    site: Site,
+    end: End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Not yet.
+    Open,
+    /// The answer is there.
+    Answered,
+    /// It failed, and its failure is the flow's.
+    Failed,
+    /// It was optional and failed, or needed one that did.
+    Missing,
+}
+
+/// One running flow's calls.
+pub(crate) struct FlowHost {
+    program: Program,
+    req: Rc<Req>,
+    caller: Rc<dyn Caller>,
+    limits: Arc<FlowLimits>,
+    calls: Vec<Entry>,
+    inflight: FuturesUnordered<InFlight>,
+    woken: Rc<Woken>,
+    start: Instant,
+    deadline: Instant,
+    /// Set once a call that may change something has been sent.
+    wrote: Rc<Cell<bool>>,
+    busy_since: Option<Instant>,
+    busy: Duration,
+    traces: Option<Vec<CallTrace>>,
+}
+
+impl FlowHost {
+    pub(crate) fn new(
+        program: Program,
+        req: Rc<Req>,
+        caller: Rc<dyn Caller>,
+        limits: Arc<FlowLimits>,
+        times: (Instant, Instant),
+        wrote: Rc<Cell<bool>>,
+        traced: bool,
+    ) -> FlowHost {
+        FlowHost {
+            program,
+            req,
+            caller,
+            limits,
+            calls: Vec::new(),
+            inflight: FuturesUnordered::new(),
+            woken: Rc::default(),
+            start: times.0,
+            deadline: times.1,
+            wrote,
+            busy_since: None,
+            busy: Duration::ZERO,
+            traces: traced.then(Vec::new),
+        }
+    }
+
+    /// When optional calls must have settled: before the deadline, so that a partial answer is still in time.
+    fn optional_deadline(&self) -> Instant {
+        let whole = self.deadline.saturating_duration_since(self.start);
+        let reserve = (whole / 10).max(Duration::from_millis(5));
+        self.deadline.checked_sub(reserve).unwrap_or(self.start)
+    }
+
+    /// Sends calls whose arguments have arrived.
+    pub(crate) fn pump(&mut self) {
+        loop {
+            let tokens = std::mem::take(&mut *self.woken.0.borrow_mut());
+            if tokens.is_empty() {
+                return;
+            }
+            for token in tokens {
+                self.advance(token as usize);
+            }
+        }
+    }
+
+    /// Sends a call, or has it wait for what it needs.
+    fn advance(&mut self, index: usize) {
+        let Some(entry) = self.calls.get_mut(index) else { return };
+        let Some(arguments) = &entry.arguments else { return };
+        match arguments.need() {
+            Need::Waits(slot) => slot.on_settled(self.woken.clone(), index as u64),
+            Need::Failed(failure) => {
+                // It is another's failure, so `optional` of this call does not cover it.
+                entry.arguments = None;
+                entry.end = End::Failed;
+                let slot = entry.slot.clone();
+                let failure = self.named((*failure).clone(), Some(&slot));
+                slot.settle(Err(failure));
+                self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
+            }
+            Need::Absent(failure) => {
+                entry.arguments = None;
+                entry.end = End::Missing;
+                let value = match &entry.terms.on_failure {
+                    OnFailure::Default(value) => value.clone(),
+                    _ => Value::Absent(failure),
+                };
+                entry.slot.settle_shared(Ok(value));
+                self.trace(index, |trace, _| trace.outcome = "absent".to_owned());
+            }
+            Need::Ready => self.send(index),
+        }
+    }
+
+    fn send(&mut self, index: usize) {
+        let optional_deadline = self.optional_deadline();
+        let entry = &mut self.calls[index];
+        let Some(arguments) = entry.arguments.take() else { return };
+        // Entries are made only for upstreams.
+        let Some(object) = entry.object.downcast::<UpstreamObject>() else { return };
+        let upstream = object.upstream.clone();
+        let request = match arguments.request(&upstream, &entry.terms.method, self.req.headers()) {
+            Ok(request) => request,
+            Err(failure) => {
+                entry.end = End::Failed;
+                entry.slot.settle(Err(failure.at(self.program.position(entry.site))));
+                self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
+                return;
+            }
+        };
+        let required = matches!(entry.terms.on_failure, OnFailure::Fail);
+        let context = CallContext {
+            deadline: if required { self.deadline } else { optional_deadline },
+            request_started: self.start,
+            timeout: entry.terms.timeout,
+            safe: entry.terms.safe,
+        };
+        if !entry.terms.safe {
+            self.wrote.set(true);
+        }
+        if self.traces.is_some() {
+            let target = format!("{} {}", request.method, request.path_and_query);
+            self.trace(index, |trace, now| {
+                trace.target = target;
+                trace.sent = Some(now);
+            });
+        }
+        let head = self.calls[index].terms.method == Method::HEAD;
+        let future = self.caller.call(&upstream, request, context);
+        if self.inflight.is_empty() {
+            self.busy_since = Some(Instant::now());
+        }
+        self.inflight.push(InFlight::new(index, future, head, self.limits.max_json_depth));
+    }
+
+    /// Waits until a call ends, then takes all that have ended. `false` if none is under way.
+    pub(crate) async fn completions(&mut self) -> bool {
+        let mut taken = false;
+        std::future::poll_fn(|context| {
+            loop {
+                match std::pin::Pin::new(&mut self.inflight).poll_next(context) {
+                    Poll::Ready(Some((index, result))) => {
+                        taken = true;
+                        self.complete(index, result);
+                    }
+                    Poll::Pending if !taken => return Poll::Pending,
+                    Poll::Pending | Poll::Ready(None) => return Poll::Ready(()),
+                }
+            }
+        })
+        .await;
+        if self.inflight.is_empty() {
+            self.rest();
+        }
+        taken
+    }
+
+    fn rest(&mut self) {
+        if let Some(since) = self.busy_since.take() {
+            self.busy += since.elapsed();
+        }
+    }
+
+    fn complete(&mut self, index: usize, result: Result<(Answer, Checked), CallError>) {
+        let entry = &mut self.calls[index];
+        let (error, own_mistake) = match result {
+            Ok((answer, checked)) => {
+                let status = answer.status;
+                let fine = status.is_success() || entry.terms.ok.contains(&status.as_u16());
+                let upstream = Arc::<str>::from(entry.object.name());
+                let error = match (&checked, fine) {
+                    (_, false) => Some(CallError::status(&upstream, &answer)),
+                    (Err(error), true) => Some(CallError::decode(&upstream, &answer, error.to_string())),
+                    (Ok(_), true) => None,
+                };
+                match (error, checked) {
+                    (None, Ok(body)) => {
+                        let value = match body {
+                            Body::Json(doc) => Value::json(doc),
+                            Body::Empty => Value::None,
+                            Body::Text => text(&answer),
+                        };
+                        entry.end = End::Answered;
+                        entry.source.set_answer(answer);
+                        entry.slot.settle_shared(Ok(value));
+                        self.trace(index, |trace, now| {
+                            trace.ended = Some(now);
+                            trace.outcome = status.as_u16().to_string();
+                        });
+                        return;
+                    }
+                    (Some(error), _) => {
+                        entry.source.set_answer(answer);
+                        // 408 and 429 are a busy upstream's words; every other 4xx says that the flow asked wrongly.
+                        let trouble = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+                        let own = error.fault == Fault::Client && status.is_client_error() && !trouble;
+                        (error, own)
+                    }
+                    // An unreadable body is an error above.
+                    (None, Err(_)) => return,
+                }
+            }
+            Err(error) => (error, false),
+        };
+        let error = Arc::new(error);
+        entry.source.set_error(error.clone());
+        let kind = error.kind.as_str();
+        let failure =
+            Failure::new(Kind::Host, error.to_string()).at(self.program.position(entry.site)).with_payload(error);
+        match &entry.terms.on_failure {
+            OnFailure::Absent if !own_mistake => {
+                entry.end = End::Missing;
+                entry.slot.settle_shared(Ok(Value::Absent(Rc::new(failure))));
+            }
+            OnFailure::Default(value) if !own_mistake => {
+                entry.end = End::Missing;
+                let value = value.clone();
+                entry.slot.settle_shared(Ok(value));
+            }
+            _ => {
+                entry.end = End::Failed;
+                entry.slot.settle(Err(failure));
+            }
+        }
+        self.trace(index, |trace, now| {
+            trace.ended = Some(now);
+            trace.outcome = kind.to_owned();
+        });
+    }
+
+    fn trace(&mut self, index: usize, change: impl FnOnce(&mut CallTrace, Duration)) {
+        if let Some(trace) = self.traces.as_mut().and_then(|traces| traces.get_mut(index)) {
+            change(trace, self.start.elapsed());
+        }
+    }
+
+    /// The place of a call in program order, if `slot` is one of this request's calls or a part of its answer.
+    pub(crate) fn order(&self, slot: &Slot) -> Option<Order> {
+        let root = slot.root();
+        self.calls.iter().find(|entry| entry.slot.same(root)).map(|entry| entry.order.clone())
+    }
+
+    /// The failure with all that is known of where it comes from: the answer that lacks something, the line of the call.
+    #[cold]
+    pub(crate) fn named(&self, mut failure: Failure, slot: Option<&Slot>) -> Failure {
+        name_origin(&mut failure, |doc| self.origin(doc));
+        if failure.position.is_none()
+            && let Some(root) = slot.map(Slot::root)
+            && let Some(entry) = self.calls.iter().find(|entry| entry.slot.same(root))
+        {
+            failure.position = Some(self.program.position(entry.site));
+        }
+        failure
+    }
+
+    /// The answer behind a slot that is a call's itself.
+    pub(crate) fn answer_of(&self, slot: &Slot) -> Option<&Answer> {
+        self.calls.iter().find(|entry| entry.slot.same(slot))?.source.answer()
+    }
+
+    /// Names and kinds of what is missing from the response.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.calls.iter().filter(|entry| entry.end == End::Missing).map(|entry| {
+            let kind = entry.source.error().map_or("absent", |error| error.kind.as_str());
+            (entry.object.name(), kind)
+        })
+    }
+
+    pub(crate) fn any_missing(&self) -> bool {
+        self.calls.iter().any(|entry| entry.end == End::Missing)
+    }
+
+    /// Ends what is still under way and gives what the calls took.
+    pub(crate) fn finish(&mut self) -> (u32, Duration, Vec<CallTrace>) {
+        self.rest();
+        self.inflight = FuturesUnordered::new();
+        (self.calls.len() as u32, self.busy, self.traces.take().unwrap_or_default())
+    }
+}
+
+/// The text of an answer that is not JSON. Bytes that are no text can still be had from the upstream's own side, not here.
+fn text(answer: &Answer) -> Value {
+    Value::str(&String::from_utf8_lossy(&answer.body))
+}
+
+impl Host for FlowHost {
+    fn call(&mut self, call: HostCall<'_>) -> Result<Value, Failure> {
+        if self.calls.len() >= self.limits.max_calls {
+            return Err(Failure::new(
+                Kind::Limit,
+                format!("the flow makes more than {} calls (max_calls)", self.limits.max_calls),
+            )
+            .with_hint("ask for many things in one call, or raise max_calls of [flow] or of the route"));
+        }
+        let Some(object) = call.object.downcast::<UpstreamObject>() else {
+            return Err(Failure::new(Kind::Type, format!("{} is no upstream", call.object.name())));
+        };
+        let (arguments, terms) = call::parse(object, &call)?;
+        let source = CallSource::new(object.upstream.name().clone());
+        let slot = Slot::call(source.clone());
+        let index = self.calls.len();
+        if let Some(traces) = &mut self.traces {
+            let position = self.program.position(call.site);
+            traces.push(CallTrace {
+                upstream: object.upstream.name().clone(),
+                target: String::new(),
+                line: format!("{}:{}", position.file, position.line),
+                made: self.start.elapsed(),
+                sent: None,
+                ended: None,
+                outcome: "cancelled".to_owned(),
+            });
+        }
+        self.calls.push(Entry {
+            object: call.object.clone(),
+            slot: slot.clone(),
+            source,
+            terms,
+            arguments: Some(arguments),
+            order: call.order,
+            site: call.site,
+            end: End::Open,
+        });
+        self.advance(index);
+        Ok(Value::Pending(slot))
+    }
+
+    fn barrier(&mut self, order: &Order) -> Option<Slot> {
+        self.calls
+            .iter()
+            .filter(|entry| matches!(entry.end, End::Failed) || entry.end == End::Open && entry.must_succeed())
+            .filter(|entry| entry.order < *order)
+            .min_by(|a, b| a.order.cmp(&b.order))
+            .map(|entry| entry.slot.clone())
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+
+    fn print(&mut self, text: &str, site: Site) {
+        let position = self.program.position(site);
+        tracing::info!(target: "fanin::flow", line = %format_args!("{}:{}", position.file, position.line), "{text}");
+    }
+
+    fn origin(&self, doc: &Doc) -> Option<String> {
+        if let Some(part) = self.req.origin(doc) {
+            return Some(part.to_owned());
+        }
+        let is_from = |entry: &&Entry| match entry.slot.outcome() {
+            Some(Ok(Value::Json { doc: answer, .. })) => answer.same(doc),
+            _ => false,
+        };
+        self.calls.iter().find(is_from).map(|entry| format!("the answer of {}", entry.object.name()))
+    }
+}
+
+impl Entry {
+    fn must_succeed(&self) -> bool {
+        matches!(self.terms.on_failure, OnFailure::Fail)
+    }
+}

@@ -1,0 +1,265 @@
+//! The request as a flow sees it.
+
+use std::any::Any;
+use std::cell::OnceCell;
+use std::fmt;
+use std::net::SocketAddr;
+
+use arcstr::ArcStr;
+use bytes::Bytes;
+use fanin_json::{Doc, write_str};
+use fanin_lang::value::Object;
+use fanin_lang::{Failure, Kind, Stop, Value};
+use http::{HeaderMap, Method, Uri};
+use tokio::time::Instant;
+
+/// What messages call a value of the client's: a part of it that is missing is the client's mistake.
+pub(crate) const QUERY: &str = "the request's query";
+/// See [`QUERY`].
+pub(crate) const HEADERS: &str = "the request's headers";
+/// See [`QUERY`].
+pub(crate) const BODY: &str = "the request's body";
+
+/// A request that a route took, read completely.
+pub struct Incoming {
+    /// Method.
+    pub method: Method,
+    /// Target.
+    pub uri: Uri,
+    /// Path parameters of the route, decoded.
+    pub params: Vec<(ArcStr, ArcStr)>,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// Body.
+    pub body: Bytes,
+    /// The peer's address.
+    pub remote: SocketAddr,
+    /// When it arrived.
+    pub start: Instant,
+    /// No work of it outlives this.
+    pub deadline: Instant,
+    /// Kept until the flow has ended, also when it runs on after its client has left: the place in the server's limits.
+    pub hold: Option<Box<dyn Any>>,
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.uri)
+    }
+}
+
+/// A client's mistake that a flow came upon.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct ClientMistake(pub String);
+
+/// `req`: parts are made when they are asked for.
+pub(crate) struct Req {
+    incoming: Incoming,
+    max_depth: usize,
+    params: OnceCell<Value>,
+    query: OnceCell<Doc>,
+    query_all: OnceCell<Doc>,
+    headers: OnceCell<Doc>,
+    body: OnceCell<Option<Doc>>,
+}
+
+impl Req {
+    pub(crate) fn new(incoming: Incoming, max_depth: usize) -> Req {
+        Req {
+            incoming,
+            max_depth,
+            params: OnceCell::new(),
+            query: OnceCell::new(),
+            query_all: OnceCell::new(),
+            headers: OnceCell::new(),
+            body: OnceCell::new(),
+        }
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.incoming.headers
+    }
+
+    /// What `doc` is called, if it is a part of the request.
+    pub(crate) fn origin(&self, doc: &Doc) -> Option<&'static str> {
+        let is = |cell: &OnceCell<Doc>| cell.get().is_some_and(|mine| mine.same(doc));
+        if is(&self.query) || is(&self.query_all) {
+            Some(QUERY)
+        } else if is(&self.headers) {
+            Some(HEADERS)
+        } else if self.body.get().and_then(Option::as_ref).is_some_and(|mine| mine.same(doc)) {
+            Some(BODY)
+        } else {
+            None
+        }
+    }
+
+    fn query(&self) -> Result<&Doc, Stop> {
+        if let Some(doc) = self.query.get() {
+            return Ok(doc);
+        }
+        let mut pairs: Vec<(Box<str>, Box<str>)> = Vec::new();
+        for (name, value) in self.pairs() {
+            if !pairs.iter().any(|(other, _)| **other == *name) {
+                pairs.push((name.into(), value.into()));
+            }
+        }
+        let doc = object(pairs.iter().map(|(name, value)| (&**name, &**value)))?;
+        Ok(self.query.get_or_init(|| doc))
+    }
+
+    fn query_all(&self) -> Result<&Doc, Stop> {
+        if let Some(doc) = self.query_all.get() {
+            return Ok(doc);
+        }
+        let mut lists: Vec<(String, Vec<String>)> = Vec::new();
+        for (name, value) in self.pairs() {
+            match lists.iter_mut().find(|(other, _)| *other == *name) {
+                Some((_, values)) => values.push(value.into_owned()),
+                None => lists.push((name.into_owned(), vec![value.into_owned()])),
+            }
+        }
+        let mut text = vec![b'{'];
+        for (at, (name, values)) in lists.iter().enumerate() {
+            if at > 0 {
+                text.push(b',');
+            }
+            write_str(&mut text, name);
+            text.extend_from_slice(b":[");
+            for (at, value) in values.iter().enumerate() {
+                if at > 0 {
+                    text.push(b',');
+                }
+                write_str(&mut text, value);
+            }
+            text.push(b']');
+        }
+        text.push(b'}');
+        let doc = parse(text)?;
+        Ok(self.query_all.get_or_init(|| doc))
+    }
+
+    fn pairs(&self) -> form_urlencoded::Parse<'_> {
+        form_urlencoded::parse(self.incoming.uri.query().unwrap_or("").as_bytes())
+    }
+
+    fn header_doc(&self) -> Result<&Doc, Stop> {
+        if let Some(doc) = self.headers.get() {
+            return Ok(doc);
+        }
+        let joined = join_headers(&self.incoming.headers);
+        let doc = object(joined.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
+        Ok(self.headers.get_or_init(|| doc))
+    }
+
+    fn body(&self) -> Result<Value, Stop> {
+        if self.body.get().is_none() {
+            let body = &self.incoming.body;
+            let doc = if body.is_empty() {
+                None
+            } else {
+                Some(Doc::parse(body.clone(), self.max_depth).map_err(|error| {
+                    mistake(format!("the request's body is not valid JSON: {error}"))
+                })?)
+            };
+            let _ = self.body.set(doc);
+        }
+        match self.body.get() {
+            Some(Some(doc)) => Ok(Value::json(doc.clone())),
+            _ => Ok(Value::None),
+        }
+    }
+}
+
+#[cold]
+fn mistake(message: String) -> Stop {
+    let payload = ClientMistake(message.clone());
+    Failure::new(Kind::Host, message).with_payload(std::sync::Arc::new(payload)).into()
+}
+
+/// Header values by name; several of one name are joined with a comma, as RFC 9110 section 5.3 allows.
+pub(crate) fn join_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    headers
+        .keys()
+        .map(|name| {
+            let mut joined = String::new();
+            for (at, value) in headers.get_all(name).iter().enumerate() {
+                if at > 0 {
+                    joined.push_str(", ");
+                }
+                joined.push_str(&String::from_utf8_lossy(value.as_bytes()));
+            }
+            (name.as_str().to_owned(), joined)
+        })
+        .collect()
+}
+
+/// A document of strings. Documents, not dicts, because they cannot be changed and know where they come from.
+pub(crate) fn object<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Doc, Stop> {
+    let mut text = vec![b'{'];
+    for (at, (name, value)) in pairs.enumerate() {
+        if at > 0 {
+            text.push(b',');
+        }
+        write_str(&mut text, name);
+        text.push(b':');
+        write_str(&mut text, value);
+    }
+    text.push(b'}');
+    parse(text)
+}
+
+fn parse(text: Vec<u8>) -> Result<Doc, Stop> {
+    Doc::parse(text.into(), 4).map_err(|error| Stop::fail(Kind::Host, format!("internal: {error}")))
+}
+
+impl fmt::Debug for Req {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<request {} {}>", self.incoming.method, self.incoming.uri.path())
+    }
+}
+
+/// `req` as flows hold it: shared with the host, who names the request's parts in messages.
+#[derive(Debug, Clone)]
+pub(crate) struct ReqObject(pub std::rc::Rc<Req>);
+
+impl Object for ReqObject {
+    fn type_name(&self) -> &'static str {
+        "request"
+    }
+
+    fn attribute(&self, name: &str) -> Result<Option<Value>, Stop> {
+        let req = &*self.0;
+        let incoming = &req.incoming;
+        Ok(Some(match name {
+            "params" => req
+                .params
+                .get_or_init(|| match object(incoming.params.iter().map(|(name, value)| (name.as_str(), value.as_str()))) {
+                    Ok(doc) => Value::json(doc),
+                    Err(_) => Value::None,
+                })
+                .clone(),
+            "query" => Value::json(req.query()?.clone()),
+            "query_all" => Value::json(req.query_all()?.clone()),
+            "headers" => Value::json(req.header_doc()?.clone()),
+            "body" => req.body()?,
+            "text" => match std::str::from_utf8(&incoming.body) {
+                Ok(text) => Value::str(text),
+                Err(_) => return Err(mistake("the request's body is not UTF-8 text".to_owned())),
+            },
+            "method" => Value::str(incoming.method.as_str()),
+            "path" => Value::str(incoming.uri.path()),
+            "remote" => Value::str(&incoming.remote.ip().to_string()),
+            _ => return Ok(None),
+        }))
+    }
+
+    fn names(&self) -> Vec<&str> {
+        vec!["body", "headers", "method", "params", "path", "query", "query_all", "remote", "text"]
+    }
+
+    fn show(&self) -> String {
+        format!("{:?}", self.0)
+    }
+}

@@ -1,0 +1,109 @@
+//! A call under way and the check of its body.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use fanin_json::{Doc, JsonError};
+use fanin_upstream::{Answer, CallError};
+use tokio::sync::oneshot;
+
+use crate::answer::{Content, content};
+use crate::caller::CallFuture;
+
+/// Bodies above this are checked on a thread of their own, so that no worker is held for it.
+const OFFLOAD: usize = 1 << 20;
+
+/// Bodies that may wait for that thread; beyond it the worker checks them itself.
+const QUEUE: usize = 64;
+
+/// An answer's body once it has been checked.
+pub(crate) enum Body {
+    Empty,
+    Json(Doc),
+    Text,
+}
+
+pub(crate) type Checked = Result<Body, JsonError>;
+
+/// Ends with the call's number, its answer and its body.
+pub(crate) struct InFlight {
+    index: usize,
+    head: bool,
+    max_depth: usize,
+    state: State,
+}
+
+enum State {
+    Call(CallFuture),
+    Check(Option<Answer>, oneshot::Receiver<Result<Doc, JsonError>>),
+}
+
+impl InFlight {
+    pub(crate) fn new(index: usize, call: CallFuture, head: bool, max_depth: usize) -> InFlight {
+        InFlight { index, head, max_depth, state: State::Call(call) }
+    }
+}
+
+impl Future for InFlight {
+    type Output = (usize, Result<(Answer, Checked), CallError>);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            match &mut this.state {
+                State::Call(call) => {
+                    let answer = match ready!(call.as_mut().poll(context)) {
+                        Ok(answer) => answer,
+                        Err(error) => return Poll::Ready((this.index, Err(error))),
+                    };
+                    let checked = match content(&answer, this.head) {
+                        Content::Empty => Ok(Body::Empty),
+                        Content::Text => Ok(Body::Text),
+                        Content::Json if answer.body.len() > OFFLOAD => {
+                            if let Some(check) = offload(answer.body.clone(), this.max_depth) {
+                                this.state = State::Check(Some(answer), check);
+                                continue;
+                            }
+                            Doc::parse(answer.body.clone(), this.max_depth).map(Body::Json)
+                        }
+                        Content::Json => Doc::parse(answer.body.clone(), this.max_depth).map(Body::Json),
+                    };
+                    return Poll::Ready((this.index, Ok((answer, checked))));
+                }
+                State::Check(answer, check) => {
+                    let checked = ready!(Pin::new(check).poll(context));
+                    // Taken once: this future is not polled after it has ended.
+                    let Some(answer) = answer.take() else { return Poll::Pending };
+                    // The thread is gone only when the process ends; then the worker does it.
+                    let doc = checked.unwrap_or_else(|_| Doc::parse(answer.body.clone(), this.max_depth));
+                    return Poll::Ready((this.index, Ok((answer, doc.map(Body::Json)))));
+                }
+            }
+        }
+    }
+}
+
+type Job = (Bytes, usize, oneshot::Sender<Result<Doc, JsonError>>);
+
+/// Hands a body to the checking thread; `None` if that has too much to do.
+fn offload(body: Bytes, max_depth: usize) -> Option<oneshot::Receiver<Result<Doc, JsonError>>> {
+    static THREAD: OnceLock<Option<SyncSender<Job>>> = OnceLock::new();
+    let thread = THREAD.get_or_init(|| {
+        let (sender, jobs) = sync_channel::<Job>(QUEUE);
+        let run = move || {
+            for (body, max_depth, reply) in jobs {
+                if !reply.is_closed() {
+                    let _ = reply.send(Doc::parse(body, max_depth));
+                }
+            }
+        };
+        std::thread::Builder::new().name("fanin-json".to_owned()).spawn(run).ok().map(|_| sender)
+    });
+    let (reply, receiver) = oneshot::channel();
+    thread.as_ref()?.try_send((body, max_depth, reply)).ok()?;
+    Some(receiver)
+}

@@ -1,0 +1,32 @@
+//! Flows: requests in, calls out, responses.
+//!
+//! [`Flows`] compiles every flow of a configuration; [`WorkerFlows`] runs them on one worker. A running flow is a
+//! [`FlowFuture`]: the machine of `fanin-lang` runs until it has to wait, [`host`] makes the calls that it asks for, and what
+//! comes back settles the values that were not there yet. [`respond`] splices them into the response.
+//!
+//! There is no timer here: a flow waits only for calls, and each of these ends by the request's deadline.
+
+mod answer;
+mod builtins;
+mod call;
+mod caller;
+mod drive;
+mod encode;
+mod flows;
+mod host;
+mod incoming;
+mod inflight;
+mod json;
+mod log;
+mod modules;
+mod reply;
+mod respond;
+mod trace;
+mod upstream;
+
+pub use caller::{CallFuture, Caller};
+pub use drive::FlowFuture;
+pub use flows::{Flows, WorkerFlows};
+pub use incoming::Incoming;
+pub use reply::{FlowError, Reply, Success};
+pub use trace::CallTrace;

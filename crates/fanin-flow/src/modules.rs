@@ -1,0 +1,118 @@
+//! What `load` can reach: files below the configuration's folder, and `@upstreams`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use arcstr::ArcStr;
+use fanin_config::Source;
+use fanin_lang::{Effect, FrozenValue, HostObject, HostRef, Loaded, Loader};
+
+use crate::upstream::UpstreamObject;
+
+/// Larger flow files are refused unread.
+const MAX_FILE: u64 = 1 << 20;
+
+/// The files of one configuration.
+pub(crate) struct Modules<'a> {
+    dir: &'a Path,
+    upstreams: Vec<(ArcStr, HostRef)>,
+    /// Texts as they were read, for messages.
+    pub(crate) sources: RefCell<BTreeMap<String, Arc<Source>>>,
+}
+
+impl<'a> Modules<'a> {
+    pub(crate) fn new(dir: &'a Path, upstreams: impl Iterator<Item = UpstreamObject>) -> Modules<'a> {
+        let upstreams = upstreams
+            .map(|object| (ArcStr::from(object.name()), HostRef::new(object)))
+            .collect();
+        Modules { dir, upstreams, sources: RefCell::default() }
+    }
+
+    fn read(&self, name: &str) -> Result<String, String> {
+        let path = self.dir.join(name);
+        // Links may lead outside even where the name does not.
+        let outside = || format!("{name} is outside the configuration's folder");
+        let real = path.canonicalize().map_err(|error| format!("{name} cannot be read: {error}"))?;
+        let root = self.dir.canonicalize().map_err(|error| format!("{}: {error}", self.dir.display()))?;
+        if !real.starts_with(&root) {
+            return Err(outside());
+        }
+        let mut bytes = Vec::new();
+        std::fs::File::open(&real)
+            .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
+            .map_err(|error| format!("{name} cannot be read: {error}"))?;
+        if bytes.len() as u64 > MAX_FILE {
+            return Err(format!("{name} is larger than {MAX_FILE} bytes"));
+        }
+        String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8"))
+    }
+}
+
+/// The name of a file below the configuration's folder: `./x` and `../x` start from the loading file's folder, everything else
+/// from the configuration's.
+fn resolve(module: &str, from: &str) -> Result<String, String> {
+    let relative = module.starts_with("./") || module.starts_with("../");
+    let base = if relative { Path::new(from).parent().unwrap_or(Path::new("")) } else { Path::new("") };
+    let mut parts: Vec<String> = Vec::new();
+    let whole: PathBuf = base.join(module);
+    for component in whole.components() {
+        match component {
+            Component::Normal(part) => parts.push(part.to_string_lossy().into_owned()),
+            Component::CurDir => {}
+            Component::ParentDir if parts.pop().is_some() => {}
+            _ => return Err(format!("{module} is outside the configuration's folder")),
+        }
+    }
+    if !parts.last().is_some_and(|file| file.ends_with(".star")) {
+        return Err(format!("{module} is no flow file: their names end with .star"));
+    }
+    Ok(parts.join("/"))
+}
+
+impl Loader for Modules<'_> {
+    fn load(&self, module: &str, from: &str) -> Result<Loaded, String> {
+        if let Some(builtin) = module.strip_prefix('@') {
+            return match builtin {
+                "upstreams" => Ok(Loaded::Values(
+                    self.upstreams.iter().map(|(name, it)| (name.clone(), FrozenValue::Host(it.clone()))).collect(),
+                )),
+                _ => Err(format!("there is no module {module}: flows load files and \"@upstreams\"")),
+            };
+        }
+        let name = resolve(module, from)?;
+        let text = self.read(&name)?;
+        self.sources.borrow_mut().insert(name.clone(), Arc::new(Source::new(name.clone(), text.clone())));
+        Ok(Loaded::Source { name: name.into(), text })
+    }
+
+    fn effect(&self, method: &str) -> Option<Effect> {
+        let mut worst = None;
+        for (_, object) in &self.upstreams {
+            match object.downcast::<UpstreamObject>().and_then(|object| object.effect(method)) {
+                Some(Effect::Write) => return Some(Effect::Write),
+                Some(other) => worst = Some(other),
+                None => {}
+            }
+        }
+        worst
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_below_the_folder() {
+        assert_eq!(resolve("flows/a.star", "flows/b.star").unwrap(), "flows/a.star");
+        assert_eq!(resolve("./a.star", "flows/b.star").unwrap(), "flows/a.star");
+        assert_eq!(resolve("../a.star", "flows/b.star").unwrap(), "a.star");
+        assert_eq!(resolve("flows/../a.star", "").unwrap(), "a.star");
+        for bad in ["../../a.star", "/etc/a.star", "flows/../../a.star", "a.py", ""] {
+            assert!(resolve(bad, "flows/b.star").is_err(), "{bad}");
+        }
+    }
+}

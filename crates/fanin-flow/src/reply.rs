@@ -1,0 +1,128 @@
+//! What a flow's run ends with.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fanin_upstream::{CallError, ErrorKind};
+use http::{HeaderMap, StatusCode};
+use smallvec::SmallVec;
+
+use crate::trace::CallTrace;
+
+/// A flow's end: a response or an error, and what it took.
+#[derive(Debug)]
+pub struct Reply {
+    /// What the client gets.
+    pub result: Result<Success, FlowError>,
+    /// Calls made, sent or not.
+    pub calls: u32,
+    /// Wall time during which at least one call was in flight.
+    pub upstream: Duration,
+    /// Names of the upstreams whose optional calls failed, comma-separated; `None` if nothing is missing.
+    pub partial: Option<String>,
+    /// Each call, if traces were asked for.
+    pub trace: Vec<CallTrace>,
+}
+
+/// A response.
+#[derive(Debug)]
+pub struct Success {
+    /// Status.
+    pub status: StatusCode,
+    /// Headers, `content-type` among them.
+    pub headers: HeaderMap,
+    /// Body, in pieces that follow one another.
+    pub body: SmallVec<[Bytes; 1]>,
+}
+
+/// Why there is no response; the client gets it as a problem (RFC 9457).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{title}: {detail}")]
+pub struct FlowError {
+    /// Status.
+    pub status: StatusCode,
+    /// A short name of the kind of problem: `upstream-timeout`.
+    pub kind: &'static str,
+    /// The kind in words.
+    pub title: &'static str,
+    /// What happened, without anything that is the operator's alone.
+    pub detail: Cow<'static, str>,
+    /// The upstream it is about.
+    pub upstream: Option<String>,
+    /// When to try again, for problems that pass.
+    pub retry_after: Option<Duration>,
+}
+
+impl FlowError {
+    /// By the kind of a call's error.
+    pub(crate) fn call(error: &CallError) -> FlowError {
+        let (status, kind, title) = match error.kind {
+            ErrorKind::Timeout => (StatusCode::GATEWAY_TIMEOUT, "upstream-timeout", "An upstream did not answer in time"),
+            ErrorKind::Limit => (StatusCode::SERVICE_UNAVAILABLE, "upstream-limit", "Too many calls to an upstream"),
+            ErrorKind::Breaker => (StatusCode::SERVICE_UNAVAILABLE, "upstream-breaker", "An upstream is unavailable"),
+            ErrorKind::Refused | ErrorKind::Connect => {
+                (StatusCode::BAD_GATEWAY, "upstream-unreachable", "An upstream cannot be reached")
+            }
+            ErrorKind::Status => (StatusCode::BAD_GATEWAY, "upstream-status", "An upstream answered with an error"),
+            ErrorKind::Decode => (StatusCode::BAD_GATEWAY, "upstream-answer", "An upstream's answer cannot be read"),
+            ErrorKind::TooLarge => (StatusCode::BAD_GATEWAY, "upstream-answer-size", "An upstream's answer is too large"),
+            ErrorKind::Protocol => (StatusCode::BAD_GATEWAY, "upstream-protocol", "An upstream broke off its answer"),
+            ErrorKind::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, "cancelled", "The request was cancelled"),
+        };
+        let unavailable = status == StatusCode::SERVICE_UNAVAILABLE;
+        FlowError {
+            status,
+            kind,
+            title,
+            detail: Cow::Owned(format!("{}: {}", error.upstream, error.kind.as_str())),
+            upstream: Some(error.upstream.to_string()),
+            retry_after: unavailable.then_some(Duration::from_secs(1)),
+        }
+    }
+
+    pub(crate) fn client(detail: String) -> FlowError {
+        FlowError {
+            status: StatusCode::BAD_REQUEST,
+            kind: "bad-request",
+            title: "The request cannot be understood",
+            detail: Cow::Owned(detail),
+            upstream: None,
+            retry_after: None,
+        }
+    }
+
+    pub(crate) fn abort(status: StatusCode, message: String) -> FlowError {
+        FlowError {
+            status,
+            kind: "abort",
+            title: status.canonical_reason().unwrap_or("Error"),
+            detail: Cow::Owned(message),
+            upstream: None,
+            retry_after: None,
+        }
+    }
+
+    /// The flow's own bug: what it is stays in the log.
+    pub(crate) fn flow() -> FlowError {
+        FlowError {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            kind: "flow",
+            title: "The flow failed",
+            detail: Cow::Borrowed("the server's log says why"),
+            upstream: None,
+            retry_after: None,
+        }
+    }
+
+    pub(crate) fn deadline() -> FlowError {
+        FlowError {
+            status: StatusCode::GATEWAY_TIMEOUT,
+            kind: "deadline",
+            title: "The request took too long",
+            detail: Cow::Borrowed("the route's timeout has passed"),
+            upstream: None,
+            retry_after: None,
+        }
+    }
+}

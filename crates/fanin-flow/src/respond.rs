@@ -1,0 +1,158 @@
+//! The response: what a flow returned, as status, headers and body.
+
+use fanin_lang::value::view;
+use fanin_lang::{Failure, Kind, Slot, Value};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, StatusCode};
+use smallvec::smallvec;
+
+use crate::answer::{Content, content};
+use crate::call::{header, text};
+use crate::drive::{RouteFlow, response};
+use crate::host::FlowHost;
+use crate::json::{self, Pieces};
+use crate::reply::Success;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const PARTIAL: HeaderName = HeaderName::from_static("fanin-partial");
+
+/// Headers that are the server's own, not a flow's.
+const RESERVED: [&str; 6] =
+    ["connection", "content-length", "keep-alive", "te", "transfer-encoding", "upgrade"];
+
+/// Calls `found` with every slot that a value holds. Containers are never nested deeper than the language allows.
+pub(crate) fn slots(value: &Value, found: &mut dyn FnMut(&Slot)) {
+    match value {
+        Value::Pending(slot) => match slot.outcome() {
+            // A function's result that has come: look inside, it may hold calls of its own.
+            Some(Ok(inner)) if slot.source().is_none() => slots(&inner, found),
+            _ => found(slot),
+        },
+        Value::List(list) => list.items().iter().for_each(|value| slots(value, found)),
+        Value::Tuple(tuple) => tuple.iter().for_each(|value| slots(value, found)),
+        Value::Dict(dict) => dict.map().iter().for_each(|(_, value)| slots(value, found)),
+        Value::Struct(fields) => fields.fields().iter().for_each(|(_, value)| slots(value, found)),
+        Value::Object(object) => object.visit(&mut |value| slots(value, found)),
+        _ => {}
+    }
+}
+
+/// Upstreams whose optional calls failed, each once.
+pub(crate) fn missing_names(host: &FlowHost) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in host.missing() {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(",")
+}
+
+/// The response that a value stands for, all of it being there.
+///
+/// # Errors
+/// What cannot be sent: a value that is no JSON, a header with a line break, a body over the limit.
+pub(crate) fn success(host: &FlowHost, value: &Value, route: &RouteFlow) -> Result<Success, Failure> {
+    let limit = route.limits.max_response;
+    let mut headers = HeaderMap::new();
+    let (status, mut body, kind) = match response(value) {
+        None => {
+            let (body, kind) = body(host, value, limit)?;
+            (StatusCode::OK, body, kind)
+        }
+        Some(parts) => {
+            own_headers(&parts.headers, &mut headers)?;
+            let (body, kind) = match &parts.text {
+                Some(value) => {
+                    let decided = value.decide().map_err(|_| wrong("response(): text is not there"))?;
+                    let text = text(&decided).ok_or_else(|| wrong("response(): text must be a string"))?;
+                    (smallvec![bytes::Bytes::copy_from_slice(text.as_bytes())], TEXT)
+                }
+                None => body(host, &parts.body, limit)?,
+            };
+            (parts.status, body, kind)
+        }
+    };
+    let is_json = kind == JSON;
+    headers.entry(CONTENT_TYPE).or_insert(kind);
+    if host.any_missing() {
+        // Upstream names are those of configuration keys, which are header-safe; an odd one costs only this header.
+        if let Ok(names) = HeaderValue::from_str(&missing_names(host)) {
+            headers.insert(PARTIAL, names);
+        }
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if route.errors && is_json && !has_member(value, "errors") {
+            json::add_member(&mut body, "errors", &json::errors(host.missing()));
+        }
+    }
+    if body.iter().map(bytes::Bytes::len).sum::<usize>() > limit {
+        return Err(too_large(limit));
+    }
+    Ok(Success { status, headers, body })
+}
+
+#[cold]
+fn wrong(message: impl Into<String>) -> Failure {
+    Failure::new(Kind::Value, message)
+}
+
+#[cold]
+fn too_large(limit: usize) -> Failure {
+    Failure::new(Kind::Limit, format!("the response is larger than {limit} bytes (max_response)"))
+}
+
+fn has_member(value: &Value, name: &str) -> bool {
+    let body = response(value).map_or_else(|| value.clone(), |parts| parts.body);
+    let Ok(body) = body.decide() else { return false };
+    matches!(view::get(&body, &Value::str(name)), Ok(Some(_)))
+}
+
+fn body(host: &FlowHost, value: &Value, limit: usize) -> Result<(Pieces, HeaderValue), Failure> {
+    if let Value::Pending(slot) = value
+        && let Some(answer) = host.answer_of(slot)
+        && matches!(slot.outcome(), Some(Ok(value)) if !matches!(value, Value::Absent(_)))
+    {
+        match content(answer, false) {
+            // An answer alone is passed on as it came.
+            Content::Json => return Ok((smallvec![answer.body.clone()], JSON)),
+            Content::Text => {
+                let kind = answer.headers.get(CONTENT_TYPE).cloned().unwrap_or(TEXT);
+                return Ok((smallvec![answer.body.clone()], kind));
+            }
+            Content::Empty => {}
+        }
+    }
+    match json::to_pieces(value, limit) {
+        Ok(pieces) => Ok((pieces, JSON)),
+        Err(json::JsonError::Large(limit)) => Err(too_large(limit)),
+        Err(error) => Err(wrong(format!("the response cannot be sent: {error}"))),
+    }
+}
+
+fn own_headers(value: &Value, headers: &mut HeaderMap) -> Result<(), Failure> {
+    let value = value.decide().map_err(|_| wrong("response(): headers are not there"))?;
+    if matches!(value, Value::None) {
+        return Ok(());
+    }
+    let entries = view::entries(&value).ok_or_else(|| wrong("response(): headers must be a dict"))?;
+    for (key, value) in entries {
+        // A list sets the header several times, as set-cookie needs it.
+        let values = match value.decide() {
+            Ok(list @ (Value::List(_) | Value::Tuple(_))) => {
+                view::elements(&list).map_err(|_| wrong("response(): a header's list is not there"))?
+            }
+            _ => vec![value],
+        };
+        for value in values {
+            let (key, value) = header(&key, &value).map_err(|what| wrong(format!("response(): {what}")))?;
+            if let (Some(key), Some(value)) = (key, value) {
+                if RESERVED.contains(&key.as_str()) {
+                    return Err(wrong(format!("response(): the header {key} is the server's own")));
+                }
+                headers.append(key, value);
+            }
+        }
+    }
+    Ok(())
+}

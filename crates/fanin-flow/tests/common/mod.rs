@@ -1,0 +1,233 @@
+//! Flows over scripted upstreams in paused time: every test says what each call answers and when.
+#![allow(dead_code)]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fanin_config::Config;
+use fanin_flow::{CallFuture, Caller, Flows, FlowError, Incoming, Reply, WorkerFlows};
+use fanin_upstream::{Answer, CallContext, CallError, ErrorKind, Fault, Request, Upstream, Upstreams};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use tokio::time::Instant;
+
+/// What a scripted upstream does with one request.
+pub struct Script {
+    pub delay: Duration,
+    pub status: u16,
+    pub body: String,
+    pub kind: Option<&'static str>,
+    pub error: Option<ErrorKind>,
+}
+
+pub fn after(ms: u64, body: impl Into<String>) -> Script {
+    Script {
+        delay: Duration::from_millis(ms),
+        status: 200,
+        body: body.into(),
+        kind: Some("application/json"),
+        error: None,
+    }
+}
+
+impl Script {
+    pub fn status(mut self, status: u16) -> Script {
+        self.status = status;
+        self
+    }
+
+    pub fn kind(mut self, kind: &'static str) -> Script {
+        self.kind = Some(kind);
+        self
+    }
+
+    pub fn error(mut self, kind: ErrorKind) -> Script {
+        self.error = Some(kind);
+        self
+    }
+}
+
+type Answers = dyn Fn(&str, &Request) -> Script;
+
+struct Scripted {
+    answers: Box<Answers>,
+    events: Rc<RefCell<Vec<String>>>,
+    start: Instant,
+}
+
+/// Notes a call that was dropped before it ended.
+struct Guard {
+    events: Rc<RefCell<Vec<String>>>,
+    name: String,
+    ended: bool,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.events.borrow_mut().push(format!("cancelled {}", self.name));
+        }
+    }
+}
+
+impl Caller for Scripted {
+    fn call(&self, upstream: &Arc<Upstream>, request: Request, context: CallContext) -> CallFuture {
+        let script = (self.answers)(upstream.name(), &request);
+        let name = format!("{} {}{}", request.method, upstream.name(), request.path_and_query);
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        let at = self.start.elapsed().as_millis();
+        let shown = if body.is_empty() { name.clone() } else { format!("{name} {body}") };
+        self.events.borrow_mut().push(format!("{at} {shown}"));
+        let mut guard = Guard { events: self.events.clone(), name, ended: false };
+        let upstream = upstream.name().clone();
+        Box::pin(async move {
+            // The whole guard goes in, not its flag alone.
+            let guard = &mut guard;
+            let error = |kind, elapsed| CallError {
+                upstream: upstream.clone(),
+                kind,
+                fault: Fault::Upstream,
+                retry: false,
+                elapsed,
+                detail: "scripted".into(),
+            };
+            let timeout = context.timeout.unwrap_or(Duration::from_secs(3600));
+            let end = context.deadline.min(Instant::now() + timeout);
+            let done = Instant::now() + script.delay;
+            tokio::time::sleep_until(done.min(end)).await;
+            guard.ended = true;
+            if done > end {
+                return Err(error(ErrorKind::Timeout, timeout));
+            }
+            if let Some(kind) = script.error {
+                return Err(error(kind, script.delay));
+            }
+            let mut headers = HeaderMap::new();
+            if let Some(kind) = script.kind {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+            }
+            headers.insert("x-from", HeaderValue::from_str(&upstream).unwrap());
+            Ok(Answer {
+                status: StatusCode::from_u16(script.status).unwrap(),
+                headers,
+                body: Bytes::from(script.body),
+                elapsed: script.delay,
+            })
+        })
+    }
+}
+
+/// One loaded flow file with upstreams `a`, `b`, `c` and `orders`.
+pub struct Setup {
+    pub flows: WorkerFlows,
+    pub events: Rc<RefCell<Vec<String>>>,
+    start: Instant,
+    timeout: Duration,
+    _dir: tempfile::TempDir,
+}
+
+const UPSTREAMS: &str = r#"
+[upstreams.a]
+url = "http://127.0.0.1:1"
+[upstreams.b]
+url = "http://127.0.0.1:1"
+forward_headers = ["x-user"]
+[upstreams.c]
+url = "http://127.0.0.1:1"
+query_lists = "comma"
+[upstreams.c.operations.products]
+path = "/products/{kind}"
+ok = [404]
+[upstreams.c.operations.rename]
+method = "PUT"
+path = "/products/{id}"
+[upstreams.c.operations.find]
+method = "POST"
+path = "/find"
+safe = true
+[upstreams.orders]
+url = "http://127.0.0.1:1"
+"#;
+
+/// A file that loads with the prelude `load("@upstreams", …)` and serves `flow` at `GET /`.
+pub fn load(star: &str, more: &str) -> Result<(Arc<Flows>, tempfile::TempDir), Vec<String>> {
+    let dir = tempfile::tempdir().unwrap();
+    let toml = format!("{UPSTREAMS}\n[[routes]]\nmethod = \"GET\"\npath = \"/\"\nflow = \"flow.star:flow\"\n{more}\n");
+    std::fs::write(dir.path().join("fanin.toml"), toml).unwrap();
+    let star = format!("load(\"@upstreams\", \"a\", \"b\", \"c\", \"orders\")\n{star}");
+    std::fs::write(dir.path().join("flow.star"), star).unwrap();
+    let config = Config::load(dir.path()).map_err(|error| vec![error.to_string()])?;
+    let upstreams = Upstreams::new(config.upstreams.values()).unwrap();
+    match Flows::load(&config, &upstreams) {
+        Ok(flows) => Ok((Arc::new(flows), dir)),
+        Err(problems) => Err(problems.iter().map(ToString::to_string).collect()),
+    }
+}
+
+pub fn setup_with(star: &str, more: &str, answers: impl Fn(&str, &Request) -> Script + 'static) -> Setup {
+    let (flows, dir) = load(star, more).unwrap_or_else(|problems| panic!("{}", problems.join("\n")));
+    let events: Rc<RefCell<Vec<String>>> = Rc::default();
+    let start = Instant::now();
+    let caller = Scripted { answers: Box::new(answers), events: events.clone(), start };
+    let flows = flows.worker(Rc::new(caller), Box::new(|_| {}), true);
+    Setup { flows, events, start, timeout: Duration::from_secs(10), _dir: dir }
+}
+
+pub fn setup(star: &str, answers: impl Fn(&str, &Request) -> Script + 'static) -> Setup {
+    setup_with(star, "", answers)
+}
+
+impl Setup {
+    pub fn timeout(mut self, ms: u64) -> Setup {
+        self.timeout = Duration::from_millis(ms);
+        self
+    }
+
+    pub fn incoming(&self, uri: &str) -> Incoming {
+        let now = Instant::now();
+        Incoming {
+            method: Method::GET,
+            uri: uri.parse().unwrap(),
+            params: vec![("id".into(), "7".into())],
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            remote: "127.0.0.1:5555".parse().unwrap(),
+            start: now,
+            deadline: now + self.timeout,
+            hold: None,
+        }
+    }
+
+    pub async fn run(&self, uri: &str) -> Reply {
+        self.flows.run(0, self.incoming(uri)).await
+    }
+
+    /// The body of a reply that must be a success.
+    pub async fn text(&self, uri: &str) -> String {
+        let reply = self.run(uri).await;
+        let success = reply.result.unwrap_or_else(|error| panic!("{error:?}"));
+        String::from_utf8(success.body.concat()).unwrap()
+    }
+
+    pub async fn error(&self, uri: &str) -> FlowError {
+        self.run(uri).await.result.map(|success| success.body).expect_err("a success")
+    }
+
+    /// Milliseconds of virtual time since the setup.
+    pub fn elapsed(&self) -> u128 {
+        self.start.elapsed().as_millis()
+    }
+
+    pub fn events(&self) -> Vec<String> {
+        self.events.borrow().clone()
+    }
+}
+
+/// Runs a test on a local set in paused time.
+pub fn paused<F: Future>(test: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, test)
+}

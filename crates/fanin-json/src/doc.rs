@@ -1,0 +1,101 @@
+//! A validated body.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use crate::error::JsonError;
+use crate::node::Node;
+use crate::scan::{self, Nothing};
+use crate::tape::Tape;
+
+/// A body that is JSON, as the very bytes that came.
+///
+/// A clone is one reference count. The index that looking inside needs is built by the first look
+/// (by whichever thread is first) and never changes; a body that is only passed on never has one.
+#[derive(Clone)]
+pub struct Doc(Arc<Inner>);
+
+struct Inner {
+    /// The one value, whitespace around it cut off.
+    bytes: Bytes,
+    tape: OnceLock<Tape>,
+}
+
+impl Doc {
+    /// Position of the outermost value in every document.
+    pub const ROOT: u32 = 0;
+
+    /// Validates `bytes`: the grammar of RFC 8259 to the last byte, UTF-8, and arrays and objects
+    /// nested at most `max_depth` deep (0 allows only a scalar).
+    ///
+    /// # Errors
+    /// What was expected and where, if `bytes` is not such a document; also if it is over 4 GiB.
+    pub fn parse(bytes: Bytes, max_depth: usize) -> Result<Self, JsonError> {
+        match scan::scan(&bytes, max_depth, &mut Nothing) {
+            Ok(extent) => Ok(Self::valid(if extent.end - extent.start == bytes.len() {
+                bytes
+            } else {
+                bytes.slice(extent.start..extent.end)
+            })),
+            Err(fault) => Err(fault.locate(&bytes)),
+        }
+    }
+
+    /// `bytes` must be one valid value without whitespace around it.
+    pub(crate) fn valid(bytes: Bytes) -> Self {
+        Self(Arc::new(Inner { bytes, tape: OnceLock::new() }))
+    }
+
+    /// The value's bytes as they came, whitespace around it left out.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.0.bytes
+    }
+
+    /// The outermost value.
+    #[must_use]
+    pub fn root(&self) -> Node<'_> {
+        Node::new(self, Self::ROOT)
+    }
+
+    /// The value or key at a position that [`Node::at`] or a [`Cursor`](crate::Cursor) of this
+    /// document gave. A position of another document gives some other value or, when it is looked
+    /// at, a panic.
+    #[must_use]
+    pub fn node(&self, at: u32) -> Node<'_> {
+        Node::new(self, at)
+    }
+
+    /// Whether the index has been built.
+    #[must_use]
+    pub fn is_indexed(&self) -> bool {
+        self.0.tape.get().is_some()
+    }
+
+    /// Bytes that this document holds on the heap now: the body (all of it, even if this is a part
+    /// of a larger one that it keeps alive is not known here) and the index once built.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of::<Inner>() + self.0.bytes.len() + self.0.tape.get().map_or(0, Tape::memory)
+    }
+
+    /// Whether both are the same document (not: equal ones).
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    #[inline]
+    pub(crate) fn tape(&self) -> &Tape {
+        self.0.tape.get_or_init(|| Tape::build(&self.0.bytes))
+    }
+}
+
+impl std::fmt::Debug for Doc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const SHOWN: usize = 200;
+        let shown = self.0.bytes.get(..SHOWN).unwrap_or(&self.0.bytes);
+        write!(f, "Doc({} bytes: {})", self.0.bytes.len(), String::from_utf8_lossy(shown))
+    }
+}

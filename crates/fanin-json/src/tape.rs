@@ -1,0 +1,322 @@
+//! The index of a document: one entry for each key and value, in the order of the text.
+
+use std::cmp::Ordering;
+use std::sync::OnceLock;
+
+use crate::scan::{self, Sink};
+use crate::text;
+
+/// One key or value. An object's entry is followed by key, value, key, value …; an array's by its
+/// elements; each with all that is inside it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    /// Entry after this one and everything inside it.
+    pub(crate) next: u32,
+    /// Containers: number of elements or members as written, and [`REPEATS`]. Strings: 1 if escaped.
+    extra: u32,
+}
+
+/// Set in `extra` of an object that writes a key twice. A body of 4 GiB cannot have 2^31 members.
+const REPEATS: u32 = 1 << 31;
+
+/// Containers with more children than this get an index of their own when one is first looked for.
+const MANY: u32 = 16;
+
+impl Entry {
+    pub(crate) fn escaped(self) -> bool {
+        self.extra == 1
+    }
+
+    pub(crate) fn written(self) -> u32 {
+        self.extra & !REPEATS
+    }
+
+    fn repeats(self) -> bool {
+        self.extra & REPEATS != 0
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Tape {
+    pub(crate) entries: Box<[Entry]>,
+    /// Containers with [`MANY`] children, by their position.
+    large: Box<[(u32, OnceLock<Children>)]>,
+}
+
+/// The index of one large container.
+#[derive(Debug)]
+enum Children {
+    /// Positions of the elements.
+    Elements(Box<[u32]>),
+    Members {
+        /// Distinct keys, sorted: the key's first position and the position of its last value.
+        sorted: Box<[(u32, u32)]>,
+        repeats: bool,
+    },
+}
+
+/// Builds entries. While a container is open its `next` holds the position of the one around it.
+struct Builder<'a> {
+    bytes: &'a [u8],
+    entries: Vec<Entry>,
+    /// Position of the innermost open container, or `NONE`.
+    open: u32,
+    large: Vec<(u32, OnceLock<Children>)>,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// The scanner refuses bodies whose offsets do not fit.
+#[inline(always)]
+fn offset(at: usize) -> u32 {
+    at as u32
+}
+
+impl Builder<'_> {
+    #[inline(always)]
+    fn push(&mut self, start: usize, end: usize, extra: u32) {
+        let position = self.entries.len() as u32;
+        if let Some(parent) = self.entries.get_mut(self.open as usize) {
+            parent.extra += 1;
+        }
+        self.entries.push(Entry { start: offset(start), end: offset(end), next: position + 1, extra });
+    }
+}
+
+impl Sink for Builder<'_> {
+    const VALIDATED: bool = true;
+
+    fn open(&mut self, start: usize) {
+        let position = self.entries.len() as u32;
+        self.push(start, start, 0);
+        self.entries[position as usize].next = self.open;
+        self.open = position;
+    }
+
+    fn close(&mut self, end: usize) {
+        let at = self.open;
+        let next = self.entries.len() as u32;
+        // The scanner closes only what it opened.
+        let entry = &mut self.entries[at as usize];
+        self.open = entry.next;
+        entry.end = offset(end);
+        entry.next = next;
+        if self.bytes[entry.start as usize] == b'{' {
+            // Keys and values were counted.
+            entry.extra /= 2;
+            let members = entry.extra;
+            if members > MANY {
+                self.large.push((at, OnceLock::new()));
+            } else if members > 1 && small_object_repeats(self.bytes, &self.entries, at) {
+                self.entries[at as usize].extra |= REPEATS;
+            }
+        } else if entry.extra > MANY && next - at - 1 != entry.extra {
+            self.large.push((at, OnceLock::new()));
+        }
+    }
+
+    #[inline(always)]
+    fn string(&mut self, start: usize, end: usize, escaped: bool) {
+        self.push(start, end, u32::from(escaped));
+    }
+
+    #[inline(always)]
+    fn scalar(&mut self, start: usize, end: usize) {
+        self.push(start, end, 0);
+    }
+}
+
+/// Whether an object of at most [`MANY`] members writes a key twice. Keys that differ in length or
+/// last byte set different bits most of the time, so that few objects are compared key by key.
+fn small_object_repeats(bytes: &[u8], entries: &[Entry], object: u32) -> bool {
+    let end = entries[object as usize].next;
+    let mut bits = 0_u64;
+    let mut suspect = false;
+    let mut key = object + 1;
+    while key < end {
+        let entry = entries[key as usize];
+        // The byte before the closing quote; the opening quote for an empty key.
+        let last = bytes[entry.end as usize - 2];
+        let bit = 1_u64 << ((entry.end - entry.start).wrapping_mul(7).wrapping_add(u32::from(last)) % 64);
+        suspect |= bits & bit != 0 || entry.escaped();
+        bits |= bit;
+        key = entries[key as usize + 1].next;
+    }
+    if !suspect {
+        return false;
+    }
+    let mut later = object + 1;
+    while later < end {
+        let mut earlier = object + 1;
+        while earlier < later {
+            if compare_keys(bytes, entries, earlier, later) == Ordering::Equal {
+                return true;
+            }
+            earlier = entries[earlier as usize + 1].next;
+        }
+        later = entries[later as usize + 1].next;
+    }
+    false
+}
+
+fn compare_keys(bytes: &[u8], entries: &[Entry], a: u32, b: u32) -> Ordering {
+    let (a, b) = (entries[a as usize], entries[b as usize]);
+    if a.escaped() || b.escaped() {
+        return text::decode(bytes, a).as_bytes().cmp(text::decode(bytes, b).as_bytes());
+    }
+    text::inside(bytes, a).cmp(text::inside(bytes, b))
+}
+
+fn compare_key(bytes: &[u8], key: Entry, wanted: &[u8]) -> Ordering {
+    if key.escaped() {
+        return text::decode(bytes, key).as_bytes().cmp(wanted);
+    }
+    text::inside(bytes, key).cmp(wanted)
+}
+
+#[inline(always)]
+fn key_is(bytes: &[u8], key: Entry, wanted: &[u8]) -> bool {
+    if key.escaped() {
+        return text::decode(bytes, key).as_bytes() == wanted;
+    }
+    (key.end - key.start) as usize == wanted.len() + 2 && text::inside(bytes, key) == wanted
+}
+
+impl Tape {
+    /// Indexes bytes that were validated before.
+    #[cold]
+    pub(crate) fn build(bytes: &[u8]) -> Self {
+        // About one entry for eight bytes is usual; growing once or twice costs less than a count.
+        let entries = Vec::with_capacity(bytes.len() / 8 + 4);
+        let mut builder = Builder { bytes, entries, open: NONE, large: Vec::new() };
+        let scanned = scan::scan(bytes, usize::MAX, &mut builder);
+        debug_assert!(scanned.is_ok(), "a document holds valid JSON only");
+        let mut large = builder.large;
+        // Containers were pushed when they closed: inner before outer.
+        large.sort_unstable_by_key(|(at, _)| *at);
+        Self { entries: builder.entries.into_boxed_slice(), large: large.into_boxed_slice() }
+    }
+
+    /// Bytes on the heap, without the indexes of large containers (each at most 8 bytes a child).
+    pub(crate) fn memory(&self) -> usize {
+        size_of_val(&*self.entries) + size_of_val(&*self.large)
+    }
+
+    #[inline(always)]
+    pub(crate) fn entry(&self, at: u32) -> Entry {
+        self.entries[at as usize]
+    }
+
+    fn children(&self, bytes: &[u8], at: u32) -> Option<&Children> {
+        let place = self.large.binary_search_by_key(&at, |(position, _)| *position).ok()?;
+        Some(self.large[place].1.get_or_init(|| self.index_children(bytes, at)))
+    }
+
+    fn index_children(&self, bytes: &[u8], at: u32) -> Children {
+        let container = self.entry(at);
+        let object = bytes[container.start as usize] == b'{';
+        let mut positions = Vec::with_capacity(container.written() as usize);
+        let mut child = at + 1;
+        while child < container.next {
+            positions.push(child);
+            child = self.entry(child + u32::from(object)).next;
+        }
+        if !object {
+            return Children::Elements(positions.into_boxed_slice());
+        }
+        // Stable: equal keys stay in the order of the text.
+        positions.sort_by(|a, b| compare_keys(bytes, &self.entries, *a, *b));
+        let mut sorted: Vec<(u32, u32)> = Vec::with_capacity(positions.len());
+        for key in positions {
+            match sorted.last_mut() {
+                Some(group) if compare_keys(bytes, &self.entries, group.0, key) == Ordering::Equal => {
+                    group.1 = key + 1;
+                }
+                _ => sorted.push((key, key + 1)),
+            }
+        }
+        let repeats = sorted.len() != container.written() as usize;
+        Children::Members { sorted: sorted.into_boxed_slice(), repeats }
+    }
+
+    /// First position of key `wanted` in object `at` and the position of its last value.
+    pub(crate) fn member(&self, bytes: &[u8], at: u32, wanted: &str) -> Option<(u32, u32)> {
+        let wanted = wanted.as_bytes();
+        if self.entry(at).written() > MANY
+            && let Some(Children::Members { sorted, .. }) = self.children(bytes, at)
+        {
+            let place = sorted.binary_search_by(|(key, _)| compare_key(bytes, self.entry(*key), wanted)).ok()?;
+            return Some(sorted[place]);
+        }
+        let container = self.entry(at);
+        let mut found = None;
+        let mut key = at + 1;
+        while key < container.next {
+            if key_is(bytes, self.entry(key), wanted) {
+                found = match found {
+                    None => Some((key, key + 1)),
+                    Some((first, _)) => Some((first, key + 1)),
+                };
+                if !container.repeats() {
+                    break;
+                }
+            }
+            key = self.entry(key + 1).next;
+        }
+        found
+    }
+
+    /// Whether object `at` writes a key more than once.
+    pub(crate) fn repeats(&self, bytes: &[u8], at: u32) -> bool {
+        let container = self.entry(at);
+        if container.written() > MANY
+            && let Some(Children::Members { repeats, .. }) = self.children(bytes, at)
+        {
+            return *repeats;
+        }
+        container.repeats()
+    }
+
+    /// Number of distinct keys of object `at`.
+    pub(crate) fn members(&self, bytes: &[u8], at: u32) -> u32 {
+        if !self.repeats(bytes, at) {
+            return self.entry(at).written();
+        }
+        let end = self.entry(at).next;
+        let mut distinct = 0;
+        let mut key = at + 1;
+        while key < end {
+            distinct += u32::from(self.first_of_its_name(bytes, at, key).is_some());
+            key = self.entry(key + 1).next;
+        }
+        distinct
+    }
+
+    /// If no equal key stands before `key` in `object`: the position of the value that counts.
+    pub(crate) fn first_of_its_name(&self, bytes: &[u8], object: u32, key: u32) -> Option<u32> {
+        let name = text::decode(bytes, self.entry(key));
+        let (first, value) = self.member(bytes, object, &name)?;
+        (first == key).then_some(value)
+    }
+
+    /// Position of element `index` of array `at`.
+    pub(crate) fn element(&self, bytes: &[u8], at: u32, index: usize) -> Option<u32> {
+        let array = self.entry(at);
+        let length = array.written();
+        let index = u32::try_from(index).ok().filter(|index| *index < length)?;
+        if array.next - at - 1 == length {
+            // Nothing but scalars and empty containers: one entry each.
+            return Some(at + 1 + index);
+        }
+        if let Some(Children::Elements(positions)) = self.children(bytes, at) {
+            return positions.get(index as usize).copied();
+        }
+        let mut child = at + 1;
+        for _ in 0..index {
+            child = self.entry(child).next;
+        }
+        Some(child)
+    }
+}

@@ -1,0 +1,6 @@
+//! Sizing from logs whose truth is known.
+
+mod bad_input;
+mod exact;
+mod logs;
+mod output;

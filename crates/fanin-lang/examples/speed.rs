@@ -1,0 +1,152 @@
+//! What evaluation costs: `cargo run --release -p fanin-lang --features testing --example speed`.
+
+use std::hint::black_box;
+use std::rc::Rc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use fanin_json::Doc;
+use fanin_lang::testing::program;
+use fanin_lang::{Failure, Host, HostCall, Instance, Limits, Machine, Order, Outcome, Run, Slot, SlotSource, Value};
+
+const FLOWS: &str = "
+def page(req):
+    id = req['id']
+    user = a.get('/users', query = {'id': id})
+    cart = a.get('/carts', query = {'id': id})
+    offers = b.get('/offers')
+    news = b.get('/news')
+    ads = c.get('/ads', query = {'id': id, 'kind': 'top'})
+    return {'user': user, 'cart': cart, 'offers': offers, 'news': news, 'ads': ads}
+
+def decide(req):
+    user = a.get('/users', query = {'id': req['id']})
+    cart = a.get('/carts')
+    offers = b.get('/offers')
+    if user['premium']:
+        return {'user': user}
+    return {'user': user, 'cart': cart, 'offers': offers}
+
+def loop(req):
+    total = 0
+    for i in range(1000000):
+        total += i * 2 % 7
+    return total
+
+def items(req):
+    return [b.get('/b') if a.get('/a')['n'] == 1 else None for i in range(20)]
+
+def reshape(req):
+    return [{'id': i['id'], 'name': i['name'], 'total': i['price'] * 2} for i in req['items'] if i['price'] > 10]
+";
+
+struct Nothing;
+
+impl SlotSource for Nothing {
+    fn attribute(&self, _name: &str, _outcome: &Outcome) -> Result<Option<Value>, Failure> {
+        Ok(None)
+    }
+    fn attributes(&self) -> &'static [&'static str] {
+        &[]
+    }
+    fn describe(&self) -> String {
+        String::new()
+    }
+}
+
+struct Bare {
+    source: Rc<dyn SlotSource>,
+    doc: Doc,
+    settle: bool,
+    open: Vec<Slot>,
+}
+
+impl Host for Bare {
+    fn call(&mut self, call: HostCall<'_>) -> Result<Value, Failure> {
+        for value in call.args.named {
+            black_box(call.capture(value)?);
+        }
+        let slot = Slot::call(self.source.clone());
+        if self.settle {
+            slot.settle(Ok(Value::json(self.doc.clone())));
+        } else {
+            self.open.push(slot.clone());
+        }
+        Ok(Value::Pending(slot))
+    }
+    fn barrier(&mut self, _order: &Order) -> Option<Slot> {
+        None
+    }
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+fn main() {
+    let program = program(FLOWS).expect("the flows load");
+    let doc = Doc::parse(Bytes::from_static(b"{\"n\": 1, \"premium\": false}"), 16).expect("JSON");
+    let mut host = Bare { source: Rc::new(Nothing), doc: doc.clone(), settle: true, open: Vec::new() };
+    let mut machine = Machine::new();
+    let req = Value::json(Doc::parse(Bytes::from_static(b"{\"id\": 77}"), 16).expect("JSON"));
+    let rows: Vec<String> = (0..1000)
+        .map(|i| format!("{{\"id\": {i}, \"name\": \"n{i}\", \"price\": {}, \"more\": [1, 2]}}", i % 30))
+        .collect();
+    let table = Value::json(Doc::parse(Bytes::from(format!("{{\"items\": [{}]}}", rows.join(","))), 16).expect("JSON"));
+
+    let mut time = |name: &str, arg: &Value, count: u32| {
+        let function = program.function("test.star", name).expect("it is there");
+        let mut best = f64::INFINITY;
+        for _ in 0..7 {
+            let start = Instant::now();
+            for _ in 0..count {
+                let limits = Limits { steps: u64::MAX / 4, memory: u64::MAX, ..Limits::default() };
+                let mut flow = Instance::new(&program, function, vec![arg.clone()], limits).expect("one argument");
+                match flow.run(&mut machine, &mut host, u64::MAX) {
+                    Run::Done(value) => drop(black_box(value)),
+                    other => panic!("{other:?}"),
+                }
+            }
+            best = best.min(start.elapsed().as_secs_f64() / f64::from(count));
+        }
+        println!("{name:10} {:12.3} us", best * 1e6);
+    };
+    time("page", &req, 100_000);
+    time("decide", &req, 100_000);
+    time("items", &req, 10_000);
+    time("reshape", &table, 300);
+    time("loop", &req, 1);
+
+    // Suspended flows: all three calls of each on the way.
+    host.settle = false;
+    let function = program.function("test.star", "decide").expect("it is there");
+    let count = 100_000;
+    let mut best = (f64::INFINITY, f64::INFINITY, 0);
+    for _ in 0..3 {
+        let start = Instant::now();
+        let mut flows = Vec::with_capacity(count);
+        for _ in 0..count {
+            let mut flow =
+                Instance::new(&program, function, vec![req.clone()], Limits::default()).expect("one argument");
+            assert!(matches!(flow.run(&mut machine, &mut host, u64::MAX), Run::Waiting));
+            flows.push(flow);
+        }
+        let parked = start.elapsed().as_secs_f64() / count as f64;
+        let size = flows[0].memory() + 3 * Slot::SIZE;
+        let start = Instant::now();
+        for slot in host.open.drain(..) {
+            slot.settle(Ok(Value::json(doc.clone())));
+        }
+        for flow in &mut flows {
+            assert!(matches!(flow.run(&mut machine, &mut host, u64::MAX), Run::Done(_)));
+        }
+        drop(flows);
+        let resumed = start.elapsed().as_secs_f64() / count as f64;
+        best = (best.0.min(parked), best.1.min(resumed), size);
+    }
+    println!(
+        "start and park {:.3} us, resume to the end {:.3} us, suspended {} bytes",
+        best.0 * 1e6,
+        best.1 * 1e6,
+        best.2
+    );
+}

@@ -1,0 +1,194 @@
+//! The module `json`.
+
+use std::sync::Arc;
+
+use arcstr::ArcStr;
+use bytes::Bytes;
+use fanin_json::{Doc, Node, Writer};
+
+use crate::error::{Kind, Stop};
+use crate::host::Args;
+use crate::methods::args::{each, text, wrong_type};
+use crate::native::{Ctx, NativeFn, Waits};
+use crate::value::capture::{Deep, deep};
+use crate::value::view::{self, type_name};
+use crate::value::{Dict, Frozen, FrozenValue, List, Map, Value, compare, number};
+
+// `encode` waits for everything inside its argument as `Waits::Deep` says, but must see the argument
+// before it is decided on: a number of an answer keeps its digits only as long as it is text.
+static FUNCTIONS: [NativeFn; 4] = [
+    NativeFn::new("json.decode", decode).waits(Waits::These(1)),
+    NativeFn::new("json.encode", encode).waits(Waits::These(0)),
+    NativeFn::new("json.encode_indent", encode_indent).waits(Waits::These(0)),
+    NativeFn::new("json.indent", indent),
+];
+
+pub(super) fn module() -> FrozenValue {
+    let fields = FUNCTIONS
+        .iter()
+        .map(|native| (ArcStr::from(native.name.trim_start_matches("json.")), FrozenValue::Native(native)));
+    FrozenValue::Frozen(Arc::new(Frozen::Struct(fields.collect())))
+}
+
+/// Compact; members in the order of the dict. What comes from an answer is spliced as it came.
+fn encode(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
+    args.only("json.encode", false, 1, 1)?;
+    let text = encoded(ctx, &args.pos[0])?;
+    ctx.str(&String::from_utf8_lossy(&text))
+}
+
+fn encoded(ctx: &mut Ctx<'_>, value: &Value) -> Result<Vec<u8>, Stop> {
+    match deep(value) {
+        Deep::Ready | Deep::Absent(_) => {}
+        Deep::Pending(slot) => return Err(Stop::Wait(slot)),
+        Deep::Failed(failure) => return Err(Stop::Fail(Box::new((*failure).clone()))),
+        Deep::TooDeep => return Err(compare::too_deep().into()),
+    }
+    let mut out = Vec::new();
+    let mut charged = 0;
+    write(ctx, value, &mut Writer::new(&mut out), &mut charged, 0)?;
+    Ok(out)
+}
+
+/// Recursion is bounded by [`compare::MAX_NESTING`].
+fn write(
+    ctx: &mut Ctx<'_>,
+    value: &Value,
+    writer: &mut Writer<'_>,
+    charged: &mut usize,
+    depth: usize,
+) -> Result<(), Stop> {
+    if depth > compare::MAX_NESTING {
+        return Err(compare::too_deep().into());
+    }
+    let written = writer.buffer().len();
+    ctx.memory(written.saturating_sub(*charged))?;
+    ctx.steps(1 + written.saturating_sub(*charged) / 16)?;
+    *charged = written;
+    // Before it is decided on, so that a number keeps its digits and a string its escapes.
+    if let Value::Json { at, doc } = value {
+        writer.node(doc.node(*at));
+        return Ok(());
+    }
+    if let Value::Pending(slot) = value
+        && let Some(Ok(inner)) = slot.outcome()
+    {
+        return write(ctx, &inner, writer, charged, depth + 1);
+    }
+    match &value.decide()? {
+        Value::None => writer.null(),
+        Value::Bool(value) => writer.bool(*value),
+        Value::Int(value) => writer.int(*value),
+        Value::BigInt(value) => writer.raw(value.to_string().as_bytes()),
+        Value::Float(value) => {
+            writer.float(*value).map_err(|error| Stop::fail(Kind::Value, format!("json.encode(): {error}")))?;
+        }
+        Value::Str(text) => writer.str(text),
+        Value::Json { at, doc } => writer.node(doc.node(*at)),
+        other => match view::kind(other) {
+            view::Kind::List | view::Kind::Tuple | view::Kind::Set | view::Kind::Range => {
+                writer.begin_array();
+                for element in each(other)? {
+                    ctx.steps(1)?;
+                    write(ctx, &element, writer, charged, depth + 1)?;
+                }
+                writer.end_array();
+            }
+            view::Kind::Dict => {
+                writer.begin_object();
+                for (key, value) in view::entries(other).unwrap_or_default() {
+                    match &key {
+                        Value::Str(key) => writer.key(key),
+                        odd => return Err(wrong_type("json.encode", "key", "a string", odd)),
+                    }
+                    write(ctx, &value, writer, charged, depth + 1)?;
+                }
+                writer.end_object();
+            }
+            view::Kind::Struct => {
+                writer.begin_object();
+                for (name, value) in compare::fields(other) {
+                    writer.key(&name);
+                    write(ctx, &value, writer, charged, depth + 1)?;
+                }
+                writer.end_object();
+            }
+            _ => return Err(Stop::fail(Kind::Type, format!("{} has no form in JSON", type_name(other)))),
+        },
+    }
+    Ok(())
+}
+
+fn parse(ctx: &mut Ctx<'_>, source: &str) -> Result<Result<Doc, fanin_json::JsonError>, Stop> {
+    ctx.steps(source.len() / 16)?;
+    ctx.memory(source.len())?;
+    Ok(Doc::parse(Bytes::copy_from_slice(source.as_bytes()), compare::MAX_NESTING))
+}
+
+/// New dicts and lists, which can be changed.
+fn decode(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
+    let [source, default] = args.bind("json.decode", false, ["x", "default"], 1)?;
+    // Given by name it is not decided on yet.
+    let source = source.unwrap_or(&Value::None).decide()?;
+    match (parse(ctx, text("json.decode", "x", &source)?)?, default) {
+        (Ok(doc), _) => build(ctx, doc.root()),
+        (Err(_), Some(default)) => Ok(default.clone()),
+        (Err(error), None) => Err(Stop::fail(Kind::Value, format!("json.decode(): {error}"))),
+    }
+}
+
+/// Recursion is bounded: the document was parsed with a bound on its depth.
+fn build(ctx: &mut Ctx<'_>, node: Node<'_>) -> Result<Value, Stop> {
+    ctx.steps(1 + node.raw().len() / 64)?;
+    match node.kind() {
+        fanin_json::Kind::Array => {
+            let length = node.len().unwrap_or(0);
+            ctx.memory(64 + length.saturating_mul(size_of::<Value>()))?;
+            let mut items = Vec::with_capacity(length);
+            for element in node.elements() {
+                items.push(build(ctx, element)?);
+            }
+            Ok(Value::List(std::rc::Rc::new(List::new(items))))
+        }
+        fanin_json::Kind::Object => {
+            let length = node.len().unwrap_or(0);
+            ctx.memory(64 + length.saturating_mul(64))?;
+            let mut map = Map::with_capacity(length);
+            for (key, value) in node.entries() {
+                let key = ctx.str(&key.as_str().unwrap_or_default())?;
+                map.insert(key, build(ctx, value)?)?;
+            }
+            Ok(Value::Dict(std::rc::Rc::new(Dict::new(map))))
+        }
+        fanin_json::Kind::String => ctx.str(&node.as_str().unwrap_or_default()),
+        // Everything else is a scalar.
+        _ => Ok(number::scalar(node).unwrap_or_default()),
+    }
+}
+
+fn indented(ctx: &mut Ctx<'_>, name: &str, doc: &Doc, layout: [Option<&Value>; 2]) -> Result<Value, Stop> {
+    let [prefix, step] = layout;
+    let (prefix, step) = (prefix.map(Value::decide).transpose()?, step.map(Value::decide).transpose()?);
+    let prefix = prefix.as_ref().map_or(Ok(""), |prefix| text(name, "prefix", prefix))?;
+    let step = step.as_ref().map_or(Ok("\t"), |step| text(name, "indent", step))?;
+    // Counted before it is made: the lines of a small text may be deep and their prefix long.
+    ctx.memory(fanin_json::indented_len(doc, prefix, step))?;
+    ctx.str(&String::from_utf8_lossy(&fanin_json::indent(doc, prefix, step)))
+}
+
+fn indent(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
+    let [source, prefix, step] = args.bind("json.indent", false, ["s", "prefix", "indent"], 1)?;
+    match parse(ctx, text("json.indent", "s", source.unwrap_or(&Value::None))?)? {
+        Ok(doc) => indented(ctx, "json.indent", &doc, [prefix, step]),
+        Err(error) => Err(Stop::fail(Kind::Value, format!("json.indent(): {error}"))),
+    }
+}
+
+fn encode_indent(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
+    let [value, prefix, step] = args.bind("json.encode_indent", false, ["x", "prefix", "indent"], 1)?;
+    let text = encoded(ctx, value.unwrap_or(&Value::None))?;
+    match Doc::parse(Bytes::from(text), usize::MAX) {
+        Ok(doc) => indented(ctx, "json.encode_indent", &doc, [prefix, step]),
+        Err(error) => Err(Stop::fail(Kind::Value, format!("json.encode_indent(): {error}"))),
+    }
+}

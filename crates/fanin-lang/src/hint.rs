@@ -1,0 +1,11 @@
+//! "Did you mean ...?"
+
+/// The name nearest to a misspelt one, if any is near.
+pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let most = wanted.chars().count().div_ceil(3).min(3);
+    names
+        .map(|name| (strsim::damerau_levenshtein(wanted, name), name))
+        .filter(|(distance, _)| *distance > 0 && *distance <= most)
+        .min()
+        .map(|(_, name)| name.to_owned())
+}

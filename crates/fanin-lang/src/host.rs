@@ -1,0 +1,193 @@
+//! What the machine asks of whoever runs a flow, and the objects that the host puts into it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arcstr::ArcStr;
+use fanin_json::Doc;
+
+use crate::error::Failure;
+use crate::order::Order;
+use crate::slot::Slot;
+use crate::value::Value;
+
+/// What a method of a host object does to the world outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing, and it does not look at anything that changes.
+    Pure,
+    /// It looks. Reads run side by side.
+    Read,
+    /// It may change something: it starts when everything above it has succeeded, and everything
+    /// below starts when it has.
+    Write,
+}
+
+/// What is known of a method when a call of it is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Method {
+    /// The host's number for it; comes back in [`HostCall::method`].
+    pub id: u32,
+    /// What it does.
+    pub effect: Effect,
+}
+
+/// An object of the host's, such as an upstream. It lives in modules, so it is shared by workers.
+pub trait HostObject: std::any::Any + Send + Sync {
+    /// The name that `type()` gives.
+    fn type_name(&self) -> &str;
+
+    /// The name in messages: `catalog`.
+    fn name(&self) -> &str;
+
+    /// The method called `name`. `literal` gives a keyword argument if it is written in the call as a
+    /// literal (`safe = True`); without one (a method that is called through a variable, say) it gives
+    /// `None` always.
+    fn method(&self, name: &str, literal: &dyn Fn(&str) -> Option<Value>) -> Option<Method>;
+
+    /// An attribute that is no method.
+    fn attribute(&self, name: &str) -> Option<Value> {
+        let _ = name;
+        None
+    }
+
+    /// Names of methods and attributes, for hints and `dir`.
+    fn names(&self) -> Vec<&str>;
+}
+
+/// A shared host object, one word wide.
+#[derive(Clone)]
+pub struct HostRef(pub(crate) Arc<Box<dyn HostObject>>);
+
+impl HostRef {
+    /// Shares an object.
+    #[must_use]
+    pub fn new(object: impl HostObject) -> Self {
+        Self(Arc::new(Box::new(object)))
+    }
+
+    /// Whether both are the same object.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The object as its own type.
+    #[must_use]
+    pub fn downcast<T: HostObject>(&self) -> Option<&T> {
+        let any: &dyn std::any::Any = &**self.0;
+        any.downcast_ref()
+    }
+}
+
+impl std::ops::Deref for HostRef {
+    type Target = dyn HostObject;
+    fn deref(&self) -> &Self::Target {
+        &**self.0
+    }
+}
+
+impl fmt::Debug for HostRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{} {}>", self.0.type_name(), self.0.name())
+    }
+}
+
+/// Where a call stands in the source. Small and `Copy`; [`crate::Program::position`] spells it out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Site {
+    /// Function, as the program numbers them.
+    pub(crate) code: u32,
+    /// Operation within it.
+    pub(crate) pc: u32,
+}
+
+/// Arguments of a call. Values may be pending.
+#[derive(Debug, Clone, Copy)]
+pub struct Args<'a> {
+    /// Arguments by position. For methods of builtin types the first is the object itself.
+    pub pos: &'a [Value],
+    /// Names of the keyword arguments, as many as `named`.
+    pub names: &'a [ArcStr],
+    /// Values of the keyword arguments.
+    pub named: &'a [Value],
+}
+
+/// A call of a host object's method.
+pub struct HostCall<'a> {
+    /// The object.
+    pub object: &'a HostRef,
+    /// The number that [`HostObject::method`] gave.
+    pub method: u32,
+    /// Its effect at this call.
+    pub effect: Effect,
+    /// Arguments as they are now. What is kept must be captured: the flow may change
+    /// its containers later.
+    pub args: Args<'a>,
+    /// Where the call is written.
+    pub site: Site,
+    /// Where it stands in program order.
+    pub order: Order,
+    pub(crate) place: &'a dyn Fn() -> crate::machine::Place,
+}
+
+impl HostCall<'_> {
+    /// A snapshot of an argument as it is now, to keep: containers are copied, what is pending stays
+    /// pending (a function's result that is not there yet is copied the moment it comes).
+    ///
+    /// # Errors
+    /// If it is nested too deep.
+    pub fn capture(&self, value: &Value) -> Result<Value, Failure> {
+        crate::value::capture::capture(value, &self.order, self.place)
+    }
+}
+
+/// Whoever runs a flow: one object per running instance.
+pub trait Host {
+    /// Makes a call. It returns at once, usually with [`Value::Pending`] of a [`Slot::call`] that is
+    /// settled later.
+    ///
+    /// # Errors
+    /// What is wrong with the call itself: it fails the flow at this line.
+    fn call(&mut self, call: HostCall<'_>) -> Result<Value, Failure>;
+
+    /// A writing call is about to start at `order`, and nothing else of the flow runs. The first
+    /// required call above it that has not settled or has failed: the machine waits for it, and its
+    /// failure fails the flow here. `None` if all have succeeded.
+    fn barrier(&mut self, order: &Order) -> Option<Slot>;
+
+    /// A native of the host's own needs it as itself.
+    fn as_any(&mut self) -> &mut dyn std::any::Any;
+
+    /// `print(...)`.
+    fn print(&mut self, text: &str, site: Site) {
+        let _ = (text, site);
+    }
+
+    /// Which call an answer came from (`answer of catalog`), for messages about keys that it lacks.
+    fn origin(&self, doc: &Doc) -> Option<String> {
+        let _ = doc;
+        None
+    }
+}
+
+/// A host that makes no calls: for the top level of modules.
+#[derive(Debug, Default)]
+pub struct NoHost;
+
+impl Host for NoHost {
+    fn call(&mut self, call: HostCall<'_>) -> Result<Value, Failure> {
+        Err(Failure::new(
+            crate::error::Kind::Host,
+            format!("{} cannot be called while a module loads: only flows make calls", call.object.name()),
+        ))
+    }
+
+    fn barrier(&mut self, _order: &Order) -> Option<Slot> {
+        None
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}

@@ -1,0 +1,39 @@
+//! Starlark with values that are not there yet: compiler, machine, values, builtins.
+//!
+//! This crate knows nothing of calls over a network. A flow is a function of a [`Program`]; an
+//! [`Instance`] runs it on a [`Machine`], and asks a [`Host`] to make calls, which give a [`Slot`]: a
+//! value that is not there yet. Moving such a value does not wait; deciding on it does. What must wait
+//! steps aside, and what does not depend on it goes on.
+//!
+//! - [`value`]: values, 16 bytes each, and what can be done with them;
+//! - [`Slot`]: values that are not there yet;
+//! - `lower`: from source text to bytecode, with the analysis of what is pure;
+//! - [`machine`]: the run loop, fibers, and the order of failures;
+//! - `builtins`, `methods`: functions of the language, as [natives](native).
+
+mod builtins;
+mod code;
+mod error;
+mod hint;
+mod host;
+mod lower;
+pub mod machine;
+mod methods;
+pub mod native;
+mod order;
+mod program;
+mod slot;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod value;
+
+pub use error::{Diagnostic, Failure, Kind, Position, Stop, TraceFrame};
+pub use host::{Args, Effect, Host, HostCall, HostObject, HostRef, Method, NoHost, Site};
+pub use machine::{Instance, Limits, Machine, Run};
+pub use native::{Changes, Ctx, Globals, NativeCode, NativeFn, Waits};
+pub use order::Order;
+pub use program::{FunctionRef, Loaded, Loader, Program};
+pub use slot::{Outcome, Slot, SlotSource, Waiter};
+pub use value::capture::{Deep, deep};
+pub use value::part::name_origin;
+pub use value::{FrozenValue, Value, ValueKind};

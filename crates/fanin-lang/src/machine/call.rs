@@ -1,0 +1,365 @@
+//! Calls of natives and of the host. Calls of functions of the program are [`super::args`]'s.
+
+use arcstr::ArcStr;
+
+use super::step::{Cx, place};
+use crate::code::{CallInfo, Target};
+use crate::error::{Failure, Kind, Stop};
+use crate::hint;
+use crate::host::{Args, Effect, HostCall, HostRef};
+use crate::native::{NativeFn, Waits};
+use crate::order::Order;
+use crate::value::capture::{Deep, deep};
+use crate::value::object::BoundMethod;
+use crate::value::view::{self, type_name};
+use crate::value::{Frozen, FrozenValue, Value};
+
+use super::index::no_attribute;
+
+/// Makes a call. `None` if it calls a function of the program, whose arguments are then still in
+/// their registers.
+pub(crate) fn call(regs: &mut [Value], info: &CallInfo, cx: &mut Cx<'_>, pc: usize) -> Result<Option<Value>, Stop> {
+    match &info.target {
+        Target::Global(index) => match cx.program.globals.get(*index as usize) {
+            Some(FrozenValue::Frozen(frozen)) if matches!(&**frozen, Frozen::Function(_)) => Ok(None),
+            Some(value) => dynamic(regs, info, &value.to_value(), cx, pc),
+            None => {
+                let value = cx.building.and_then(|building| building.get(*index)).unwrap_or(Value::UNBOUND);
+                if matches!(value, Value::Unbound | Value::Iter(_) | Value::Cell(_) | Value::Acc(_)) {
+                    return Err(Stop::fail(Kind::Name, "a function of the module is called before it is defined"));
+                }
+                dynamic(regs, info, &value, cx, pc)
+            }
+        },
+        Target::Known(FrozenValue::Frozen(frozen)) if matches!(&**frozen, Frozen::Function(_)) => Ok(None),
+        Target::Known(value) => dynamic(regs, info, &value.to_value(), cx, pc),
+        Target::Value(reg) => {
+            let value = regs[usize::from(*reg)].clone();
+            dynamic(regs, info, &value, cx, pc)
+        }
+        Target::Native(native) => native_call(regs, info, native, cx, pc).map(Some),
+        Target::Host { object, method, effect } => {
+            if info.simple() {
+                let args = args_of(regs, info);
+                return host_call(object, *method, *effect, info.awaited, args, cx, pc).map(Some);
+            }
+            let spread = Spread::of(regs, info)?;
+            host_call(object, *method, *effect, info.awaited, spread.args(), cx, pc).map(Some)
+        }
+        Target::Method { of, name, id } => method_call(regs, info, usize::from(*of), name, *id, cx, pc),
+    }
+}
+
+fn args_of<'a>(regs: &'a [Value], info: &'a CallInfo) -> Args<'a> {
+    let base = usize::from(info.base);
+    let named = base + usize::from(info.positional);
+    Args { pos: &regs[base..named], names: &info.names, named: &regs[named..named + info.names.len()] }
+}
+
+/// Arguments with those of `*args` and `**kwargs` spread out.
+pub(crate) struct Spread {
+    pub(crate) pos: Vec<Value>,
+    pub(crate) names: Vec<ArcStr>,
+    pub(crate) named: Vec<Value>,
+}
+
+impl Spread {
+    pub(crate) fn of(regs: &[Value], info: &CallInfo) -> Result<Self, Stop> {
+        let plain = args_of(regs, info);
+        let mut spread = Self { pos: plain.pos.to_vec(), names: plain.names.to_vec(), named: plain.named.to_vec() };
+        if let Some(star) = info.star {
+            let more = regs[usize::from(star)].decide()?;
+            spread.pos.extend(view::elements(&more)?);
+        }
+        if let Some(star_star) = info.star_star {
+            let more = regs[usize::from(star_star)].decide()?;
+            let Some(entries) = view::entries(&more) else {
+                return Err(Stop::fail(Kind::Type, format!("** needs a dict, not {}", type_name(&more))));
+            };
+            for (key, value) in entries {
+                let Value::Str(name) = key.decide()? else {
+                    return Err(Stop::fail(Kind::Type, "** needs a dict whose keys are strings"));
+                };
+                if spread.names.contains(&name) {
+                    return Err(Stop::fail(Kind::Arguments, format!("the argument {name} is given twice")));
+                }
+                spread.names.push(name);
+                spread.named.push(value);
+            }
+        }
+        Ok(spread)
+    }
+
+    fn args(&self) -> Args<'_> {
+        Args { pos: &self.pos, names: &self.names, named: &self.named }
+    }
+}
+
+/// Makes sure that what a native waits for is there. Registers of arguments are temporaries, so
+/// decided values replace what they were decided from.
+fn settle_args(waits: Waits, pos: &mut [Value], named: &mut [Value]) -> Result<(), Stop> {
+    match waits {
+        Waits::All => {
+            for value in pos.iter_mut().chain(named) {
+                if !value.is_plain() {
+                    *value = value.decide()?;
+                }
+            }
+        }
+        Waits::These(bits) => {
+            for (at, value) in pos.iter_mut().enumerate().take(32) {
+                if bits & 1 << at != 0 && !value.is_plain() {
+                    *value = value.decide()?;
+                }
+            }
+        }
+        Waits::Deep => {
+            for value in pos.iter_mut().chain(named) {
+                match deep(value) {
+                    Deep::Ready | Deep::Absent(_) => {}
+                    Deep::Pending(slot) => return Err(Stop::Wait(slot)),
+                    Deep::Failed(failure) => return Err(Stop::Fail(Box::new((*failure).clone()))),
+                    Deep::TooDeep => return Err(view_too_deep()),
+                }
+                if !value.is_plain() {
+                    *value = value.decide()?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn view_too_deep() -> Stop {
+    crate::value::compare::too_deep().into()
+}
+
+fn native_call(
+    regs: &mut [Value],
+    info: &CallInfo,
+    native: &'static NativeFn,
+    cx: &mut Cx<'_>,
+    pc: usize,
+) -> Result<Value, Stop> {
+    if !info.simple() {
+        let mut spread = Spread::of(regs, info)?;
+        settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
+        return (native.code)(&mut cx.ctx(pc), spread.args());
+    }
+    let base = usize::from(info.base);
+    let positional = usize::from(info.positional);
+    let (pos, named) = regs[base..base + positional + info.names.len()].split_at_mut(positional);
+    settle_args(native.waits, pos, named)?;
+    (native.code)(&mut cx.ctx(pc), Args { pos, names: &info.names, named })
+}
+
+/// A call of a native with its object before the arguments of the call.
+fn bound_call(
+    regs: &[Value],
+    info: &CallInfo,
+    this: &Value,
+    native: &'static NativeFn,
+    cx: &mut Cx<'_>,
+    pc: usize,
+) -> Result<Value, Stop> {
+    let mut spread = Spread::of(regs, info)?;
+    spread.pos.insert(0, this.clone());
+    settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
+    (native.code)(&mut cx.ctx(pc), spread.args())
+}
+
+fn dynamic(
+    regs: &mut [Value],
+    info: &CallInfo,
+    callee: &Value,
+    cx: &mut Cx<'_>,
+    pc: usize,
+) -> Result<Option<Value>, Stop> {
+    let callee = callee.decide()?;
+    match &callee {
+        Value::Function(_) => Ok(None),
+        Value::Frozen(frozen) if matches!(&**frozen, Frozen::Function(_)) => Ok(None),
+        Value::Native(native) => native_call(regs, info, native, cx, pc).map(Some),
+        Value::Bound(bound) => match (&bound.method, &bound.this) {
+            (BoundMethod::Native(native), this) => bound_call(regs, info, this, native, cx, pc).map(Some),
+            (BoundMethod::Host(name), Value::Host(object)) => {
+                let spread = Spread::of(regs, info)?;
+                host_by_name(object, name, info.awaited, spread.args(), cx, pc).map(Some)
+            }
+            _ => Err(not_called(&callee)),
+        },
+        other => Err(not_called(other)),
+    }
+}
+
+#[cold]
+fn not_called(value: &Value) -> Stop {
+    Stop::fail(Kind::Type, format!("{} cannot be called", type_name(value)))
+}
+
+fn method_call(
+    regs: &mut [Value],
+    info: &CallInfo,
+    this: usize,
+    name: &ArcStr,
+    id: Option<u16>,
+    cx: &mut Cx<'_>,
+    pc: usize,
+) -> Result<Option<Value>, Stop> {
+    if !regs[this].is_plain() {
+        // The soft form of a part stays soft where an optional call left nothing.
+        if name == "get" && matches!(regs[this], Value::Absent(_)) {
+            return Ok(Some(regs[this].clone()));
+        }
+        let decided = regs[this].decide()?;
+        if name == "get"
+            && matches!(decided, Value::None)
+            && let Some(absent) = absent_of(&regs[this])
+        {
+            return Ok(Some(absent));
+        }
+        regs[this] = decided;
+    }
+    let kind = view::kind(&regs[this]);
+    let native = id.and_then(|id| cx.program.builtins.methods[usize::from(id)].1[kind as usize]);
+    if let Some(native) = native {
+        return native_call(regs, info, native, cx, pc).map(Some);
+    }
+    match &regs[this] {
+        Value::Object(object) => {
+            if let Some(native) = object.method(name) {
+                return native_call(regs, info, native, cx, pc).map(Some);
+            }
+            if let Some(field) = object.attribute(name)? {
+                return field_call(regs, info, &field, cx, pc);
+            }
+        }
+        Value::Host(object) => {
+            let object = object.clone();
+            let mut spread = Spread::of(regs, info)?;
+            spread.pos.remove(0);
+            return host_by_name(&object, name, info.awaited, spread.args(), cx, pc).map(Some);
+        }
+        other => {
+            if let Some(field) = crate::value::part::field(other, name) {
+                return field_call(regs, info, &field, cx, pc);
+            }
+        }
+    }
+    let of = regs[this].clone();
+    let failure = no_attribute(&cx.ctx(pc), &of, &of, name);
+    Err(failure)
+}
+
+/// What an optional call left behind a settled slot.
+fn absent_of(value: &Value) -> Option<Value> {
+    let Value::Pending(slot) = value else { return None };
+    match slot.outcome() {
+        Some(Ok(absent @ Value::Absent(_))) => Some(absent),
+        Some(Ok(inner @ Value::Pending(_))) => absent_of(&inner),
+        _ => None,
+    }
+}
+
+/// A function in a field of a struct, called like a method.
+fn field_call(
+    regs: &mut [Value],
+    info: &CallInfo,
+    field: &Value,
+    cx: &mut Cx<'_>,
+    pc: usize,
+) -> Result<Option<Value>, Stop> {
+    let code = match field {
+        Value::Function(function) => Some(function.code),
+        Value::Frozen(frozen) => match &**frozen {
+            Frozen::Function(function) => Some(function.code),
+            _ => None,
+        },
+        _ => None,
+    };
+    match code {
+        Some(code) => {
+            // The analysis took the name for a method of a builtin type. What may run side by side with
+            // other code must not reach a function that changes things by this way.
+            let running = cx.frames.last().map_or(0, |frame| frame.code);
+            let alone = cx.fiber.is_root() && !cx.program.codes[running as usize].pure;
+            if !alone && !cx.program.codes[code as usize].pure {
+                return Err(Stop::fail(
+                    Kind::Type,
+                    format!(
+                        "the field {} holds a function that may change something: call it through a variable",
+                        super::step::target_name(&info.target)
+                    ),
+                ));
+            }
+            Ok(None)
+        }
+        None => match field {
+            Value::Native(native) => {
+                let mut spread = Spread::of(regs, info)?;
+                spread.pos.remove(0);
+                settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
+                (native.code)(&mut cx.ctx(pc), spread.args()).map(Some)
+            }
+            other => Err(not_called(other)),
+        },
+    }
+}
+
+fn host_by_name(
+    object: &HostRef,
+    name: &str,
+    awaited: bool,
+    args: Args<'_>,
+    cx: &mut Cx<'_>,
+    pc: usize,
+) -> Result<Value, Stop> {
+    match object.method(name, &|_| None) {
+        Some(method) => host_call(object, method.id, method.effect, awaited, args, cx, pc),
+        None => {
+            let mut failure = Failure::new(Kind::Attribute, format!("{} has no method {name}", object.name()));
+            failure.hint = hint::nearest(name, object.names().into_iter()).map(|near| format!("did you mean {near}?"));
+            Err(failure.into())
+        }
+    }
+}
+
+fn host_call(
+    object: &HostRef,
+    method: u32,
+    effect: Effect,
+    awaited: bool,
+    args: Args<'_>,
+    cx: &mut Cx<'_>,
+    pc: usize,
+) -> Result<Value, Stop> {
+    let next = Order { path: cx.fiber.path.clone(), tick: cx.fiber.tick + 1 };
+    if effect == Effect::Write {
+        let running = cx.frames.last().map_or(0, |frame| frame.code);
+        if !awaited || !cx.fiber.is_root() || cx.program.codes[running as usize].pure {
+            return Err(Stop::fail(
+                Kind::Type,
+                format!(
+                    "{} may be changed by this call, which was not known before it ran: call the method by its upstream's name",
+                    object.name()
+                ),
+            ));
+        }
+        if cx.others > 0 {
+            return Err(Stop::Barrier);
+        }
+        if let Some(slot) = cx.host.barrier(&next) {
+            return match slot.outcome() {
+                Some(Err(failure)) => Err(Stop::Fail(Box::new((*failure).clone()))),
+                Some(Ok(_)) => Err(Stop::fail(Kind::Host, "the host holds a call back behind one that has succeeded")),
+                None => Err(Stop::Wait(slot)),
+            };
+        }
+    }
+    let site = cx.site(pc);
+    cx.fiber.tick += 1;
+    let (frames, callers) = (cx.frames, &cx.fiber.callers);
+    let call = HostCall { object, method, effect, args, site, order: next, place: &|| place(frames, callers, pc) };
+    cx.host.call(call).map_err(Stop::from)
+}

@@ -1,0 +1,182 @@
+//! Fibers: what waits, or is about to run.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::{Acc, Callers as Link, Frame};
+use crate::code::Build;
+use crate::error::TraceFrame;
+use crate::order::Path;
+use crate::program::ProgramData;
+use crate::slot::{Slot, Waiter};
+use crate::value::Value;
+
+/// The functions below the bottom frame of a fiber, for tracebacks.
+#[derive(Debug)]
+pub(crate) struct Callers {
+    /// Function and operation of each, outermost first.
+    pub(crate) frames: Box<[(u32, u32)]>,
+    pub(crate) up: Link,
+}
+
+/// A place in a running program.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) code: u32,
+    pub(crate) pc: u32,
+    pub(crate) callers: Link,
+}
+
+impl Place {
+    /// The functions at this place, outermost first.
+    pub(crate) fn trace(&self, program: &ProgramData) -> Vec<TraceFrame> {
+        let mut places = vec![(self.code, self.pc)];
+        let mut link = &self.callers;
+        while let Some(callers) = link {
+            places.extend(callers.frames.iter().rev());
+            link = &callers.up;
+        }
+        places.reverse();
+        places
+            .into_iter()
+            .map(|(code, pc)| TraceFrame {
+                function: program.codes[code as usize].name.clone(),
+                position: program.position(code, pc).unwrap_or_default(),
+            })
+            .collect()
+    }
+}
+
+/// What a fiber's end is.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The root: its result is the instance's.
+    Root,
+    /// A function that stepped aside: its result goes to the slot.
+    Function(Slot),
+    /// One item of a comprehension: when it comes to the end of item `item` of its bottom frame, what
+    /// it pushed goes to the slot. One element if `one`, else a list of any number.
+    Item { slot: Slot, item: u16, one: bool },
+    /// A comprehension that waits for items of unknown number: the list goes to the slot.
+    Gather { slot: Slot, acc: Rc<Acc>, build: Option<Build> },
+}
+
+#[derive(Debug)]
+pub(crate) struct Fiber {
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) regs: Vec<Value>,
+    pub(crate) end: End,
+    pub(crate) path: Rc<Path>,
+    pub(crate) tick: u32,
+    /// Frames below its bottom one when it was started.
+    pub(crate) depth: u32,
+    pub(crate) callers: Link,
+    /// Containers that it can see and that others must not change while it waits.
+    pub(crate) lends: Vec<Value>,
+}
+
+impl Fiber {
+    pub(crate) fn is_root(&self) -> bool {
+        matches!(self.end, End::Root)
+    }
+}
+
+/// Fibers by token; a token is never used for a second fiber.
+#[derive(Debug, Default)]
+pub(crate) struct Fibers {
+    slots: Vec<(u32, Option<Box<Fiber>>)>,
+    free: Vec<u32>,
+}
+
+impl Fibers {
+    pub(crate) fn insert(&mut self, fiber: Box<Fiber>) -> u64 {
+        match self.free.pop() {
+            Some(at) => {
+                let (generation, place) = &mut self.slots[at as usize];
+                *place = Some(fiber);
+                token(*generation, at)
+            }
+            None => {
+                if self.slots.capacity() == 0 {
+                    self.slots.reserve_exact(1);
+                }
+                self.slots.push((0, Some(fiber)));
+                token(0, self.slots.len() as u32 - 1)
+            }
+        }
+    }
+
+    fn place(&mut self, token: u64) -> Option<&mut Option<Box<Fiber>>> {
+        let (generation, place) = self.slots.get_mut(token as u32 as usize)?;
+        (u64::from(*generation) == token >> 32).then_some(place)
+    }
+
+    /// Takes a waiting fiber out to run it; its token stays its own.
+    pub(crate) fn take(&mut self, token: u64) -> Option<Box<Fiber>> {
+        self.place(token)?.take()
+    }
+
+    /// Puts a fiber back that was taken out.
+    pub(crate) fn put(&mut self, token: u64, fiber: Box<Fiber>) {
+        if let Some(place) = self.place(token) {
+            *place = Some(fiber);
+        }
+    }
+
+    /// A waiting fiber.
+    pub(crate) fn get(&mut self, token: u64) -> Option<&mut Box<Fiber>> {
+        self.place(token)?.as_mut()
+    }
+
+    /// Forgets a fiber that was taken out.
+    pub(crate) fn retire(&mut self, token: u64) {
+        let at = token as u32;
+        if let Some((generation, place)) = self.slots.get_mut(at as usize)
+            && u64::from(*generation) == token >> 32
+        {
+            *place = None;
+            *generation = generation.wrapping_add(1);
+            self.free.push(at);
+        }
+    }
+
+    /// Tokens of all waiting fibers.
+    pub(crate) fn tokens(&self) -> Vec<u64> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, (_, fiber))| fiber.is_some())
+            .map(|(at, (generation, _))| token(*generation, at as u32))
+            .collect()
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.slots.capacity() * size_of::<(u32, Option<Box<Fiber>>)>()
+            + self
+                .slots
+                .iter()
+                .filter_map(|(_, fiber)| fiber.as_ref())
+                .map(|fiber| {
+                    size_of::<Fiber>()
+                        + fiber.frames.capacity() * size_of::<Frame>()
+                        + fiber.regs.capacity() * size_of::<Value>()
+                        + fiber.lends.capacity() * size_of::<Value>()
+                })
+                .sum::<usize>()
+    }
+}
+
+fn token(generation: u32, at: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(at)
+}
+
+/// Tokens of fibers that can go on.
+#[derive(Debug, Default)]
+pub(crate) struct Ready(pub(crate) RefCell<VecDeque<u64>>);
+
+impl Waiter for Ready {
+    fn settled(&self, token: u64) {
+        self.0.borrow_mut().push_back(token);
+    }
+}

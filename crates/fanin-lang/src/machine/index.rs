@@ -1,0 +1,309 @@
+//! Taking parts: indexes, slices, attributes; and assigning elements.
+
+use crate::code::Code;
+use crate::error::{Failure, Kind as Error, Stop};
+use crate::hint;
+use crate::native::Ctx;
+use crate::order::Order;
+use crate::slot::{Derived, Later, MAX_PATH, Slot, SlotKind};
+use crate::value::object::BoundMethod;
+use crate::value::view::{self, Kind, type_name};
+use crate::value::{Bound, Key, Value, part};
+
+use super::Place;
+
+/// Where a part is taken: for a part of a fiber's result, which may turn out missing later.
+pub(crate) struct At<'a> {
+    pub(crate) order: &'a mut dyn FnMut() -> Order,
+    pub(crate) place: &'a dyn Fn() -> Place,
+}
+
+/// `of[key]`: soft for answers, derived for results of fibers that are not there, at once for others.
+pub(crate) fn index(of: &Value, key: &Value, at: &mut At<'_>) -> Result<Value, Stop> {
+    match of {
+        Value::Pending(_) | Value::Json { .. } => {
+            let key = key.decide()?;
+            match Key::of(&key) {
+                Some(key) => soft(of, key, at),
+                // No answer has such a key: the failure must not depend on when it comes.
+                None => index_hard(&of.decide()?, &key),
+            }
+        }
+        Value::Absent(failure) => {
+            key.decide()?;
+            Ok(Value::Absent(failure.clone()))
+        }
+        _ => index_hard(of, &key.decide()?),
+    }
+}
+
+fn soft(of: &Value, key: Key, at: &mut At<'_>) -> Result<Value, Stop> {
+    let mut of = of.clone();
+    loop {
+        match &of {
+            Value::Json { at, doc } => return Ok(part::soft(doc, *at, &key)),
+            Value::Absent(failure) => return Ok(Value::Absent(failure.clone())),
+            Value::Pending(slot) if slot.is_soft() => {
+                if let Some(Ok(Value::Json { at, doc })) = slot.outcome() {
+                    return Ok(part::soft(&doc, at, &key));
+                }
+                return match slot.part(key) {
+                    Some(part) => Ok(Value::Pending(part)),
+                    None => Err(Stop::Wait(slot.clone())),
+                };
+            }
+            Value::Pending(slot) => match slot.outcome() {
+                Some(Ok(inner)) => of = inner,
+                // A part that is missing has no parts: it fails where it is decided on.
+                Some(Err(_)) => return Ok(of.clone()),
+                None => return derive(slot, key, at),
+            },
+            other => return index_hard(other, &key.value()),
+        }
+    }
+}
+
+/// The part of a fiber's result, to be taken the moment that comes.
+fn derive(slot: &Slot, key: Key, at: &mut At<'_>) -> Result<Value, Stop> {
+    let (root, mut path) = match &slot.0.kind {
+        SlotKind::Derived { of: Some(of), path } => (of.clone(), path.to_vec()),
+        _ => (slot.clone(), Vec::new()),
+    };
+    if path.len() >= MAX_PATH {
+        return Err(Stop::Wait(slot.clone()));
+    }
+    path.push(key);
+    let path = path.into_boxed_slice();
+    let derived = Slot::derived(root.clone(), path.clone());
+    root.derive(Derived::Index(Later { slot: derived.clone(), path, order: (at.order)(), place: (at.place)() }));
+    Ok(Value::Pending(derived))
+}
+
+/// `of[key]` of something that is there and no answer, by a decided key.
+pub(crate) fn index_hard(of: &Value, key: &Value) -> Result<Value, Stop> {
+    match view::kind(of) {
+        Kind::List | Kind::Tuple | Kind::Range => {
+            let len = view::len(of).unwrap_or(0);
+            let at = position(key, len, of)?;
+            view::at(of, at).ok_or_else(|| Stop::fail(Error::Index, "the index is out of range"))
+        }
+        Kind::Dict => match view::get(of, key)? {
+            Some(value) => Ok(value),
+            None => Err(no_key(of, key)),
+        },
+        Kind::Str => match of {
+            Value::Str(text) if text.is_ascii() => {
+                let at = position(key, text.len(), of)?;
+                Ok(Value::str(&text[at..=at]))
+            }
+            Value::Str(text) => {
+                let at = position(key, text.chars().count(), of)?;
+                Ok(text.chars().nth(at).map_or(Value::None, |c| Value::str(c.encode_utf8(&mut [0; 4]))))
+            }
+            _ => Err(not_indexed(of)),
+        },
+        Kind::Bytes => match of {
+            Value::Bytes(bytes) => {
+                let at = position(key, bytes.len(), of)?;
+                Ok(Value::Int(i64::from(bytes[at])))
+            }
+            _ => Err(not_indexed(of)),
+        },
+        _ => Err(not_indexed(of)),
+    }
+}
+
+#[cold]
+fn not_indexed(of: &Value) -> Stop {
+    let mut failure = Failure::new(Error::Type, format!("{} has no elements to index", type_name(of)));
+    if matches!(of, Value::None) {
+        failure.hint = Some("the value is None: a function without return, or a key that .get did not find".to_owned());
+    }
+    failure.into()
+}
+
+#[cold]
+fn no_key(of: &Value, key: &Value) -> Stop {
+    let shown = match key {
+        Value::Str(text) => format!("{:?}", text.as_str()),
+        other => format!("{other:?}"),
+    };
+    let mut failure = Failure::new(Error::Key, format!("the dict has no key {shown}"));
+    if let Value::Str(text) = key {
+        let keys: Vec<Value> = view::elements(of).unwrap_or_default();
+        failure.hint = hint::nearest(text, keys.iter().take(1000).filter_map(Value::as_str))
+            .map(|near| format!("did you mean {near:?}?"));
+    }
+    failure.into()
+}
+
+fn position(key: &Value, len: usize, of: &Value) -> Result<usize, Stop> {
+    let Value::Int(index) = key else {
+        return Err(Stop::fail(Error::Type, format!("{} is indexed with int, not {}", type_name(of), type_name(key))));
+    };
+    let from_start = if *index < 0 { index.saturating_add(len as i64) } else { *index };
+    match usize::try_from(from_start) {
+        Ok(at) if at < len => Ok(at),
+        _ => Err(Stop::fail(Error::Index, format!("index {index} is out of range: the {} has {len}", type_name(of)))),
+    }
+}
+
+/// `of[key] = value`
+pub(crate) fn set_index(ctx: &mut Ctx<'_>, of: &Value, key: &Value, value: &Value) -> Result<(), Stop> {
+    let of = of.decide()?;
+    let key = key.decide()?;
+    match view::kind(&of) {
+        Kind::List => {
+            let list = ctx.edit_list(&of, Some(value))?;
+            let at = position(&key, list.items().len(), &of)?;
+            if let Some(place) = list.edit()?.get_mut(at) {
+                *place = value.clone();
+            }
+            Ok(())
+        }
+        Kind::Dict => {
+            let dict = ctx.edit_dict(&of, Some(value))?;
+            dict.edit()?.insert(key, value.clone())?;
+            Ok(())
+        }
+        _ => Err(Stop::fail(Error::Type, format!("elements of {} cannot be assigned", type_name(&of)))),
+    }
+}
+
+/// `of[start:stop:step]`
+pub(crate) fn slice(ctx: &mut Ctx<'_>, of: &Value, bounds: &[Value]) -> Result<Value, Stop> {
+    let of = of.decide()?;
+    let bound = |at: usize| -> Result<Option<i64>, Stop> {
+        match bounds.get(at).map(Value::decide).transpose()? {
+            None | Some(Value::None) => Ok(None),
+            Some(Value::Int(value)) => Ok(Some(value)),
+            Some(other) => Err(Stop::fail(Error::Type, format!("a slice has int bounds, not {}", type_name(&other)))),
+        }
+    };
+    let (start, stop, step) = (bound(0)?, bound(1)?, bound(2)?.unwrap_or(1));
+    if step == 0 {
+        return Err(Stop::fail(Error::Value, "the step of a slice cannot be 0"));
+    }
+    let Some(len) = view::len(&of) else { return Err(not_indexed(&of)) };
+    let len = len as i64;
+    let clamp = |value: i64, low: i64, high: i64| {
+        let value = if value < 0 { value.saturating_add(len) } else { value };
+        value.clamp(low, high)
+    };
+    let (from, to) = if step > 0 {
+        (clamp(start.unwrap_or(0), 0, len), clamp(stop.unwrap_or(len), 0, len))
+    } else {
+        (start.map_or(len - 1, |start| clamp(start, -1, len - 1)), stop.map_or(-1, |stop| clamp(stop, -1, len - 1)))
+    };
+    let range = crate::value::Range { start: from, stop: to, step };
+    let count = range.len();
+    ctx.steps(count / 4)?;
+    let places = (0..count).map(|at| range.at(at) as usize);
+    match (&of, view::kind(&of)) {
+        (Value::Str(text), _) if step == 1 => {
+            let sliced: String = text.chars().skip(from as usize).take(count).collect();
+            ctx.str(&sliced)
+        }
+        (Value::Str(text), _) => {
+            let chars: Vec<char> = text.chars().collect();
+            let sliced: String = places.filter_map(|at| chars.get(at)).collect();
+            ctx.str(&sliced)
+        }
+        (Value::Bytes(bytes), _) => {
+            ctx.memory(count)?;
+            Ok(Value::Bytes(std::sync::Arc::new(places.filter_map(|at| bytes.get(at).copied()).collect())))
+        }
+        (Value::Range(range), _) => {
+            let at = |place: i64| range.start.wrapping_add(place.wrapping_mul(range.step));
+            Ok(Value::Range(std::rc::Rc::new(crate::value::Range {
+                start: at(from),
+                stop: at(to),
+                step: range.step.saturating_mul(step),
+            })))
+        }
+        (_, Kind::List) => {
+            let items = places.filter_map(|at| view::at(&of, at)).collect();
+            ctx.list(items)
+        }
+        (_, Kind::Tuple) => {
+            ctx.memory(count * size_of::<Value>())?;
+            Ok(Value::tuple(places.filter_map(|at| view::at(&of, at)).collect()))
+        }
+        _ => Err(Stop::fail(Error::Type, format!("{} cannot be sliced", type_name(&of)))),
+    }
+}
+
+/// `of.name`
+pub(crate) fn attribute(ctx: &Ctx<'_>, of: &Value, name: &arcstr::ArcStr) -> Result<Value, Stop> {
+    // What a call itself knows is asked of the call, even if it failed.
+    if let Value::Pending(slot) = of
+        && let Some(source) = slot.source().filter(|_| slot.is_call())
+        && source.attributes().contains(&name.as_str())
+    {
+        let Some(outcome) = slot.outcome() else { return Err(Stop::Wait(slot.clone())) };
+        if let Some(value) = source.attribute(name, &outcome)? {
+            return Ok(value);
+        }
+    }
+    let value = of.decide()?;
+    if let Some(found) = part::field(&value, name) {
+        return Ok(found);
+    }
+    match &value {
+        Value::Object(object) => {
+            if let Some(found) = object.attribute(name)? {
+                return Ok(found);
+            }
+            if let Some(native) = object.method(name) {
+                return Ok(bound(value, BoundMethod::Native(native)));
+            }
+        }
+        Value::Host(host) => {
+            if let Some(found) = host.attribute(name) {
+                return Ok(found);
+            }
+            if host.method(name, &|_| None).is_some() {
+                return Ok(bound(value, BoundMethod::Host(name.clone())));
+            }
+        }
+        _ => {}
+    }
+    if let Some(native) = ctx.program.builtins.method(view::kind(&value), name) {
+        return Ok(bound(value, BoundMethod::Native(native)));
+    }
+    Err(no_attribute(ctx, of, &value, name))
+}
+
+fn bound(this: Value, method: BoundMethod) -> Value {
+    Value::Bound(std::rc::Rc::new(Bound { this, method }))
+}
+
+#[cold]
+pub(crate) fn no_attribute(ctx: &Ctx<'_>, of: &Value, value: &Value, name: &str) -> Stop {
+    let mut names: Vec<String> = ctx.program.builtins.method_names(view::kind(value)).map(ToOwned::to_owned).collect();
+    match value {
+        Value::Object(object) => names.extend(object.names().into_iter().map(ToOwned::to_owned)),
+        Value::Host(host) => names.extend(host.names().into_iter().map(ToOwned::to_owned)),
+        other => names.extend(crate::value::compare::fields(other).into_iter().map(|(name, _)| name.to_string())),
+    }
+    if let Value::Pending(slot) = of
+        && let Some(source) = slot.source().filter(|_| slot.is_call())
+    {
+        names.extend(source.attributes().iter().map(|name| (*name).to_owned()));
+    }
+    let mut failure = Failure::new(Error::Attribute, format!("{} has no .{name}", type_name(value)));
+    failure.hint = match view::kind(value) {
+        Kind::Dict if view::get(value, &Value::str(name)).is_ok_and(|found| found.is_some()) => {
+            Some(format!("keys are taken with brackets: [{name:?}]"))
+        }
+        Kind::None => Some("the value is None: a function without return, a key that .get did not find, or an optional call that failed".to_owned()),
+        _ => hint::nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean .{near}?")),
+    };
+    failure.into()
+}
+
+/// The constant key `key` of a function.
+#[inline]
+pub(crate) fn key_of(code: &Code, key: u16) -> &arcstr::ArcStr {
+    &code.keys[usize::from(key)]
+}

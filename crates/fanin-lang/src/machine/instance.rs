@@ -1,0 +1,335 @@
+//! One run of a function: its fibers, its limits, its end.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use super::fiber::{End, Fiber, Fibers, Place, Ready};
+use super::index::{At, index};
+use super::lend::{lend, unlend};
+use super::step::{build_from, open_hole};
+use super::{Building, Frame, Limits, Machine, Meter, args};
+use crate::error::{Failure, Kind, Stop};
+use crate::host::Host;
+use crate::order::{Order, Path};
+use crate::program::{FunctionRef, Program};
+use crate::slot::{Derived, Slot, Waiter};
+use crate::value::capture::capture;
+use crate::value::{Frozen, FrozenValue, Value};
+
+/// Where a run of [`Instance::run`] ended.
+#[derive(Debug)]
+pub enum Run {
+    /// The function returned, and every function that it called has run to its end. The value may
+    /// hold answers of calls that are not there yet.
+    Done(Value),
+    /// It failed: of all failures this is the first in program order.
+    Failed(Box<Failure>),
+    /// Nothing can run until a slot settles.
+    Waiting,
+    /// The budget is used up; run it again when others have had their turn.
+    Yielded,
+}
+
+/// One run of a function of a program. Dropping it cancels it.
+#[derive(Debug)]
+pub struct Instance {
+    pub(super) program: Program,
+    pub(super) fibers: Fibers,
+    pub(super) ready: Rc<Ready>,
+    /// The fiber that ran when the budget was used up: it goes on before any other.
+    pub(super) current: Option<u64>,
+    /// Fibers that have not ended.
+    pub(super) live: u32,
+    pub(super) meter: Meter,
+    pub(super) result: Option<Value>,
+    pub(super) failed: Option<(Order, Box<Failure>)>,
+    /// Fibers that wait until a container is no longer lent.
+    pub(super) lent: Vec<u64>,
+    /// The root, while it waits for all other fibers.
+    pub(super) barrier: Option<u64>,
+    pub(super) building: Option<Box<Building>>,
+}
+
+impl Instance {
+    /// A run of `function` with arguments by position.
+    ///
+    /// # Errors
+    /// If the function cannot be called with that many arguments.
+    pub fn new(
+        program: &Program,
+        function: FunctionRef,
+        args: Vec<Value>,
+        limits: Limits,
+    ) -> Result<Self, Box<Failure>> {
+        let code = &program.0.codes[function.code as usize];
+        let mut regs = vec![Value::UNBOUND; usize::from(code.registers)];
+        let callee = match &program.0.globals[function.global as usize] {
+            FrozenValue::Frozen(frozen) => match &**frozen {
+                Frozen::Function(function) => args::Callee::Frozen(function),
+                _ => return Err(Box::new(Failure::new(Kind::Type, "this is no function"))),
+            },
+            _ => return Err(Box::new(Failure::new(Kind::Type, "this is no function"))),
+        };
+        if code.params.fits(args.len()) {
+            regs.iter_mut().zip(args).for_each(|(reg, value)| *reg = value);
+        } else if let Err(Stop::Fail(failure)) = args::bind(&mut regs, code, &callee, args, Vec::new(), Vec::new()) {
+            return Err(failure);
+        }
+        callee.captured(&mut regs[code.params.registers()..]);
+        Ok(Self::with(program.clone(), function.code, regs, limits, None))
+    }
+
+    pub(crate) fn top_level(program: &Program, main: u32, building: Building) -> Self {
+        let code = &program.0.codes[main as usize];
+        let regs = vec![Value::UNBOUND; usize::from(code.registers)];
+        Self::with(program.clone(), main, regs, crate::program::LOAD_LIMITS, Some(Box::new(building)))
+    }
+
+    fn with(program: Program, code: u32, regs: Vec<Value>, limits: Limits, building: Option<Box<Building>>) -> Self {
+        let root = Fiber {
+            frames: vec![Frame { code, pc: 0, base: 0, dst: 0 }],
+            regs,
+            end: End::Root,
+            path: Path::root(),
+            tick: 0,
+            depth: 0,
+            callers: None,
+            lends: Vec::new(),
+        };
+        let mut fibers = Fibers::default();
+        let token = fibers.insert(Box::new(root));
+        Self {
+            program,
+            fibers,
+            ready: Rc::default(),
+            current: Some(token),
+            live: 1,
+            meter: Meter::new(limits),
+            result: None,
+            failed: None,
+            lent: Vec::new(),
+            barrier: None,
+            building,
+        }
+    }
+
+    pub(crate) fn take_building(&mut self) -> Vec<Value> {
+        self.building.take().map(|building| building.take()).unwrap_or_default()
+    }
+
+    /// Whether a run would get anywhere.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.current.is_some() || !self.ready.0.borrow().is_empty()
+    }
+
+    /// Fibers that have not ended, the flow itself among them.
+    #[must_use]
+    pub fn fibers(&self) -> u32 {
+        self.live
+    }
+
+    /// Bytes that the suspended flow takes: itself and its fibers with their registers, not what the
+    /// registers refer to.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of::<Self>() + self.fibers.memory() + size_of::<Ready>() + self.lent.capacity() * size_of::<u64>()
+    }
+
+    /// Runs until the flow is done, nothing can run, or `budget` steps are used up.
+    pub fn run(&mut self, machine: &mut Machine, host: &mut dyn Host, budget: u64) -> Run {
+        machine.regs.clear();
+        machine.frames.clear();
+        self.meter.slice(budget);
+        loop {
+            let next = match self.current.take() {
+                Some(token) => Some(token),
+                None => self.ready.0.borrow_mut().pop_front(),
+            };
+            let Some(token) = next else { break };
+            // A token may come twice, or after its fiber was cancelled.
+            let Some(mut fiber) = self.fibers.take(token) else { continue };
+            unlend(&mut fiber.lends);
+            if let End::Gather { slot, acc, build } = &fiber.end {
+                match open_hole(acc) {
+                    Some(hole) => self.park(token, fiber, Stop::Wait(hole)),
+                    None => {
+                        let (slot, value) = (slot.clone(), build_from(acc, *build));
+                        self.retire(token);
+                        self.settle(&slot, value, host);
+                        self.ended();
+                    }
+                }
+                continue;
+            }
+            machine.regs.append(&mut fiber.regs);
+            machine.frames.append(&mut fiber.frames);
+            match self.drive(machine, host, &mut fiber) {
+                super::run::Exit::Done(value) => {
+                    self.retire(token);
+                    match &fiber.end {
+                        End::Root => self.result = Some(value),
+                        End::Function(slot) | End::Item { slot, .. } | End::Gather { slot, .. } => {
+                            let slot = slot.clone();
+                            self.settle(&slot, value, host);
+                        }
+                    }
+                    self.ended();
+                }
+                super::run::Exit::Park(stop) => {
+                    save(machine, &mut fiber);
+                    self.park(token, fiber, stop);
+                }
+                super::run::Exit::Yield => {
+                    save(machine, &mut fiber);
+                    self.fibers.put(token, fiber);
+                    self.current = Some(token);
+                    return Run::Yielded;
+                }
+                super::run::Exit::Failed(failure) => {
+                    machine.regs.clear();
+                    machine.frames.clear();
+                    self.retire(token);
+                    let order = Order { path: fiber.path.clone(), tick: fiber.tick + 1 };
+                    forget(&fiber);
+                    drop(fiber);
+                    self.fail(order, failure);
+                    self.ended();
+                }
+            }
+        }
+        if self.live > 0 {
+            return Run::Waiting;
+        }
+        match self.failed.take() {
+            Some((_, failure)) => Run::Failed(failure),
+            None => Run::Done(self.result.take().unwrap_or_default()),
+        }
+    }
+
+    fn retire(&mut self, token: u64) {
+        self.fibers.retire(token);
+        self.live -= 1;
+    }
+
+    /// A fiber has ended: what it could see may be changed again.
+    fn ended(&mut self) {
+        for token in std::mem::take(&mut self.lent) {
+            self.ready.settled(token);
+        }
+        if self.live == 1
+            && let Some(token) = self.barrier.take()
+        {
+            self.ready.settled(token);
+        }
+    }
+
+    /// Gives a fiber's result out. What was derived from it is computed first, in the order it was
+    /// asked for, before any other code can run and change the result.
+    fn settle(&mut self, slot: &Slot, value: Value, host: &dyn Host) {
+        for derived in slot.take_derived() {
+            match derived {
+                Derived::Lend(token) => {
+                    if let Some(fiber) = self.fibers.get(token) {
+                        lend(std::iter::once(&value), token, &mut fiber.lends);
+                    }
+                }
+                Derived::Index(later) => {
+                    let part = walk(&value, &later.path, &later.order, &later.place);
+                    self.settle_derived(&later, part, host);
+                }
+                Derived::Capture(later) => {
+                    let place = || later.place.clone();
+                    let copy = walk(&value, &later.path, &later.order, &later.place)
+                        .and_then(|part| capture(&part, &later.order, &place).map_err(Stop::from));
+                    self.settle_derived(&later, copy, host);
+                }
+            }
+        }
+        slot.settle(Ok(value));
+    }
+
+    fn settle_derived(&mut self, later: &crate::slot::Later, value: Result<Value, Stop>, host: &dyn Host) {
+        match value {
+            Ok(value) => later.slot.settle(Ok(value)),
+            Err(Stop::Fail(failure)) => {
+                let failure = self.place(failure, &later.place, host);
+                self.fail(later.order.clone(), failure);
+            }
+            // Only a path that is longer than any value is deep waits here.
+            Err(_) => {
+                let failure = self.place(Box::new(crate::value::compare::too_deep()), &later.place, host);
+                self.fail(later.order.clone(), failure);
+            }
+        }
+    }
+
+    /// Fills in where a failure came up.
+    #[cold]
+    pub(super) fn place(&self, mut failure: Box<Failure>, place: &Place, host: &dyn Host) -> Box<Failure> {
+        crate::value::part::name_origin(&mut failure, |doc| host.origin(doc));
+        if failure.position.is_none() {
+            failure.position = self.program.0.position(place.code, place.pc);
+        }
+        failure.trace = place.trace(&self.program.0);
+        failure
+    }
+
+    /// Notes a failure. Everything after it in program order would not have happened; everything
+    /// before it goes on to its end and may fail earlier still.
+    #[cold]
+    fn fail(&mut self, order: Order, failure: Box<Failure>) {
+        if self.failed.as_ref().is_some_and(|(first, _)| *first <= order) {
+            return;
+        }
+        for token in self.fibers.tokens() {
+            let later = self.fibers.get(token).is_some_and(|fiber| {
+                let next = Order { path: fiber.path.clone(), tick: fiber.tick + 1 };
+                next.cmp(&order) == Ordering::Greater
+            });
+            if later {
+                if let Some(mut fiber) = self.fibers.take(token) {
+                    unlend(&mut fiber.lends);
+                    forget(&fiber);
+                }
+                self.retire(token);
+            }
+        }
+        self.failed = Some((order, failure));
+    }
+}
+
+/// A part of a fiber's result, step by step.
+fn walk(value: &Value, path: &[crate::value::Key], order: &Order, place: &Place) -> Result<Value, Stop> {
+    let mut value = value.clone();
+    for key in path {
+        let mut at_order = || order.clone();
+        value = index(&value, &key.value(), &mut At { order: &mut at_order, place: &|| place.clone() })?;
+    }
+    Ok(value)
+}
+
+fn save(machine: &mut Machine, fiber: &mut Fiber) {
+    fiber.regs = machine.regs.drain(..).collect();
+    fiber.frames = machine.frames.drain(..).collect();
+}
+
+/// What is derived from the result of a fiber that will never end refers back to the result.
+fn forget(fiber: &Fiber) {
+    match &fiber.end {
+        End::Root => {}
+        End::Function(slot) | End::Item { slot, .. } | End::Gather { slot, .. } => drop(slot.take_derived()),
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        for token in self.fibers.tokens() {
+            if let Some(mut fiber) = self.fibers.take(token) {
+                unlend(&mut fiber.lends);
+                forget(&fiber);
+            }
+        }
+        self.meter.break_cycles();
+    }
+}

@@ -1,0 +1,111 @@
+//! Containers that a waiting fiber can see must not be changed by others until it has ended, or it
+//! would see what a program that waited would not: they are *lent* to it while it waits.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use crate::slot::{Derived, Slot, SlotKind};
+use crate::value::Value;
+
+/// Marks every container that can be reached from `roots`, through results of fibers too, and adds it
+/// to `lends`. A result that is not there yet is marked for the fiber `token` when it comes. Gives
+/// the number of values looked at.
+pub(crate) fn lend<'a>(roots: impl Iterator<Item = &'a Value>, token: u64, lends: &mut Vec<Value>) -> u64 {
+    let mut stack: Vec<Value> = roots.filter(|value| value.may_hold()).cloned().collect();
+    // Keyed by address; `lends` and `stack` keep the values alive.
+    let mut seen: HashSet<usize> = HashSet::new();
+    let mut kept: Vec<Value> = Vec::new();
+    let mut work = 0;
+    while let Some(value) = stack.pop() {
+        work += 1;
+        let mut more = |inner: &Value| {
+            work += 1;
+            if inner.may_hold() {
+                stack.push(inner.clone());
+            }
+        };
+        match &value {
+            Value::List(list) if seen.insert(Rc::as_ptr(list).addr()) => {
+                list.marks.lent.set(list.marks.lent.get() + 1);
+                list.items().iter().for_each(&mut more);
+                lends.push(value.clone());
+            }
+            Value::Dict(dict) if seen.insert(Rc::as_ptr(dict).addr()) => {
+                dict.marks.lent.set(dict.marks.lent.get() + 1);
+                dict.map().iter().for_each(|(_, value)| more(value));
+                lends.push(value.clone());
+            }
+            Value::Set(set) if seen.insert(Rc::as_ptr(set).addr()) => {
+                set.marks.lent.set(set.marks.lent.get() + 1);
+                lends.push(value.clone());
+            }
+            Value::Tuple(tuple) if seen.insert(Rc::as_ptr(tuple).addr()) => {
+                tuple.iter().for_each(&mut more);
+                kept.push(value.clone());
+            }
+            Value::Struct(fields) if seen.insert(Rc::as_ptr(fields).addr()) => {
+                fields.fields().iter().for_each(|(_, value)| more(value));
+                kept.push(value.clone());
+            }
+            Value::Function(function) if seen.insert(Rc::as_ptr(function).addr()) => {
+                function.defaults.iter().chain(&function.captured).for_each(&mut more);
+                kept.push(value.clone());
+            }
+            Value::Bound(bound) => more(&bound.this),
+            Value::Object(object) if seen.insert(Rc::as_ptr(&object.0).addr()) => {
+                object.visit(&mut more);
+                kept.push(value.clone());
+            }
+            Value::Pending(slot) if seen.insert(Rc::as_ptr(&slot.0).addr()) => {
+                match slot.outcome() {
+                    Some(Ok(inner)) => more(&inner),
+                    Some(Err(_)) => {}
+                    None => later(slot, token),
+                }
+                kept.push(value.clone());
+            }
+            Value::Iter(iter) => {
+                if let Some(container) = iter.container() {
+                    more(&container);
+                }
+            }
+            Value::Cell(cell) if seen.insert(Rc::as_ptr(cell).addr()) => {
+                more(&cell.borrow());
+                kept.push(value.clone());
+            }
+            Value::Acc(acc) if seen.insert(Rc::as_ptr(acc).addr()) => {
+                acc.items.borrow().iter().for_each(&mut more);
+                for (_, slot) in acc.holes.borrow().iter() {
+                    more(&Value::Pending(slot.clone()));
+                }
+                kept.push(value.clone());
+            }
+            _ => {}
+        }
+    }
+    work
+}
+
+/// The result of a fiber is lent when it comes. Answers of calls cannot change.
+fn later(slot: &Slot, token: u64) {
+    let root = match &slot.0.kind {
+        SlotKind::Derived { of: Some(of), .. } => of,
+        SlotKind::Fiber(_) => slot,
+        _ => return,
+    };
+    root.derive(Derived::Lend(token));
+}
+
+/// Takes the marks off again.
+pub(crate) fn unlend(lends: &mut Vec<Value>) {
+    for value in lends.drain(..) {
+        let lent = match &value {
+            Value::List(list) => &list.marks.lent,
+            Value::Dict(dict) => &dict.marks.lent,
+            Value::Set(set) => &set.marks.lent,
+            _ => continue,
+        };
+        lent.set(lent.get().saturating_sub(1));
+    }
+    *lends = Vec::new();
+}

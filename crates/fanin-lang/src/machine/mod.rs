@@ -1,0 +1,98 @@
+//! The machine: runs compiled functions, moves aside what must wait, keeps the order of failures.
+//!
+//! A *fiber* is a row of frames. An instance starts with one, the root; others come into being only
+//! when something pure must wait: a function whose caller goes on ([`park`]), or one item of a
+//! comprehension. At most one fiber runs at a time, with its frames on the [`Machine`]'s stack; a
+//! waiting one is a few exact-sized boxes. Rust never recurses for a call of a program.
+
+mod args;
+mod call;
+mod fiber;
+mod index;
+mod instance;
+mod lend;
+mod meter;
+pub(crate) mod ops;
+mod park;
+mod run;
+mod step;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+pub(crate) use fiber::Place;
+pub use instance::{Instance, Run};
+pub use meter::Limits;
+pub(crate) use meter::Meter;
+pub use ops::truth;
+
+use crate::slot::Slot;
+use crate::value::Value;
+
+/// A list under construction by a comprehension.
+#[derive(Debug, Default)]
+pub struct Acc {
+    pub(crate) items: RefCell<Vec<Value>>,
+    /// Places in `items` where an unknown number of elements is still to come: the results of items
+    /// that stepped aside before it was known whether they give an element.
+    pub(crate) holes: RefCell<Vec<(usize, Slot)>>,
+}
+
+/// A frame of a function: plain data.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame {
+    pub(crate) code: u32,
+    /// The next operation. For frames below the top one the call is the operation before it.
+    pub(crate) pc: u32,
+    /// Its first register on the stack.
+    pub(crate) base: u32,
+    /// Register of the frame below that the result goes to.
+    pub(crate) dst: u16,
+}
+
+/// The stack on which fibers run. One per worker, for all its instances.
+#[derive(Debug, Default)]
+pub struct Machine {
+    pub(crate) regs: Vec<Value>,
+    pub(crate) frames: Vec<Frame>,
+}
+
+impl Machine {
+    /// An empty stack.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// The variables of a module whose top level runs.
+#[derive(Debug, Default)]
+pub(crate) struct Building {
+    first: u32,
+    values: RefCell<Vec<Value>>,
+}
+
+impl Building {
+    pub(crate) fn new(first: u32, count: usize) -> Self {
+        Self { first, values: RefCell::new(vec![Value::UNBOUND; count]) }
+    }
+
+    fn get(&self, index: u32) -> Option<Value> {
+        let at = index.checked_sub(self.first)?;
+        self.values.borrow().get(at as usize).cloned()
+    }
+
+    fn set(&self, index: u32, value: Value) {
+        if let Some(at) = index.checked_sub(self.first)
+            && let Some(place) = self.values.borrow_mut().get_mut(at as usize)
+        {
+            *place = value;
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<Value> {
+        std::mem::take(&mut self.values.borrow_mut())
+    }
+}
+
+pub(crate) type Callers = Option<Rc<fiber::Callers>>;

@@ -1,0 +1,152 @@
+//! The run loop of one fiber: frames come and go, operations are [`super::step`]'s.
+
+use super::args::{self, Callee};
+use super::fiber::{End, Fiber};
+use super::instance::Instance;
+use super::step::{Action, Cx, build_from, open_hole, place, step};
+use super::{Frame, Machine};
+use crate::error::{Failure, Kind, Stop};
+use crate::host::Host;
+use crate::value::Value;
+
+/// Where a fiber's run ended.
+pub(super) enum Exit {
+    Done(Value),
+    Park(Stop),
+    Yield,
+    Failed(Box<Failure>),
+}
+
+impl Instance {
+    /// Runs the fiber whose frames are on the machine's stack.
+    pub(super) fn drive(&mut self, machine: &mut Machine, host: &mut dyn Host, fiber: &mut Fiber) -> Exit {
+        let program = self.program.0.clone();
+        loop {
+            let Some(frame) = machine.frames.last().copied() else { return Exit::Done(Value::None) };
+            let code = &program.codes[frame.code as usize];
+            let mut pc = frame.pc as usize;
+            let action = step(
+                &mut machine.regs[frame.base as usize..],
+                code,
+                &mut pc,
+                &mut Cx {
+                    program: &program,
+                    host,
+                    meter: &mut self.meter,
+                    building: self.building.as_deref(),
+                    frames: &machine.frames,
+                    fiber,
+                    others: self.live - 1,
+                },
+            );
+            if let Some(top) = machine.frames.last_mut() {
+                top.pc = pc as u32;
+            }
+            let stop = match action {
+                Action::Return(value) => {
+                    machine.regs.truncate(frame.base as usize);
+                    machine.frames.pop();
+                    match machine.frames.last() {
+                        Some(caller) => {
+                            machine.regs[caller.base as usize + usize::from(frame.dst)] = value;
+                            continue;
+                        }
+                        None => return Exit::Done(value),
+                    }
+                }
+                Action::Call { call, dst } => {
+                    let info = &code.calls[usize::from(call)];
+                    match self.enter(machine, fiber, &program, frame, info, dst) {
+                        Ok(()) => continue,
+                        Err(stop) => {
+                            if let Some(top) = machine.frames.last_mut() {
+                                top.pc -= 1;
+                            }
+                            stop
+                        }
+                    }
+                }
+                Action::Stop(stop) => stop,
+                Action::Fuel if self.meter.is_empty() => self.meter.no_steps(),
+                Action::Fuel => return Exit::Yield,
+                Action::ItemEnd(item) => {
+                    let reg = frame.base as usize + usize::from(code.items[usize::from(item)].acc);
+                    let Value::Acc(acc) = std::mem::take(&mut machine.regs[reg]) else {
+                        return Exit::Done(Value::None);
+                    };
+                    machine.regs.clear();
+                    machine.frames.clear();
+                    let End::Item { slot, one, .. } = &fiber.end else { return Exit::Done(Value::None) };
+                    if *one {
+                        let element = acc.items.borrow_mut().pop();
+                        return Exit::Done(element.unwrap_or_default());
+                    }
+                    match open_hole(&acc) {
+                        None => return Exit::Done(build_from(&acc, None)),
+                        Some(hole) => {
+                            fiber.end = End::Gather { slot: slot.clone(), acc, build: None };
+                            return Exit::Park(Stop::Wait(hole));
+                        }
+                    }
+                }
+                Action::Gather { dst, acc, build } => match self.gather(machine, fiber, acc, build) {
+                    Ok(slot) => {
+                        machine.regs[frame.base as usize + usize::from(dst)] = Value::Pending(slot);
+                        continue;
+                    }
+                    Err(stop) => {
+                        if let Some(top) = machine.frames.last_mut() {
+                            top.pc -= 1;
+                        }
+                        stop
+                    }
+                },
+            };
+            let stop = match stop {
+                Stop::Fail(failure) => return Exit::Failed(self.placed(machine, fiber, failure, host)),
+                other => other,
+            };
+            match self.step_aside(machine, fiber, stop) {
+                Ok(()) => {}
+                Err(Stop::Fail(failure)) => return Exit::Failed(self.placed(machine, fiber, failure, host)),
+                Err(stop) => return Exit::Park(stop),
+            }
+        }
+    }
+
+    #[cold]
+    fn placed(&self, machine: &Machine, fiber: &Fiber, failure: Box<Failure>, host: &dyn Host) -> Box<Failure> {
+        let pc = machine.frames.last().map_or(0, |frame| frame.pc as usize);
+        let place = place(&machine.frames, &fiber.callers, pc);
+        self.place(failure, &place, host)
+    }
+
+    /// Starts a frame for a call of a function of the program.
+    fn enter(
+        &mut self,
+        machine: &mut Machine,
+        fiber: &Fiber,
+        program: &crate::program::ProgramData,
+        caller: Frame,
+        info: &crate::code::CallInfo,
+        dst: u16,
+    ) -> Result<(), Stop> {
+        let callee = Callee::of(&info.target, &machine.regs[caller.base as usize..], program, self.building.as_deref());
+        let Some(callee) = callee else { return Err(Stop::fail(Kind::Type, "this cannot be called")) };
+        let index = callee.code();
+        let code = &program.codes[index as usize];
+        self.meter.depth(fiber.depth + machine.frames.len() as u32)?;
+        // Pure functions are in no cycle of calls.
+        if !code.pure && machine.frames.iter().any(|frame| frame.code == index) {
+            return Err(Stop::fail(Kind::Recursion, format!("{} calls itself, directly or through others", code.name)));
+        }
+        let base = machine.regs.len();
+        machine.regs.resize_with(base + usize::from(code.registers), || Value::UNBOUND);
+        if let Err(stop) = args::pass(&mut machine.regs, caller.base as usize, info, &callee, code, base) {
+            machine.regs.truncate(base);
+            return Err(stop);
+        }
+        machine.frames.push(Frame { code: index, pc: 0, base: base as u32, dst });
+        Ok(())
+    }
+}

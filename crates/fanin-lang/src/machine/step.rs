@@ -1,0 +1,494 @@
+//! The operations of one frame, up to the next that concerns other frames.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::index::{self, At, key_of};
+use super::{Acc, Building, Frame, Meter, Place, fiber, ops};
+use crate::code::{Build, Code, Op, Piece, Reg, Target};
+use crate::error::{Failure, Kind, Stop};
+use crate::host::{Host, Site};
+use crate::native::Ctx;
+use crate::order::Order;
+use crate::program::ProgramData;
+use crate::slot::Slot;
+use crate::value::object::Function;
+use crate::value::view::{self, Iter};
+use crate::value::{Dict, List, Map, Value, part};
+
+/// What a running fiber and its instance give to operations.
+pub(crate) struct Cx<'a> {
+    pub(crate) program: &'a ProgramData,
+    pub(crate) host: &'a mut dyn Host,
+    pub(crate) meter: &'a mut Meter,
+    pub(crate) building: Option<&'a Building>,
+    pub(crate) frames: &'a [Frame],
+    pub(crate) fiber: &'a mut fiber::Fiber,
+    /// Fibers besides this one.
+    pub(crate) others: u32,
+}
+
+/// Why a frame's operations ended.
+pub(crate) enum Action {
+    /// The operation at the frame's `pc` stopped.
+    Stop(Stop),
+    /// The slice of steps is used up.
+    Fuel,
+    /// Call of a function of the program; `pc` is after it.
+    Call {
+        call: u16,
+        dst: Reg,
+    },
+    Return(Value),
+    /// End of an item of a comprehension in the bottom frame.
+    ItemEnd(u16),
+    /// A comprehension some of whose items are still running.
+    Gather {
+        dst: Reg,
+        acc: Rc<Acc>,
+        build: Build,
+    },
+}
+
+impl Cx<'_> {
+    pub(crate) fn site(&self, pc: usize) -> Site {
+        Site { code: self.frames.last().map_or(0, |frame| frame.code), pc: pc as u32 }
+    }
+
+    pub(crate) fn ctx(&mut self, pc: usize) -> Ctx<'_> {
+        let site = self.site(pc);
+        Ctx { host: &mut *self.host, site, meter: &mut *self.meter, program: self.program }
+    }
+}
+
+/// The place of the operation at `pc` of the top frame.
+pub(crate) fn place(frames: &[Frame], callers: &super::Callers, pc: usize) -> Place {
+    let code = frames.last().map_or(0, |frame| frame.code);
+    let below = &frames[..frames.len().saturating_sub(1)];
+    Place { code, pc: pc as u32, callers: callers_of(below, callers) }
+}
+
+/// The chain of callers that `below`, frames of a fiber with callers `up`, adds to.
+pub(crate) fn callers_of(below: &[Frame], up: &super::Callers) -> super::Callers {
+    if below.is_empty() {
+        return up.clone();
+    }
+    Some(Rc::new(fiber::Callers {
+        // The operation before the next one is the call.
+        frames: below.iter().map(|frame| (frame.code, frame.pc.saturating_sub(1))).collect(),
+        up: up.clone(),
+    }))
+}
+
+macro_rules! attempt {
+    ($pc:ident, $at:ident, $result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(stop) => {
+                *$pc = $at;
+                return Action::Stop(stop.into());
+            }
+        }
+    };
+}
+
+/// Runs operations of a frame whose registers are `regs`.
+pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<'_>) -> Action {
+    loop {
+        if cx.meter.fuel == 0 {
+            return Action::Fuel;
+        }
+        cx.meter.fuel -= 1;
+        let at = *pc;
+        *pc += 1;
+        macro_rules! r {
+            ($reg:expr) => {
+                regs[usize::from($reg)]
+            };
+        }
+        match code.ops[at] {
+            Op::Const { dst, k } => r!(dst) = code.consts[usize::from(k)].to_value(),
+            Op::Int { dst, value } => r!(dst) = Value::Int(i64::from(value)),
+            Op::None { dst } => r!(dst) = Value::None,
+            Op::Bool { dst, value } => r!(dst) = Value::Bool(value),
+            Op::Move { dst, src } => r!(dst) = r!(src).clone(),
+            Op::Global { dst, index } => r!(dst) = attempt!(pc, at, global(cx, index)),
+            Op::SetGlobal { src, index } => {
+                if let Some(building) = cx.building {
+                    building.set(index, r!(src).clone());
+                }
+            }
+            Op::NewCell { dst } => {
+                let cell = Rc::new(RefCell::new(Value::UNBOUND));
+                cx.meter.track_cell(&cell);
+                r!(dst) = Value::Cell(cell);
+            }
+            Op::LoadCell { dst, cell } => {
+                let value = match &r!(cell) {
+                    Value::Cell(cell) => cell.borrow().clone(),
+                    other => other.clone(),
+                };
+                r!(dst) = value;
+            }
+            Op::StoreCell { cell, src } => {
+                let value = r!(src).clone();
+                if let Value::Cell(cell) = &r!(cell) {
+                    let old = cell.replace(value);
+                    drop(old);
+                }
+            }
+            Op::Check { src, key } => {
+                if matches!(r!(src), Value::Unbound) {
+                    let name = key_of(code, key);
+                    attempt!(pc, at, Err(Failure::new(Kind::Name, format!("the variable {name} has no value yet"))));
+                }
+            }
+            Op::Binary { op, dst, a, b } => {
+                let value = attempt!(pc, at, ops::binary(&mut cx.ctx(at), op, &r!(a), &r!(b)));
+                r!(dst) = value;
+            }
+            Op::InPlace { op, dst, a, b } => {
+                let value = attempt!(pc, at, ops::in_place(&mut cx.ctx(at), op, &r!(a), &r!(b)));
+                r!(dst) = value;
+            }
+            Op::AddInt { dst, a, value } => {
+                let sum = match &r!(a) {
+                    Value::Int(a) => a.checked_add(i64::from(value)).map(Value::Int),
+                    _ => None,
+                };
+                r!(dst) = match sum {
+                    Some(sum) => sum,
+                    // What `a - n` was written for a negative `n` must fail as a subtraction.
+                    None => {
+                        let (op, by) = if value < 0 {
+                            (crate::code::Binary::Subtract, -i64::from(value))
+                        } else {
+                            (crate::code::Binary::Add, i64::from(value))
+                        };
+                        attempt!(pc, at, ops::binary(&mut cx.ctx(at), op, &r!(a), &Value::Int(by)))
+                    }
+                };
+            }
+            Op::Equal { dst, a, b, not } => {
+                let equal = attempt!(pc, at, ops::equal(&mut cx.ctx(at), &r!(a), &r!(b)));
+                r!(dst) = Value::Bool(equal != not);
+            }
+            Op::Compare { op, dst, a, b } => {
+                let holds = attempt!(pc, at, ops::ordered(op, &r!(a), &r!(b)));
+                r!(dst) = Value::Bool(holds);
+            }
+            Op::In { dst, a, b, not } => {
+                let found = attempt!(pc, at, ops::contains(&mut cx.ctx(at), &r!(a), &r!(b)));
+                r!(dst) = Value::Bool(found != not);
+            }
+            Op::Not { dst, src } => {
+                let value = attempt!(pc, at, ops::truth(&r!(src)));
+                r!(dst) = Value::Bool(!value);
+            }
+            Op::Negate { dst, src } => r!(dst) = attempt!(pc, at, ops::negate(&r!(src))),
+            Op::Plus { dst, src } => r!(dst) = attempt!(pc, at, ops::plus(&r!(src))),
+            Op::Invert { dst, src } => r!(dst) = attempt!(pc, at, ops::invert(&r!(src))),
+            Op::Jump { to } => *pc = usize::from(to),
+            Op::JumpIf { cond, to } => {
+                if attempt!(pc, at, ops::truth(&r!(cond))) {
+                    *pc = usize::from(to);
+                }
+            }
+            Op::JumpIfNot { cond, to } => {
+                if !attempt!(pc, at, ops::truth(&r!(cond))) {
+                    *pc = usize::from(to);
+                }
+            }
+            Op::Index { dst, of, key } => {
+                let value = attempt!(pc, at, take_part(&r!(of), &r!(key), cx, at));
+                r!(dst) = value;
+            }
+            Op::Key { dst, of, key } => {
+                let key = key_of(code, key);
+                let value = match &r!(of) {
+                    Value::Json { at, doc } => part::soft_str(doc, *at, key),
+                    Value::Dict(dict) => match dict.map().get_str(key) {
+                        Some(value) => value.clone(),
+                        None => attempt!(pc, at, index::index_hard(&r!(of), &Value::Str(key.clone()))),
+                    },
+                    Value::Pending(slot) => {
+                        // The answer of a call that is there.
+                        let found = slot.is_soft().then(|| {
+                            slot.peek(|outcome| match outcome {
+                                Ok(Value::Json { at, doc }) => Some(part::soft_str(doc, *at, key)),
+                                _ => None,
+                            })
+                        });
+                        match found.flatten().flatten() {
+                            Some(value) => value,
+                            None => attempt!(pc, at, take_part(&r!(of), &Value::Str(key.clone()), cx, at)),
+                        }
+                    }
+                    other => attempt!(pc, at, take_part(other, &Value::Str(key.clone()), cx, at)),
+                };
+                r!(dst) = value;
+            }
+            Op::SetIndex { of, key, value } => {
+                attempt!(pc, at, index::set_index(&mut cx.ctx(at), &r!(of), &r!(key), &r!(value)));
+            }
+            Op::Slice { dst, of, base } => {
+                let base = usize::from(base);
+                let value = attempt!(pc, at, index::slice(&mut cx.ctx(at), &r!(of), &regs[base..base + 3]));
+                r!(dst) = value;
+            }
+            Op::Attribute { dst, of, key } => {
+                let value = attempt!(pc, at, index::attribute(&cx.ctx(at), &r!(of), key_of(code, key)));
+                r!(dst) = value;
+            }
+            Op::List { dst, base, count } => {
+                let bytes = 64 + usize::from(count) * size_of::<Value>();
+                attempt!(pc, at, cx.meter.memory(bytes as u64));
+                let items = take_row(regs, base, count);
+                r!(dst) = Value::List(Rc::new(List::new(items)));
+            }
+            Op::Tuple { dst, base, count } => {
+                let bytes = 32 + usize::from(count) * size_of::<Value>();
+                attempt!(pc, at, cx.meter.memory(bytes as u64));
+                let items = take_row(regs, base, count);
+                r!(dst) = Value::tuple(items);
+            }
+            Op::Dict { dst, base, pairs } => {
+                let value = attempt!(pc, at, dict_of_pairs(regs, base, pairs, cx));
+                r!(dst) = value;
+            }
+            Op::Record { dst, shape, base } => {
+                let keys = &code.shapes[usize::from(shape)];
+                attempt!(pc, at, cx.meter.memory(96 + keys.len() as u64 * 48));
+                let base = usize::from(base);
+                let values = regs[base..base + keys.len()].iter_mut().map(std::mem::take);
+                let map = Map::of_record(keys, values);
+                r!(dst) = Value::Dict(Rc::new(Dict::new(map)));
+            }
+            Op::Format { dst, format, base } => {
+                let value =
+                    attempt!(pc, at, render(&code.formats[usize::from(format)], &regs[usize::from(base)..], cx, at));
+                r!(dst) = value;
+            }
+            Op::Call { dst, call } => {
+                let info = &code.calls[usize::from(call)];
+                match attempt!(pc, at, super::call::call(regs, info, cx, at)) {
+                    Some(value) => r!(dst) = value,
+                    None => return Action::Call { call, dst },
+                }
+            }
+            Op::Closure { dst, closure } => {
+                let info = &code.closures[usize::from(closure)];
+                attempt!(pc, at, cx.meter.memory(64 + 16 * info.captures.len() as u64));
+                let defaults = take_row(regs, info.defaults, info.default_count).into_boxed_slice();
+                let captured = info.captures.iter().map(|reg| r!(*reg).clone()).collect();
+                r!(dst) = Value::Function(Rc::new(Function { code: info.code, defaults, captured }));
+            }
+            Op::Return { src } => return Action::Return(std::mem::take(&mut r!(src))),
+            Op::Await { src } => {
+                if let Value::Pending(_) = &r!(src) {
+                    attempt!(pc, at, r!(src).decide());
+                }
+            }
+            Op::Iter { dst, src } => {
+                let iter = match &r!(src) {
+                    plain if plain.is_plain() => Iter::of(plain),
+                    other => other.decide().and_then(|value| Iter::of(&value)),
+                };
+                let iter = attempt!(pc, at, iter);
+                r!(dst) = Value::Iter(Rc::new(iter));
+            }
+            Op::Next { iter, dst, to } => {
+                let next = match &r!(iter) {
+                    Value::Iter(iter) => iter.next(),
+                    _ => None,
+                };
+                match next {
+                    Some(value) => r!(dst) = value,
+                    None => {
+                        r!(iter) = Value::None;
+                        *pc = usize::from(to);
+                    }
+                }
+            }
+            Op::Forget { reg } => r!(reg) = Value::None,
+            Op::Unpack { src, base, count } => {
+                let items = attempt!(pc, at, unpack(&r!(src), count, cx, at));
+                for (offset, item) in items.into_iter().enumerate() {
+                    regs[usize::from(base) + offset] = item;
+                }
+            }
+            Op::Begin { acc } => {
+                attempt!(pc, at, cx.meter.memory(96));
+                r!(acc) = Value::Acc(Rc::default());
+            }
+            Op::Push { acc, value } => {
+                attempt!(pc, at, cx.meter.memory(32));
+                let value = r!(value).clone();
+                if let Value::Acc(acc) = &r!(acc) {
+                    acc.items.borrow_mut().push(value);
+                }
+            }
+            Op::PushPair { acc, key, value } => {
+                attempt!(pc, at, cx.meter.memory(96));
+                let key = attempt!(pc, at, r!(key).decide());
+                attempt!(pc, at, crate::value::compare::hash(&key));
+                let value = r!(value).clone();
+                if let Value::Acc(acc) = &r!(acc) {
+                    let mut items = acc.items.borrow_mut();
+                    items.push(key);
+                    items.push(value);
+                }
+            }
+            Op::Item { item, to } => {
+                if let fiber::End::Item { item: own, .. } = &cx.fiber.end
+                    && *own == item
+                    && cx.frames.len() == 1
+                {
+                    return Action::ItemEnd(item);
+                }
+                *pc = usize::from(to);
+            }
+            Op::End { dst, acc, build } => {
+                let Value::Acc(list) = std::mem::take(&mut r!(acc)) else { continue };
+                if list.holes.borrow().iter().any(|(_, slot)| !slot.is_settled()) {
+                    // Taken out: if no fiber can be started the flow fails anyway.
+                    return Action::Gather { dst, acc: list, build };
+                }
+                r!(dst) = build_from(&list, Some(build));
+            }
+        }
+    }
+}
+
+/// The row of registers, moved out: they are temporaries.
+fn take_row(regs: &mut [Value], base: Reg, count: u16) -> Vec<Value> {
+    let base = usize::from(base);
+    regs[base..base + usize::from(count)].iter_mut().map(std::mem::take).collect()
+}
+
+fn global(cx: &Cx<'_>, index: u32) -> Result<Value, Stop> {
+    if let Some(value) = cx.program.globals.get(index as usize) {
+        return Ok(value.to_value());
+    }
+    match cx.building.and_then(|building| building.get(index)) {
+        Some(Value::Unbound | Value::Iter(_) | Value::Cell(_) | Value::Acc(_)) | None => {
+            Err(Stop::fail(Kind::Name, "a variable of the module is used before it has a value"))
+        }
+        Some(value) => Ok(value),
+    }
+}
+
+fn take_part(of: &Value, key: &Value, cx: &mut Cx<'_>, pc: usize) -> Result<Value, Stop> {
+    let (frames, fiber) = (cx.frames, &mut *cx.fiber);
+    let callers = fiber.callers.clone();
+    let mut order = || {
+        fiber.tick += 1;
+        Order { path: fiber.path.clone(), tick: fiber.tick }
+    };
+    index::index(of, key, &mut At { order: &mut order, place: &|| place(frames, &callers, pc) })
+}
+
+fn dict_of_pairs(regs: &mut [Value], base: Reg, pairs: u16, cx: &mut Cx<'_>) -> Result<Value, Stop> {
+    let base = usize::from(base);
+    let row = &mut regs[base..base + 2 * usize::from(pairs)];
+    cx.meter.memory(96 + u64::from(pairs) * 48)?;
+    // All keys are looked at before anything is moved out.
+    let mut keys = Vec::with_capacity(usize::from(pairs));
+    for pair in row.chunks_exact(2) {
+        let key = pair[0].decide()?;
+        crate::value::compare::hash(&key)?;
+        keys.push(key);
+    }
+    let mut map = Map::with_capacity(keys.len());
+    for (at, key) in keys.iter().enumerate() {
+        if map.get(key)?.is_some() {
+            return Err(Stop::fail(Kind::Value, format!("the key {key:?} comes twice in one dict")));
+        }
+        map.insert(key.clone(), row[2 * at + 1].clone())?;
+    }
+    Ok(Value::Dict(Rc::new(Dict::new(map))))
+}
+
+fn render(pieces: &[Piece], values: &[Value], cx: &mut Cx<'_>, pc: usize) -> Result<Value, Stop> {
+    let mut out = String::new();
+    let mut ctx = cx.ctx(pc);
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => out.push_str(text),
+            Piece::Str(at) => match &values[usize::from(*at)] {
+                Value::Str(text) => out.push_str(text),
+                other => out.push_str(&ctx.show(other)?),
+            },
+            Piece::Repr(at) => out.push_str(&ctx.repr(&values[usize::from(*at)])?),
+        }
+    }
+    ctx.str(&out)
+}
+
+fn unpack(value: &Value, count: u16, cx: &mut Cx<'_>, pc: usize) -> Result<Vec<Value>, Stop> {
+    let value = value.decide()?;
+    let items = match view::kind(&value) {
+        view::Kind::List | view::Kind::Tuple | view::Kind::Dict | view::Kind::Set | view::Kind::Range => {
+            match view::len(&value) {
+                Some(len) if len == usize::from(count) => cx.ctx(pc).elements(&value)?,
+                len => {
+                    return Err(Stop::fail(
+                        Kind::Value,
+                        format!("{} values cannot be assigned to {count} targets", len.unwrap_or(0)),
+                    ));
+                }
+            }
+        }
+        _ => return Err(Stop::fail(Kind::Type, format!("{} cannot be unpacked", view::type_name(&value)))),
+    };
+    Ok(items)
+}
+
+/// The finished value of a comprehension, all of whose holes have settled. `None` leaves the pieces
+/// in a list, for a comprehension around it.
+pub(crate) fn build_from(acc: &Acc, build: Option<Build>) -> Value {
+    let mut items = std::mem::take(&mut *acc.items.borrow_mut());
+    let holes = std::mem::take(&mut *acc.holes.borrow_mut());
+    if !holes.is_empty() {
+        let mut spliced = Vec::with_capacity(items.len());
+        let mut holes = holes.into_iter().peekable();
+        for (at, item) in items.into_iter().enumerate() {
+            match holes.next_if(|(place, _)| *place == at) {
+                // Items of unknown number settle with a list of what they gave.
+                Some((_, slot)) => {
+                    if let Some(Ok(Value::List(list))) = slot.outcome() {
+                        spliced.extend(list.items().iter().cloned());
+                    }
+                }
+                None => spliced.push(item),
+            }
+        }
+        items = spliced;
+    }
+    match build {
+        Some(Build::Dict) => {
+            let mut map = Map::with_capacity(items.len() / 2);
+            let mut items = items.into_iter();
+            while let (Some(key), Some(value)) = (items.next(), items.next()) {
+                // Keys were decided and hashed when they were pushed.
+                let _ = map.insert(key, value);
+            }
+            Value::Dict(Rc::new(Dict::new(map)))
+        }
+        _ => Value::list(items),
+    }
+}
+
+/// The first of a comprehension's holes that has not settled.
+pub(crate) fn open_hole(acc: &Acc) -> Option<Slot> {
+    acc.holes.borrow().iter().map(|(_, slot)| slot).find(|slot| !slot.is_settled()).cloned()
+}
+
+/// What a call's target is, for messages.
+pub(crate) fn target_name(target: &Target) -> &str {
+    match target {
+        Target::Method { name, .. } => name,
+        Target::Native(native) => native.name,
+        _ => "the function",
+    }
+}

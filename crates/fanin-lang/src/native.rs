@@ -1,0 +1,387 @@
+//! Functions written in Rust: builtins, methods of builtin types, functions of the host's.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::rc::Rc;
+
+use arcstr::ArcStr;
+
+use crate::error::{Failure, Kind, Stop};
+use crate::host::{Args, Host, Site};
+use crate::machine::Meter;
+use crate::program::ProgramData;
+use crate::value::{Dict, FrozenValue, List, Set, Value, ValueKind};
+
+/// What a native needs to be there before it is called. Arguments that it needs are *decided*:
+/// pending ones resolved, absent ones `None`, JSON scalars as the values they stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    /// All arguments, not what is inside them.
+    All,
+    /// Arguments by position whose bit is set (bit 0 is the first; the object for methods). The
+    /// others, and keyword arguments, are only moved and may be pending.
+    These(u32),
+    /// All arguments and everything inside them (`str`, `json.encode`, `print`).
+    Deep,
+}
+
+/// What a native changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changes {
+    /// Nothing.
+    Nothing,
+    /// Its first argument, a container (`append`).
+    This,
+    /// Something else: calls of it stand in program order.
+    World,
+}
+
+/// The code of a native. It is run again from its start when it stops to wait, so it must decide on
+/// everything ([`Value::decide`]) before it changes anything.
+pub type NativeCode = fn(&mut Ctx<'_>, Args<'_>) -> Result<Value, Stop>;
+
+/// A function written in Rust. Natives are `static`s.
+pub struct NativeFn {
+    /// Its name in messages.
+    pub name: &'static str,
+    /// Its code.
+    pub code: NativeCode,
+    /// What it waits for.
+    pub waits: Waits,
+    /// What it changes.
+    pub changes: Changes,
+    /// Whether it takes `key = f` as `sorted` does. The compiler then calls `f` for each element
+    /// itself and hands the results over as the argument `keys` (a list as long as the elements).
+    pub keyed: bool,
+}
+
+impl NativeFn {
+    /// A native that waits for all its arguments and changes nothing.
+    #[must_use]
+    pub const fn new(name: &'static str, code: NativeCode) -> Self {
+        Self { name, code, waits: Waits::All, changes: Changes::Nothing, keyed: false }
+    }
+
+    /// The same, waiting for something else.
+    #[must_use]
+    pub const fn waits(mut self, waits: Waits) -> Self {
+        self.waits = waits;
+        self
+    }
+
+    /// The same, changing something.
+    #[must_use]
+    pub const fn changes(mut self, changes: Changes) -> Self {
+        self.changes = changes;
+        self
+    }
+
+    /// The same, with `key = f` taken care of by the compiler.
+    #[must_use]
+    pub const fn keyed(mut self) -> Self {
+        self.keyed = true;
+        self
+    }
+}
+
+impl fmt::Debug for NativeFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<built-in function {}>", self.name)
+    }
+}
+
+/// What a native may use while it runs.
+pub struct Ctx<'a> {
+    /// Whoever runs the flow.
+    pub host: &'a mut dyn Host,
+    /// Where the call is written.
+    pub site: Site,
+    pub(crate) meter: &'a mut Meter,
+    pub(crate) program: &'a ProgramData,
+}
+
+impl Ctx<'_> {
+    /// Charges for work whose size the program chooses: one step for about ten bytes or one element.
+    ///
+    /// # Errors
+    /// When the steps are used up.
+    pub fn steps(&mut self, steps: usize) -> Result<(), Stop> {
+        self.meter.steps(steps as u64)
+    }
+
+    /// Charges for memory before it is taken.
+    ///
+    /// # Errors
+    /// When the memory is used up.
+    pub fn memory(&mut self, bytes: usize) -> Result<(), Stop> {
+        self.meter.memory(bytes as u64)
+    }
+
+    /// A new list; charged.
+    ///
+    /// # Errors
+    /// When the memory is used up.
+    pub fn list(&mut self, items: Vec<Value>) -> Result<Value, Stop> {
+        self.memory(64 + items.len() * size_of::<Value>())?;
+        Ok(Value::list(items))
+    }
+
+    /// A new string; charged.
+    ///
+    /// # Errors
+    /// When the memory is used up.
+    pub fn str(&mut self, text: &str) -> Result<Value, Stop> {
+        self.memory(24 + text.len())?;
+        self.steps(text.len() / 16)?;
+        Ok(Value::str(text))
+    }
+
+    /// The list to change, `inserted` about to go into it.
+    ///
+    /// # Errors
+    /// If it is no list, frozen, being looped over or lent to a fiber.
+    pub fn edit_list<'v>(&mut self, list: &'v Value, inserted: Option<&Value>) -> Result<&'v Rc<List>, Stop> {
+        match list {
+            Value::List(list) => {
+                list.marks.check("list")?;
+                self.memory(32)?;
+                if inserted.is_some_and(Value::may_hold) {
+                    self.meter.track_list(list);
+                }
+                Ok(list)
+            }
+            other => Err(cannot_change(other, "list")),
+        }
+    }
+
+    /// The dict to change, `inserted` about to go into it.
+    ///
+    /// # Errors
+    /// If it is no dict, frozen, being looped over or lent to a fiber.
+    pub fn edit_dict<'v>(&mut self, dict: &'v Value, inserted: Option<&Value>) -> Result<&'v Rc<Dict>, Stop> {
+        match dict {
+            Value::Dict(dict) => {
+                dict.marks.check("dict")?;
+                self.memory(64)?;
+                if inserted.is_some_and(Value::may_hold) {
+                    self.meter.track_dict(dict);
+                }
+                Ok(dict)
+            }
+            other => Err(cannot_change(other, "dict")),
+        }
+    }
+
+    /// The set to change. What goes into a set is hashable, so it cannot hold the set.
+    ///
+    /// # Errors
+    /// If it is no set, frozen, being looped over or lent to a fiber.
+    pub fn edit_set<'v>(&mut self, set: &'v Value) -> Result<&'v Rc<Set>, Stop> {
+        match set {
+            Value::Set(set) => {
+                set.marks.check("set")?;
+                self.memory(64)?;
+                Ok(set)
+            }
+            other => Err(cannot_change(other, "set")),
+        }
+    }
+
+    /// The text that `str()` gives. Everything inside must be there.
+    ///
+    /// # Errors
+    /// If something is pending or failed, nested too deep, or over the limits.
+    pub fn show(&mut self, value: &Value) -> Result<String, Stop> {
+        let text = crate::value::show::str(value, self.program)?;
+        self.memory(text.len())?;
+        self.steps(text.len() / 8)?;
+        Ok(text)
+    }
+
+    /// The text that `repr()` gives.
+    ///
+    /// # Errors
+    /// As [`show`](Self::show).
+    pub fn repr(&mut self, value: &Value) -> Result<String, Stop> {
+        let text = crate::value::show::repr(value, self.program)?;
+        self.memory(text.len())?;
+        self.steps(text.len() / 8)?;
+        Ok(text)
+    }
+
+    /// The elements of anything that can be looped over, charged by number. Elements may be pending.
+    ///
+    /// # Errors
+    /// If it cannot be looped over.
+    pub fn elements(&mut self, value: &Value) -> Result<Vec<Value>, Stop> {
+        let value = value.decide()?;
+        if let Some(len) = crate::value::view::len(&value) {
+            self.steps(len)?;
+            self.memory(len.saturating_mul(size_of::<Value>()))?;
+        }
+        crate::value::view::elements(&value)
+    }
+}
+
+#[cold]
+fn cannot_change(value: &Value, wanted: &str) -> Stop {
+    let kind = crate::value::view::kind(value);
+    if kind.name() == wanted {
+        Stop::Fail(Box::new(
+            Failure::new(Kind::Frozen, format!("this {wanted} is frozen and cannot be changed"))
+                .with_hint(format!("{wanted}(x) makes a copy that can be changed")),
+        ))
+    } else {
+        Stop::fail(Kind::Type, format!("expected a {wanted}, got {}", kind.name()))
+    }
+}
+
+impl<'a> Args<'a> {
+    /// Checks the number of positional arguments and that there are no keyword arguments. For
+    /// methods the object is not counted, here and in the message.
+    ///
+    /// # Errors
+    /// A message that names the function and both numbers.
+    pub fn only(&self, name: &str, method: bool, least: usize, most: usize) -> Result<(), Stop> {
+        let got = self.pos.len() - usize::from(method);
+        if let Some(unknown) = self.names.first() {
+            return Err(Stop::fail(
+                Kind::Arguments,
+                format!("{name}() got an unexpected keyword argument '{unknown}'"),
+            ));
+        }
+        if got < least || got > most {
+            let wanted = if least == most {
+                format!("{least} argument{}", if least == 1 { "" } else { "s" })
+            } else if most == usize::MAX {
+                format!("at least {least} arguments")
+            } else {
+                format!("{least} to {most} arguments")
+            };
+            return Err(Stop::fail(Kind::Arguments, format!("{name}() takes {wanted}, {got} given")));
+        }
+        Ok(())
+    }
+
+    /// A keyword argument.
+    #[must_use]
+    pub fn keyword(&self, name: &str) -> Option<&'a Value> {
+        self.names.iter().position(|given| given.as_str() == name).and_then(|at| self.named.get(at))
+    }
+
+    /// Binds arguments to parameters, by position or name: `params` are their names, the first
+    /// `required` of them must be given. For methods leave the object out of `params`.
+    ///
+    /// # Errors
+    /// A message that names the function and what is wrong.
+    pub fn bind<const N: usize>(
+        &self,
+        name: &str,
+        method: bool,
+        params: [&str; N],
+        required: usize,
+    ) -> Result<[Option<&'a Value>; N], Stop> {
+        let pos = &self.pos[usize::from(method)..];
+        if pos.len() > N {
+            return Err(Stop::fail(
+                Kind::Arguments,
+                format!("{name}() takes at most {N} argument{}, {} given", if N == 1 { "" } else { "s" }, pos.len()),
+            ));
+        }
+        let mut bound = [None; N];
+        for (slot, value) in bound.iter_mut().zip(pos) {
+            *slot = Some(value);
+        }
+        for (given, value) in self.names.iter().zip(self.named) {
+            match params.iter().position(|param| *param == given.as_str()) {
+                Some(at) if bound[at].is_none() => bound[at] = Some(value),
+                Some(_) => {
+                    return Err(Stop::fail(
+                        Kind::Arguments,
+                        format!("{name}() got two values for the argument '{given}'"),
+                    ));
+                }
+                None => {
+                    return Err(Stop::fail(
+                        Kind::Arguments,
+                        format!("{name}() got an unexpected keyword argument '{given}'"),
+                    ));
+                }
+            }
+        }
+        if let Some(missing) = (0..required).find(|at| bound[*at].is_none()) {
+            return Err(Stop::fail(Kind::Arguments, format!("{name}() needs the argument '{}'", params[missing])));
+        }
+        Ok(bound)
+    }
+}
+
+/// Methods of the builtin types and global names: what every module sees without `load`.
+///
+/// Built once by the host (`Globals::standard()` plus its own) and shared by all programs.
+#[derive(Debug)]
+pub struct Globals {
+    pub(crate) names: HashMap<ArcStr, FrozenValue>,
+    /// Methods by name, then by kind of the object.
+    pub(crate) methods: Vec<(&'static str, [Option<&'static NativeFn>; ValueKind::COUNT])>,
+    pub(crate) method_ids: HashMap<&'static str, u16>,
+}
+
+impl Default for Globals {
+    fn default() -> Self {
+        Self::standard()
+    }
+}
+
+impl Globals {
+    /// No names at all.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { names: HashMap::new(), methods: Vec::new(), method_ids: HashMap::new() }
+    }
+
+    /// The builtins of the language.
+    #[must_use]
+    pub fn standard() -> Self {
+        let mut globals = Self::empty();
+        crate::builtins::register(&mut globals);
+        crate::methods::register(&mut globals);
+        globals
+    }
+
+    /// Adds functions under their names.
+    pub fn functions(&mut self, natives: &'static [NativeFn]) {
+        for native in natives {
+            self.names.insert(ArcStr::from(native.name), FrozenValue::Native(native));
+        }
+    }
+
+    /// Adds a value under a name.
+    pub fn value(&mut self, name: &str, value: FrozenValue) {
+        self.names.insert(ArcStr::from(name), value);
+    }
+
+    /// Adds methods of a builtin type.
+    pub fn methods(&mut self, kind: ValueKind, natives: &'static [NativeFn]) {
+        for native in natives {
+            let next = self.methods.len();
+            let id = *self.method_ids.entry(native.name).or_insert(next as u16);
+            if usize::from(id) == next {
+                self.methods.push((native.name, [None; ValueKind::COUNT]));
+            }
+            self.methods[usize::from(id)].1[kind as usize] = Some(native);
+        }
+    }
+
+    /// The method of a kind of value.
+    #[must_use]
+    pub fn method(&self, kind: ValueKind, name: &str) -> Option<&'static NativeFn> {
+        let id = self.method_ids.get(name)?;
+        self.methods[usize::from(*id)].1[kind as usize]
+    }
+
+    /// Names of the methods of a kind, for hints and `dir`.
+    pub fn method_names(&self, kind: ValueKind) -> impl Iterator<Item = &'static str> + '_ {
+        self.methods.iter().filter(move |(_, kinds)| kinds[kind as usize].is_some()).map(|(name, _)| *name)
+    }
+}

@@ -1,0 +1,372 @@
+//! Programs: all flows of a configuration and what they load, compiled and frozen.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arcstr::ArcStr;
+
+use crate::code::Code;
+use crate::error::{Diagnostic, Failure, Position};
+use crate::host::{Effect, NoHost, Site};
+use crate::lower;
+use crate::machine::{Building, Instance, Limits, Machine, Run};
+use crate::native::Globals;
+use crate::value::{FrozenValue, frozen};
+
+/// Where modules come from.
+pub trait Loader {
+    /// What `load(module, ...)` in the file `from` gives; `from` is empty for the program's own files.
+    ///
+    /// # Errors
+    /// A message that says what is wrong with it.
+    fn load(&self, module: &str, from: &str) -> Result<Loaded, String>;
+
+    /// The worst effect of a method of this name on any host object of the program; `None` if no host
+    /// object has such a method.
+    fn effect(&self, method: &str) -> Option<Effect> {
+        let _ = method;
+        None
+    }
+}
+
+/// What a module is.
+#[derive(Debug)]
+pub enum Loaded {
+    /// A file.
+    Source {
+        /// Its name: the same file has the same name, however it was asked for.
+        name: ArcStr,
+        /// Its text.
+        text: String,
+    },
+    /// Values of the host's.
+    Values(Vec<(ArcStr, FrozenValue)>),
+}
+
+#[derive(Debug)]
+pub(crate) struct SourceFile {
+    pub(crate) name: ArcStr,
+    pub(crate) text: String,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct ProgramData {
+    pub(crate) codes: Vec<Code>,
+    pub(crate) globals: Vec<FrozenValue>,
+    pub(crate) global_names: Vec<ArcStr>,
+    pub(crate) files: Vec<SourceFile>,
+    /// For each file its variables.
+    modules: HashMap<ArcStr, HashMap<ArcStr, u32>>,
+    /// Names of the program's own files, as asked for.
+    roots: HashMap<String, ArcStr>,
+    pub(crate) builtins: Arc<Globals>,
+}
+
+impl ProgramData {
+    pub(crate) fn position(&self, code: u32, pc: u32) -> Option<Position> {
+        let code = self.codes.get(code as usize)?;
+        let file = self.files.get(code.file as usize)?;
+        let span = code.spans.get(pc as usize).copied()?;
+        Some(lower::position(&file.name, &file.text, span))
+    }
+}
+
+/// All flows of a configuration, compiled. A clone is one reference count; workers share it.
+#[derive(Debug, Clone)]
+pub struct Program(pub(crate) Arc<ProgramData>);
+
+/// A function of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FunctionRef {
+    pub(crate) code: u32,
+    pub(crate) global: u32,
+}
+
+/// Bounds for the top level of one module.
+pub const LOAD_LIMITS: Limits = Limits { steps: 50_000_000, memory: 256 << 20, depth: 64, fibers: 1 };
+
+impl Program {
+    /// Loads files and all that they load, runs their top levels and freezes the result.
+    ///
+    /// # Errors
+    /// Everything that is wrong, in the order of the files.
+    pub fn load(globals: Arc<Globals>, loader: &dyn Loader, roots: &[&str]) -> Result<Self, Vec<Diagnostic>> {
+        let mut linker = Linker {
+            data: Some(ProgramData { builtins: globals, ..ProgramData::default() }),
+            loader,
+            errors: Vec::new(),
+            loading: Vec::new(),
+            failed: Vec::new(),
+        };
+        for root in roots {
+            match linker.module(root, "") {
+                Ok(Some(Module::Source(name))) => {
+                    if let Some(data) = &mut linker.data {
+                        data.roots.insert((*root).to_owned(), name);
+                    }
+                }
+                Ok(_) => {}
+                Err(message) => linker.errors.push(Diagnostic {
+                    message,
+                    position: Position { file: ArcStr::from(*root), line: 1, column: 1, span: (0, 0) },
+                    hint: None,
+                }),
+            }
+        }
+        match linker.data {
+            Some(data) if linker.errors.is_empty() => Ok(Self(Arc::new(data))),
+            _ => Err(linker.errors),
+        }
+    }
+
+    /// A program of one file that loads nothing.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn from_source(name: &str, text: &str) -> Result<Self, Vec<Diagnostic>> {
+        struct One<'a>(&'a str, &'a str);
+        impl Loader for One<'_> {
+            fn load(&self, module: &str, from: &str) -> Result<Loaded, String> {
+                if from.is_empty() {
+                    Ok(Loaded::Source { name: ArcStr::from(self.0), text: self.1.to_owned() })
+                } else {
+                    Err(format!("there is no module {module}"))
+                }
+            }
+        }
+        Self::load(Arc::new(Globals::standard()), &One(name, text), &[name])
+    }
+
+    /// A function that a file of the program (as asked for in [`load`](Self::load)) defines.
+    #[must_use]
+    pub fn function(&self, file: &str, name: &str) -> Option<FunctionRef> {
+        let file = self.0.roots.get(file)?;
+        let global = *self.0.modules.get(file)?.get(name)?;
+        match self.0.globals.get(global as usize)? {
+            FrozenValue::Frozen(value) => match &**value {
+                crate::value::Frozen::Function(function) => Some(FunctionRef { code: function.code, global }),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// A variable that a file of the program defines.
+    #[must_use]
+    pub fn value(&self, file: &str, name: &str) -> Option<FrozenValue> {
+        let file = self.0.roots.get(file)?;
+        let global = *self.0.modules.get(file)?.get(name)?;
+        self.0.globals.get(global as usize).cloned()
+    }
+
+    /// Names of the functions that a file defines, for hints.
+    #[must_use]
+    pub fn functions(&self, file: &str) -> Vec<ArcStr> {
+        let Some(names) = self.0.roots.get(file).and_then(|file| self.0.modules.get(file)) else { return Vec::new() };
+        let mut found: Vec<ArcStr> = names.keys().filter(|name| self.function(file, name).is_some()).cloned().collect();
+        found.sort();
+        found
+    }
+
+    /// Names of a function's parameters that can be given by position.
+    #[must_use]
+    pub fn parameters(&self, function: FunctionRef) -> &[ArcStr] {
+        let params = &self.0.codes[function.code as usize].params;
+        &params.names[..usize::from(params.positional)]
+    }
+
+    /// Whether a call of the function may change something outside, as far as is known before it runs.
+    #[must_use]
+    pub fn writes(&self, function: FunctionRef) -> bool {
+        self.0.codes[function.code as usize].writes
+    }
+
+    /// Whether the function changes nothing that it did not make, so that it may run side by side with
+    /// its caller; if not, why not, each reason with its place.
+    #[must_use]
+    pub fn purity(&self, function: FunctionRef) -> (bool, Vec<(String, Option<Position>)>) {
+        let code = &self.0.codes[function.code as usize];
+        let reasons = code
+            .reasons
+            .iter()
+            .map(|reason| (reason.text.clone(), self.0.position(function.code, u32::from(reason.pc))))
+            .collect();
+        (code.pure, reasons)
+    }
+
+    /// A place spelt out.
+    #[must_use]
+    pub fn position(&self, site: Site) -> Position {
+        self.0.position(site.code, site.pc).unwrap_or_default()
+    }
+
+    /// Name and text of each file, for showing source lines.
+    pub fn files(&self) -> impl Iterator<Item = (&ArcStr, &str)> {
+        self.0.files.iter().map(|file| (&file.name, file.text.as_str()))
+    }
+}
+
+enum Module {
+    Source(ArcStr),
+    Values(HashMap<String, FrozenValue>),
+}
+
+struct Linker<'a> {
+    /// `None` only while a module's top level runs.
+    data: Option<ProgramData>,
+    loader: &'a dyn Loader,
+    errors: Vec<Diagnostic>,
+    loading: Vec<ArcStr>,
+    /// Files with errors, which are reported once.
+    failed: Vec<ArcStr>,
+}
+
+impl Linker<'_> {
+    fn data(&mut self) -> &mut ProgramData {
+        // It is put back after each run of a top level.
+        self.data.get_or_insert_with(ProgramData::default)
+    }
+
+    /// Loads a module. `Ok(None)` if it has errors of its own, which are noted.
+    fn module(&mut self, module: &str, from: &str) -> Result<Option<Module>, String> {
+        let (name, text) = match self.loader.load(module, from)? {
+            Loaded::Values(values) => {
+                let values = values.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+                return Ok(Some(Module::Values(values)));
+            }
+            Loaded::Source { name, text } => (name, text),
+        };
+        if self.data().modules.contains_key(&name) {
+            return Ok(Some(Module::Source(name)));
+        }
+        if self.failed.contains(&name) {
+            return Ok(None);
+        }
+        if let Some(at) = self.loading.iter().position(|loading| *loading == name) {
+            let mut cycle: Vec<&str> = self.loading[at..].iter().map(ArcStr::as_str).collect();
+            cycle.push(&name);
+            return Err(format!("files load each other in a cycle: {}", cycle.join(" loads ")));
+        }
+        if self.loading.len() >= 64 {
+            return Err("files load each other more than 64 deep".to_owned());
+        }
+        self.loading.push(name.clone());
+        let loaded = self.source(&name, text);
+        self.loading.pop();
+        match loaded {
+            Ok(()) => Ok(Some(Module::Source(name))),
+            Err(errors) => {
+                self.failed.push(name);
+                self.errors.extend(errors);
+                Ok(None)
+            }
+        }
+    }
+
+    fn source(&mut self, name: &ArcStr, text: String) -> Result<(), Vec<Diagnostic>> {
+        let parsed = lower::parse(name, &text).map_err(|error| vec![error])?;
+        let mut errors = Vec::new();
+        let mut loaded = HashMap::new();
+        let mut broken = false;
+        for load in parsed.loads() {
+            let at = |message: String, span, hint| Diagnostic {
+                message,
+                position: lower::position(name, &text, span),
+                hint,
+            };
+            let module = match self.module(&load.module, name) {
+                Ok(Some(module)) => module,
+                Ok(None) => {
+                    broken = true;
+                    continue;
+                }
+                Err(message) => {
+                    errors.push(at(message, load.span, None));
+                    continue;
+                }
+            };
+            for (local, theirs, span) in &load.names {
+                let found = match &module {
+                    Module::Values(values) => values.get(theirs).cloned(),
+                    Module::Source(file) => {
+                        let data = self.data();
+                        let index = data.modules.get(file).and_then(|names| names.get(theirs.as_str())).copied();
+                        index
+                            .filter(|_| !theirs.starts_with('_'))
+                            .and_then(|index| data.globals.get(index as usize).cloned())
+                    }
+                };
+                match found {
+                    Some(value) => {
+                        if loaded.insert(local.clone(), value).is_some() {
+                            errors.push(at(format!("{local} is loaded twice"), *span, None));
+                        }
+                    }
+                    None => {
+                        let names: Vec<String> = match &module {
+                            Module::Values(values) => values.keys().cloned().collect(),
+                            Module::Source(file) => self
+                                .data()
+                                .modules
+                                .get(file)
+                                .map(|names| names.keys().map(ToString::to_string).collect())
+                                .unwrap_or_default(),
+                        };
+                        let hint = crate::hint::nearest(theirs, names.iter().map(String::as_str))
+                            .map(|near| format!("did you mean {near}?"));
+                        errors.push(at(format!("{} has no {theirs}", load.module), *span, hint));
+                    }
+                }
+            }
+        }
+        if !errors.is_empty() || broken {
+            return Err(errors);
+        }
+        let loader = self.loader;
+        let data = self.data();
+        let file = data.files.len() as u32;
+        let first = data.globals.len() as u32;
+        let lowered = lower::lower(&parsed, &text, file, &data.builtins, loader, &data.codes, first, loaded)?;
+        data.files.push(SourceFile { name: name.clone(), text });
+        data.codes.extend(lowered.codes);
+        let names: HashMap<ArcStr, u32> =
+            lowered.globals.iter().enumerate().map(|(at, name)| (name.clone(), first + at as u32)).collect();
+        let values = self.run_top_level(lowered.main, first, lowered.globals.len()).map_err(|failure| {
+            vec![Diagnostic {
+                message: failure.message.clone(),
+                position: failure.position.clone().unwrap_or_else(|| Position {
+                    file: name.clone(),
+                    line: 1,
+                    column: 1,
+                    span: (0, 0),
+                }),
+                hint: failure.hint.clone(),
+            }]
+        })?;
+        let data = self.data();
+        data.globals.extend(values);
+        data.global_names.extend(lowered.globals);
+        data.modules.insert(name.clone(), names);
+        Ok(())
+    }
+
+    /// Runs a module's top level and gives its variables frozen.
+    fn run_top_level(&mut self, main: u32, first: u32, count: usize) -> Result<Vec<FrozenValue>, Box<Failure>> {
+        let program = Program(Arc::new(self.data.take().unwrap_or_default()));
+        let mut instance = Instance::top_level(&program, main, Building::new(first, count));
+        let run = instance.run(&mut Machine::new(), &mut NoHost, u64::MAX);
+        let result = match run {
+            Run::Failed(failure) => Err(failure),
+            Run::Done(_) => {
+                instance.take_building().iter().map(|value| frozen::freeze(value).map_err(Box::new)).collect()
+            }
+            // Nothing at a top level can be pending, and the budget is the whole limit.
+            Run::Waiting | Run::Yielded => {
+                Err(Box::new(Failure::new(crate::error::Kind::Limit, "the top level of a module cannot wait")))
+            }
+        };
+        drop(instance);
+        self.data = Arc::into_inner(program.0);
+        result
+    }
+}

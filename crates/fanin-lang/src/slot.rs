@@ -1,0 +1,285 @@
+//! A value that is not there yet.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use crate::error::Failure;
+use crate::value::{Key, Value};
+
+/// What a slot settles with.
+pub type Outcome = Result<Value, Rc<Failure>>;
+
+/// Longest path of parts that is kept unevaluated. JSON is never nested deeper than this, and a
+/// longer path waits for its value instead.
+pub const MAX_PATH: usize = 250;
+
+/// What stands behind the slot of a host's call.
+pub trait SlotSource {
+    /// An attribute of the call itself (`answer.status`), asked once the call has settled. `None` if
+    /// there is no such attribute.
+    ///
+    /// # Errors
+    /// The failure to raise, for attributes that a failed call does not have.
+    fn attribute(&self, name: &str, outcome: &Outcome) -> Result<Option<Value>, Failure>;
+
+    /// The names that `attribute` knows, for hints and `dir`.
+    fn attributes(&self) -> &'static [&'static str];
+
+    /// The call in a few words, for messages about its answer: `answer of catalog`.
+    fn describe(&self) -> String;
+}
+
+/// Gets told that a slot has settled. It is called while the machine or the host runs: it may only
+/// note the token and must not touch slots or instances.
+pub trait Waiter {
+    /// The slot settled that `token` was registered for.
+    fn settled(&self, token: u64);
+}
+
+/// Most slots have one waiter.
+type Waiters = SmallVec<[(Rc<dyn Waiter>, u64); 1]>;
+
+/// A reference to a value that is not there yet. Clones are the same slot.
+#[derive(Clone)]
+pub struct Slot(pub(crate) Rc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) kind: SlotKind,
+    outcome: RefCell<Option<Outcome>>,
+    waiters: RefCell<Waiters>,
+    pub(crate) settled: Cell<bool>,
+}
+
+pub(crate) enum SlotKind {
+    /// A call of the host.
+    Call(Rc<dyn SlotSource>),
+    /// A part of an answer: soft, evaluated when it is decided on.
+    Part { of: Slot, path: Box<[Key]> },
+    /// The result of a fiber.
+    Fiber(RefCell<Vec<Derived>>),
+    /// A value derived from a fiber's result the moment that comes, or settled from its start.
+    Derived { of: Option<Slot>, path: Box<[Key]> },
+}
+
+/// Something to do the moment a fiber's result is there, before anyone else can see it.
+pub(crate) enum Derived {
+    /// Take a part of it.
+    Index(Later),
+    /// Take a snapshot of a part, for a call that was made before the result was there.
+    Capture(Later),
+    /// Mark it as lent: the waiting fiber with this token can see it.
+    Lend(u64),
+}
+
+/// A value to compute from a fiber's result.
+pub(crate) struct Later {
+    pub(crate) slot: Slot,
+    pub(crate) path: Box<[Key]>,
+    /// Where it stands in the program.
+    pub(crate) order: crate::order::Order,
+    pub(crate) place: crate::machine::Place,
+}
+
+impl Slot {
+    fn with(kind: SlotKind) -> Self {
+        Self(Rc::new(Inner {
+            kind,
+            outcome: RefCell::new(None),
+            waiters: RefCell::new(Waiters::new()),
+            settled: Cell::new(false),
+        }))
+    }
+
+    /// A slot for a call of the host, who settles it.
+    #[must_use]
+    pub fn call(source: Rc<dyn SlotSource>) -> Self {
+        Self::with(SlotKind::Call(source))
+    }
+
+    pub(crate) fn fiber() -> Self {
+        Self::with(SlotKind::Fiber(RefCell::new(Vec::new())))
+    }
+
+    pub(crate) fn derived(of: Slot, path: Box<[Key]>) -> Self {
+        Self::with(SlotKind::Derived { of: Some(of), path })
+    }
+
+    /// A slot that failed before anyone waited: a missing part of an answer.
+    #[cold]
+    pub(crate) fn failed(failure: Failure) -> Self {
+        let slot = Self::with(SlotKind::Derived { of: None, path: Box::default() });
+        slot.settle(Err(failure));
+        slot
+    }
+
+    /// The part at `key` of this slot, which must be a call or a part. `None` if the path would be
+    /// too long.
+    pub(crate) fn part(&self, key: Key) -> Option<Self> {
+        let (of, path) = match &self.0.kind {
+            SlotKind::Part { of, path } => {
+                if path.len() >= MAX_PATH {
+                    return None;
+                }
+                let mut longer = Vec::with_capacity(path.len() + 1);
+                longer.extend(path.iter().cloned());
+                longer.push(key);
+                (of.clone(), longer.into_boxed_slice())
+            }
+            _ => (self.clone(), vec![key].into_boxed_slice()),
+        };
+        Some(Self::with(SlotKind::Part { of, path }))
+    }
+
+    /// The call that this is, or is a part of.
+    #[must_use]
+    pub fn root(&self) -> &Slot {
+        match &self.0.kind {
+            SlotKind::Part { of, .. } => of,
+            _ => self,
+        }
+    }
+
+    /// What stands behind it, if it is a call of the host or a part of one's answer.
+    #[must_use]
+    pub fn source(&self) -> Option<&Rc<dyn SlotSource>> {
+        match &self.root().0.kind {
+            SlotKind::Call(source) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Whether this is a call of the host itself, not a part of its answer.
+    #[must_use]
+    pub fn is_call(&self) -> bool {
+        matches!(self.0.kind, SlotKind::Call(_))
+    }
+
+    /// Whether indexing gives a lazy part.
+    pub(crate) fn is_soft(&self) -> bool {
+        matches!(self.0.kind, SlotKind::Call(_) | SlotKind::Part { .. })
+    }
+
+    /// Whether both are the same slot.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether the outcome is there.
+    #[must_use]
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.root().0.settled.get()
+    }
+
+    /// The outcome, `None` while it is not there. The value of a successful one may itself be
+    /// pending (a function that returned a call's answer unlooked).
+    #[must_use]
+    pub fn outcome(&self) -> Option<Outcome> {
+        if let Some(outcome) = &*self.0.outcome.borrow() {
+            return Some(outcome.clone());
+        }
+        let SlotKind::Part { of, path } = &self.0.kind else { return None };
+        let outcome = match of.outcome()? {
+            Ok(whole) => crate::value::part::walk(&whole, path),
+            Err(failure) => Err(failure),
+        };
+        *self.0.outcome.borrow_mut() = Some(outcome.clone());
+        self.0.settled.set(true);
+        Some(outcome)
+    }
+
+    /// Calls `look` with the outcome without cloning it.
+    #[inline]
+    pub(crate) fn peek<R>(&self, look: impl FnOnce(&Outcome) -> R) -> Option<R> {
+        if self.0.outcome.borrow().is_none() {
+            let _ = self.outcome()?;
+        }
+        self.0.outcome.borrow().as_ref().map(look)
+    }
+
+    /// Gives the slot its outcome and tells everyone who waits. The first outcome stays: a late one
+    /// is ignored.
+    pub fn settle(&self, outcome: Result<Value, Failure>) {
+        self.settle_shared(outcome.map_err(Rc::new));
+    }
+
+    /// The same with a failure that others share.
+    pub fn settle_shared(&self, outcome: Outcome) {
+        if self.0.settled.replace(true) {
+            return;
+        }
+        *self.0.outcome.borrow_mut() = Some(outcome.map(shorten));
+        let waiters = std::mem::take(&mut *self.0.waiters.borrow_mut());
+        for (waiter, token) in waiters {
+            waiter.settled(token);
+        }
+    }
+
+    /// Has `waiter` told when the slot settles; at once if it has.
+    pub fn on_settled(&self, waiter: Rc<dyn Waiter>, token: u64) {
+        let root = self.root();
+        if root.0.settled.get() {
+            waiter.settled(token);
+        } else {
+            root.0.waiters.borrow_mut().push((waiter, token));
+        }
+    }
+
+    pub(crate) fn derive(&self, derived: Derived) {
+        if let SlotKind::Fiber(list) = &self.0.kind {
+            list.borrow_mut().push(derived);
+        }
+    }
+
+    pub(crate) fn take_derived(&self) -> Vec<Derived> {
+        match &self.0.kind {
+            SlotKind::Fiber(list) => std::mem::take(&mut list.borrow_mut()),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Bytes that a slot takes on the heap, without its source and outcome.
+    pub const SIZE: usize = size_of::<Inner>() + 2 * size_of::<usize>();
+}
+
+/// Skips slots that only pass another's value on, so that chains stay short.
+fn shorten(mut value: Value) -> Value {
+    while let Value::Pending(slot) = &value {
+        // A call keeps its link to the host.
+        if slot.is_soft() {
+            break;
+        }
+        match slot.outcome() {
+            Some(Ok(inner)) => value = inner,
+            _ => break,
+        }
+    }
+    value
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // A chain of slots that pass each other's value on is taken apart in a loop: dropping it
+        // link by link would recurse once for each.
+        let mut next = self.outcome.get_mut().take();
+        while let Some(Ok(Value::Pending(slot))) = next {
+            match Rc::try_unwrap(slot.0) {
+                Ok(mut inner) => next = inner.outcome.get_mut().take(),
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.source() {
+            Some(source) => write!(f, "Slot({})", source.describe()),
+            None => f.write_str("Slot"),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Looking through a value and everything inside it: is all of it there; a snapshot of it.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use super::{Dict, List, Map, Set, Struct, Tuple, Value, compare};
+use crate::error::Failure;
+use crate::machine::Place;
+use crate::order::Order;
+use crate::slot::{Derived, Later, Slot, SlotKind};
+
+/// What stands in the way of using all of a value.
+#[derive(Debug)]
+pub enum Deep {
+    /// Nothing.
+    Ready,
+    /// Something is not there yet: this slot, and perhaps others.
+    Pending(Slot),
+    /// All is there, and this is the first of it, in the order of the value, that failed.
+    Failed(Rc<Failure>),
+    /// All is there, nothing failed, and this is the first that an optional call left out.
+    Absent(Rc<Failure>),
+    /// Nested deeper than any value may be, or within itself.
+    TooDeep,
+}
+
+/// Looks through a value and everything inside it.
+#[must_use]
+pub fn deep(value: &Value) -> Deep {
+    match value {
+        // By far the most common ones.
+        Value::Json { .. } | Value::Str(_) | Value::None => return Deep::Ready,
+        _ => {}
+    }
+    let mut walk = Walk { seen: HashSet::new(), failed: None, absent: None };
+    match walk.value(value, 0) {
+        Err(found) => found,
+        Ok(()) => match (walk.failed, walk.absent) {
+            (Some(failure), _) => Deep::Failed(failure),
+            (None, Some(failure)) => Deep::Absent(failure),
+            (None, None) => Deep::Ready,
+        },
+    }
+}
+
+struct Walk {
+    /// Shared containers that were looked through. Keyed by address; the values are alive.
+    seen: HashSet<usize>,
+    failed: Option<Rc<Failure>>,
+    absent: Option<Rc<Failure>>,
+}
+
+impl Walk {
+    fn value(&mut self, value: &Value, depth: usize) -> Result<(), Deep> {
+        if depth > compare::MAX_NESTING {
+            return Err(Deep::TooDeep);
+        }
+        match value {
+            Value::Absent(failure) => {
+                self.absent.get_or_insert_with(|| failure.clone());
+            }
+            Value::Pending(slot) => match slot.outcome() {
+                None => return Err(Deep::Pending(slot.clone())),
+                Some(Err(failure)) => {
+                    self.failed.get_or_insert(failure);
+                }
+                Some(Ok(inner)) => return self.value(&inner, depth + 1),
+            },
+            Value::List(list) if (Rc::strong_count(list) == 1 || self.seen.insert(Rc::as_ptr(list).addr())) => {
+                for value in list.items().iter() {
+                    self.value(value, depth + 1)?;
+                }
+            }
+            Value::Dict(dict) if (Rc::strong_count(dict) == 1 || self.seen.insert(Rc::as_ptr(dict).addr())) => {
+                for (_, value) in dict.map().iter() {
+                    self.value(value, depth + 1)?;
+                }
+            }
+            Value::Tuple(tuple) if (Rc::strong_count(tuple) == 1 || self.seen.insert(Rc::as_ptr(tuple).addr())) => {
+                for value in tuple.iter() {
+                    self.value(value, depth + 1)?;
+                }
+            }
+            Value::Struct(fields) if (Rc::strong_count(fields) == 1 || self.seen.insert(Rc::as_ptr(fields).addr())) => {
+                for (_, value) in fields.fields() {
+                    self.value(value, depth + 1)?;
+                }
+            }
+            Value::Object(object)
+                if (Rc::strong_count(&object.0) == 1 || self.seen.insert(Rc::as_ptr(&object.0).addr())) =>
+            {
+                let mut found = Ok(());
+                object.visit(&mut |value| {
+                    if found.is_ok() {
+                        found = self.value(value, depth + 1);
+                    }
+                });
+                return found;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A snapshot: containers are copied as they are now, with all that is inside; what is pending stays
+/// so, but a fiber's result is copied the moment it comes.
+///
+/// `order` and `place` are where the snapshot is taken, for a failure that shows only later.
+pub(crate) fn capture(value: &Value, order: &Order, place: &dyn Fn() -> Place) -> Result<Value, Failure> {
+    match value {
+        Value::List(_)
+        | Value::Dict(_)
+        | Value::Set(_)
+        | Value::Tuple(_)
+        | Value::Struct(_)
+        | Value::Pending(_)
+        | Value::Unbound
+        | Value::Iter(_)
+        | Value::Cell(_)
+        | Value::Acc(_) => Capture { copies: HashMap::new(), order, place }.value(value, 0),
+        other => Ok(other.clone()),
+    }
+}
+
+struct Capture<'a> {
+    /// Shared containers that were copied. Keyed by address; the values are alive.
+    copies: HashMap<usize, Value>,
+    order: &'a Order,
+    place: &'a dyn Fn() -> Place,
+}
+
+impl Capture<'_> {
+    fn shared(
+        &mut self,
+        address: usize,
+        count: usize,
+        copy: impl FnOnce(&mut Self) -> Result<Value, Failure>,
+    ) -> Result<Value, Failure> {
+        if count == 1 {
+            return copy(self);
+        }
+        if let Some(known) = self.copies.get(&address) {
+            return Ok(known.clone());
+        }
+        let made = copy(self)?;
+        self.copies.insert(address, made.clone());
+        Ok(made)
+    }
+
+    fn value(&mut self, value: &Value, depth: usize) -> Result<Value, Failure> {
+        if depth > compare::MAX_NESTING {
+            return Err(compare::too_deep());
+        }
+        let below = depth + 1;
+        match value {
+            Value::List(list) => self.shared(Rc::as_ptr(list).addr(), Rc::strong_count(list), |this| {
+                let items: Result<Vec<Value>, Failure> =
+                    list.items().iter().map(|value| this.value(value, below)).collect();
+                Ok(Value::List(Rc::new(List::new(items?))))
+            }),
+            Value::Tuple(tuple) => self.shared(Rc::as_ptr(tuple).addr(), Rc::strong_count(tuple), |this| {
+                let items: Result<Box<[Value]>, Failure> = tuple.iter().map(|value| this.value(value, below)).collect();
+                Ok(Value::Tuple(Rc::new(Tuple::new(items?))))
+            }),
+            Value::Dict(dict) => self.shared(Rc::as_ptr(dict).addr(), Rc::strong_count(dict), |this| {
+                let mut map = Map::with_capacity(dict.map().len());
+                for (key, value) in dict.map().iter() {
+                    // Keys cannot change and were hashed before.
+                    let _ = map.insert(key.clone(), this.value(value, below)?);
+                }
+                Ok(Value::Dict(Rc::new(Dict::new(map))))
+            }),
+            Value::Set(set) => Ok(Value::Set(Rc::new(Set::new(set.items().clone())))),
+            Value::Struct(fields) => self.shared(Rc::as_ptr(fields).addr(), Rc::strong_count(fields), |this| {
+                let mut copied = Vec::with_capacity(fields.fields().len());
+                for (name, value) in fields.fields() {
+                    copied.push((name.clone(), this.value(value, below)?));
+                }
+                Ok(Value::Struct(Rc::new(Struct::new(copied))))
+            }),
+            Value::Pending(slot) if !slot.is_soft() => match slot.outcome() {
+                Some(Ok(inner)) => self.value(&inner, below),
+                Some(Err(_)) => Ok(value.clone()),
+                None => Ok(Value::Pending(self.later(slot))),
+            },
+            Value::Unbound => Ok(Value::None),
+            other => Ok(other.clone()),
+        }
+    }
+
+    /// A slot for the copy of a fiber's result.
+    fn later(&self, slot: &Slot) -> Slot {
+        let (root, path) = match &slot.0.kind {
+            SlotKind::Derived { of: Some(of), path } => (of.clone(), path.clone()),
+            _ => (slot.clone(), Box::default()),
+        };
+        let derived = Slot::derived(root.clone(), path.clone());
+        root.derive(Derived::Capture(Later {
+            slot: derived.clone(),
+            path,
+            order: self.order.clone(),
+            place: (self.place)(),
+        }));
+        derived
+    }
+}

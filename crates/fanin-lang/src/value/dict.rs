@@ -1,0 +1,215 @@
+//! Dicts: entries in order of insertion; an index only once there are more than a few.
+
+use std::cell::{Ref, RefCell, RefMut};
+
+use hashbrown::HashTable;
+
+use super::drop::drop_values;
+use super::list::Marks;
+use super::{Value, compare};
+use crate::error::Stop;
+
+/// Up to this many entries are looked through one by one, which is faster than hashing.
+const FEW: usize = 8;
+
+/// The entries of a dict. Keys are decided, hashable values; values may be pending.
+#[derive(Debug, Default, Clone)]
+pub struct Map {
+    entries: Vec<(Value, Value)>,
+    /// Positions in `entries` by the hash of the key; empty while there are few.
+    index: Option<Box<HashTable<(u64, u32)>>>,
+}
+
+impl Map {
+    /// Nothing in it.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { entries: Vec::new(), index: None }
+    }
+
+    /// Room for `capacity` entries.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { entries: Vec::with_capacity(capacity), index: None }
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entries in order of insertion.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&Value, &Value)> + ExactSizeIterator {
+        self.entries.iter().map(|(key, value)| (key, value))
+    }
+
+    /// Entry at a position.
+    #[must_use]
+    pub fn at(&self, position: usize) -> Option<(&Value, &Value)> {
+        self.entries.get(position).map(|(key, value)| (key, value))
+    }
+
+    /// The value of a string key.
+    #[must_use]
+    pub fn get_str(&self, key: &str) -> Option<&Value> {
+        let position = match &self.index {
+            None => self.entries.iter().position(|(k, _)| matches!(k, Value::Str(text) if text.as_str() == key)),
+            Some(index) => {
+                let hash = compare::hash_str(key);
+                index
+                    .find(hash, |(h, at)| {
+                        *h == hash && matches!(&self.entries[*at as usize].0, Value::Str(text) if text.as_str() == key)
+                    })
+                    .map(|(_, at)| *at as usize)
+            }
+        };
+        position.map(|position| &self.entries[position].1)
+    }
+
+    /// Position of a key.
+    ///
+    /// # Errors
+    /// If the key is not hashable (a list, a dict), or holds something pending.
+    pub fn position(&self, key: &Value) -> Result<Option<usize>, Stop> {
+        match (&self.index, key) {
+            (None, Value::Str(text)) => {
+                Ok(self.entries.iter().position(|(k, _)| matches!(k, Value::Str(other) if other == text)))
+            }
+            (None, _) => {
+                compare::hash(key)?;
+                for (position, (other, _)) in self.entries.iter().enumerate() {
+                    if compare::equal(key, other)? {
+                        return Ok(Some(position));
+                    }
+                }
+                Ok(None)
+            }
+            (Some(index), _) => {
+                let hash = compare::hash(key)?;
+                Ok(index
+                    .find(hash, |(h, at)| {
+                        // Hashable values that are there compare without failing.
+                        *h == hash && compare::equal(key, &self.entries[*at as usize].0).unwrap_or(false)
+                    })
+                    .map(|(_, at)| *at as usize))
+            }
+        }
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// If the key is not hashable.
+    pub fn get(&self, key: &Value) -> Result<Option<&Value>, Stop> {
+        Ok(self.position(key)?.map(|position| &self.entries[position].1))
+    }
+
+    /// Sets the value of a key: in its place if it is there, at the end if not. Gives the old value.
+    ///
+    /// # Errors
+    /// If the key is not hashable.
+    pub fn insert(&mut self, key: Value, value: Value) -> Result<Option<Value>, Stop> {
+        if let Some(position) = self.position(&key)? {
+            return Ok(Some(std::mem::replace(&mut self.entries[position].1, value)));
+        }
+        let at = self.entries.len();
+        if let Some(index) = &mut self.index {
+            let hash = compare::hash(&key)?;
+            index.insert_unique(hash, (hash, at as u32), |(hash, _)| *hash);
+        }
+        self.entries.push((key, value));
+        if self.index.is_none() && self.entries.len() > FEW {
+            self.build_index();
+        }
+        Ok(None)
+    }
+
+    #[cold]
+    fn build_index(&mut self) {
+        let mut index = HashTable::with_capacity(self.entries.len() * 2);
+        for (at, (key, _)) in self.entries.iter().enumerate() {
+            // Every key was hashed when it was inserted.
+            if let Ok(hash) = compare::hash(key) {
+                index.insert_unique(hash, (hash, at as u32), |(hash, _): &(u64, u32)| *hash);
+            }
+        }
+        self.index = Some(Box::new(index));
+    }
+
+    /// Takes a key out, keeping the order of the others.
+    ///
+    /// # Errors
+    /// If the key is not hashable.
+    pub fn remove(&mut self, key: &Value) -> Result<Option<(Value, Value)>, Stop> {
+        let Some(position) = self.position(key)? else { return Ok(None) };
+        let entry = self.entries.remove(position);
+        self.index = None;
+        if self.entries.len() > FEW {
+            self.build_index();
+        }
+        Ok(Some(entry))
+    }
+
+    /// Takes the entries out.
+    pub fn drain(&mut self) -> Vec<(Value, Value)> {
+        self.index = None;
+        std::mem::take(&mut self.entries)
+    }
+
+    /// A map of keys that are strings and all different.
+    pub(crate) fn of_record(keys: &[arcstr::ArcStr], values: impl Iterator<Item = Value>) -> Self {
+        let mut map =
+            Self { entries: keys.iter().map(|key| Value::Str(key.clone())).zip(values).collect(), index: None };
+        if map.entries.len() > FEW {
+            map.build_index();
+        }
+        map
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        drop_values(self.entries.drain(..).flat_map(|(key, value)| [key, value]));
+    }
+}
+
+/// A dict.
+#[derive(Debug, Default)]
+pub struct Dict {
+    pub(crate) marks: Marks,
+    map: RefCell<Map>,
+}
+
+impl Dict {
+    /// A new dict.
+    #[must_use]
+    pub fn new(map: Map) -> Self {
+        Self { marks: Marks::default(), map: RefCell::new(map) }
+    }
+
+    /// The entries. Let go of them before anything else runs.
+    #[must_use]
+    pub fn map(&self) -> Ref<'_, Map> {
+        self.map.borrow()
+    }
+
+    /// The entries, to change them.
+    ///
+    /// # Errors
+    /// While a loop runs over it, or a waiting fiber can see it.
+    pub fn edit(&self) -> Result<RefMut<'_, Map>, Stop> {
+        self.marks.check("dict")?;
+        Ok(self.map.borrow_mut())
+    }
+
+    pub(crate) fn take(&self) -> Map {
+        self.map.try_borrow_mut().map(|mut map| std::mem::take(&mut *map)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,126 @@
+//! Lists, sets and tuples.
+
+use std::cell::{Cell, Ref, RefCell, RefMut};
+
+use super::drop::drop_values;
+use super::{Map, Value};
+use crate::error::{Kind, Stop};
+
+/// What a mutable container knows besides its contents.
+#[derive(Debug, Default)]
+pub struct Marks {
+    /// Waiting fibers that can still see it.
+    pub(crate) lent: Cell<u32>,
+    /// Loops that are running over it.
+    pub(crate) iterating: Cell<u32>,
+    /// Known to the instance, which takes cycles apart at the end.
+    pub(crate) tracked: Cell<bool>,
+}
+
+impl Marks {
+    /// Whether it may be changed now.
+    pub(crate) fn check(&self, what: &str) -> Result<(), Stop> {
+        if self.iterating.get() != 0 {
+            return Err(Stop::fail(Kind::Frozen, format!("this {what} cannot be changed while a loop runs over it")));
+        }
+        if self.lent.get() != 0 {
+            return Err(Stop::Lent);
+        }
+        Ok(())
+    }
+}
+
+/// A list.
+#[derive(Debug, Default)]
+pub struct List {
+    pub(crate) marks: Marks,
+    items: RefCell<Vec<Value>>,
+}
+
+impl List {
+    /// A new list.
+    #[must_use]
+    pub fn new(items: Vec<Value>) -> Self {
+        Self { marks: Marks::default(), items: RefCell::new(items) }
+    }
+
+    /// The elements. Let go of them before anything else runs.
+    #[must_use]
+    pub fn items(&self) -> Ref<'_, Vec<Value>> {
+        self.items.borrow()
+    }
+
+    /// The elements, to change them.
+    ///
+    /// # Errors
+    /// While a loop runs over it, or a waiting fiber can see it.
+    pub fn edit(&self) -> Result<RefMut<'_, Vec<Value>>, Stop> {
+        self.marks.check("list")?;
+        Ok(self.items.borrow_mut())
+    }
+
+    pub(crate) fn take(&self) -> Vec<Value> {
+        self.items.try_borrow_mut().map(|mut items| std::mem::take(&mut *items)).unwrap_or_default()
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        drop_values(self.items.get_mut().drain(..));
+    }
+}
+
+/// A set: a dict's keys.
+#[derive(Debug, Default)]
+pub struct Set {
+    pub(crate) marks: Marks,
+    items: RefCell<Map>,
+}
+
+impl Set {
+    /// A new set of the keys of `items`.
+    #[must_use]
+    pub fn new(items: Map) -> Self {
+        Self { marks: Marks::default(), items: RefCell::new(items) }
+    }
+
+    /// The elements as keys. Let go of them before anything else runs.
+    #[must_use]
+    pub fn items(&self) -> Ref<'_, Map> {
+        self.items.borrow()
+    }
+
+    /// The elements, to change them.
+    ///
+    /// # Errors
+    /// While a loop runs over it, or a waiting fiber can see it.
+    pub fn edit(&self) -> Result<RefMut<'_, Map>, Stop> {
+        self.marks.check("set")?;
+        Ok(self.items.borrow_mut())
+    }
+}
+
+/// A tuple.
+#[derive(Debug, Default)]
+pub struct Tuple(Box<[Value]>);
+
+impl Tuple {
+    /// A new tuple.
+    #[must_use]
+    pub fn new(items: Box<[Value]>) -> Self {
+        Self(items)
+    }
+}
+
+impl std::ops::Deref for Tuple {
+    type Target = [Value];
+    fn deref(&self) -> &[Value] {
+        &self.0
+    }
+}
+
+impl Drop for Tuple {
+    fn drop(&mut self) {
+        drop_values(self.0.iter_mut().map(std::mem::take));
+    }
+}

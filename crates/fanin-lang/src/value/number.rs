@@ -1,0 +1,95 @@
+//! Numbers, and JSON scalars as values.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use fanin_json::{Node, Number};
+use num_bigint::BigInt;
+use num_traits::{FromPrimitive, ToPrimitive};
+
+use super::Value;
+
+/// The value that a JSON scalar stands for; `None` for arrays and objects.
+pub(crate) fn scalar(node: Node<'_>) -> Option<Value> {
+    Some(match node.kind() {
+        fanin_json::Kind::Null => Value::None,
+        fanin_json::Kind::Bool => Value::Bool(node.as_bool()?),
+        fanin_json::Kind::String => Value::str(&node.as_str()?),
+        fanin_json::Kind::Number => match node.as_number()? {
+            Number::Int(value) => Value::Int(value),
+            Number::Float(value) => Value::Float(value),
+            Number::Large(digits) => match digits.parse::<BigInt>() {
+                Ok(value) => normal(value),
+                Err(_) => Value::Float(node.as_f64()?),
+            },
+        },
+        fanin_json::Kind::Array | fanin_json::Kind::Object => return None,
+    })
+}
+
+/// An integer in its only representation.
+#[must_use]
+pub fn normal(value: BigInt) -> Value {
+    match value.to_i64() {
+        Some(small) => Value::Int(small),
+        None => Value::BigInt(Arc::new(value)),
+    }
+}
+
+/// An integer of any size.
+#[must_use]
+pub fn big(value: &Value) -> Option<BigInt> {
+    match value {
+        Value::Int(value) => Some(BigInt::from(*value)),
+        Value::BigInt(value) => Some((**value).clone()),
+        _ => None,
+    }
+}
+
+/// A number as a float; large integers may become infinite.
+#[must_use]
+pub fn float(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(value) => Some(*value as f64),
+        Value::Float(value) => Some(*value),
+        Value::BigInt(value) => Some(value.to_f64().unwrap_or(f64::INFINITY)),
+        _ => None,
+    }
+}
+
+/// Exact comparison of numbers. NaN equals itself and is greater than everything else.
+#[must_use]
+pub fn compare(a: &Value, b: &Value) -> Option<Ordering> {
+    Some(match (a, b) {
+        (Value::Int(a), Value::Int(b)) => a.cmp(b),
+        (Value::Float(a), Value::Float(b)) => compare_floats(*a, *b),
+        (Value::Float(a), _) => compare_with_float(&big(b)?, *a).reverse(),
+        (_, Value::Float(b)) => compare_with_float(&big(a)?, *b),
+        _ => big(a)?.cmp(&big(b)?),
+    })
+}
+
+fn compare_floats(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+fn compare_with_float(a: &BigInt, b: f64) -> Ordering {
+    if b.is_nan() || b == f64::INFINITY {
+        return Ordering::Less;
+    }
+    if b == f64::NEG_INFINITY {
+        return Ordering::Greater;
+    }
+    // A finite float has an integer part.
+    let whole = BigInt::from_f64(b.trunc()).unwrap_or_default();
+    a.cmp(&whole).then_with(|| {
+        let fraction = b.fract();
+        if fraction > 0.0 {
+            Ordering::Less
+        } else if fraction < 0.0 {
+            Ordering::Greater
+        } else {
+            Ordering::Equal
+        }
+    })
+}

@@ -1,0 +1,49 @@
+//! Why there is no load.
+
+use std::net::SocketAddr;
+
+/// Why a plan cannot be run, or a relay not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The URL is none, or not one of `http`.
+    #[error("{url}: {why}")]
+    Url {
+        /// The URL as given.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A line of a header file is not `name: value`.
+    #[error("header line {line}: {why}")]
+    Header {
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A number of the plan makes no sense.
+    #[error("{0}")]
+    Plan(String),
+    /// The target's name does not resolve.
+    #[error("cannot resolve {host}: {cause}")]
+    Resolve {
+        /// The name.
+        host: String,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// The fault gate cannot listen.
+    #[error("cannot listen on {addr}: {cause}")]
+    Listen {
+        /// Where.
+        addr: SocketAddr,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+    /// The plot cannot be drawn.
+    #[error("cannot draw the plot: {0}")]
+    Plot(String),
+}

@@ -1,0 +1,78 @@
+//! The access log: workers format lines into buffers of their own and hand them in big chunks to one thread that writes.
+
+mod line;
+mod writer;
+
+use std::sync::Arc;
+
+pub(crate) use line::{Line, escape};
+pub(crate) use writer::{LogSender, LogThread};
+
+use crate::clock::WallClock;
+use crate::metrics::WorkerStats;
+
+/// A buffer is handed over when it has this many bytes, or at the next tick.
+const CHUNK: usize = 64 << 10;
+
+/// The access log of one worker.
+#[derive(Debug)]
+pub(crate) struct WorkerLog {
+    sender: LogSender,
+    clock: WallClock,
+    buffer: Vec<u8>,
+    lines: u64,
+    enabled: bool,
+    stats: Arc<WorkerStats>,
+}
+
+impl WorkerLog {
+    pub(crate) fn new(sender: LogSender, stats: Arc<WorkerStats>) -> WorkerLog {
+        WorkerLog { sender, clock: WallClock::new(), buffer: Vec::new(), lines: 0, enabled: true, stats }
+    }
+
+    pub(crate) fn enable(&mut self, enabled: bool) {
+        self.enabled = enabled;
+    }
+
+    #[inline]
+    pub(crate) fn enabled(&self) -> bool {
+        self.enabled
+    }
+
+    pub(crate) fn write(&mut self, line: &Line<'_>) {
+        if self.buffer.capacity() == 0 {
+            // A line is a few hundred bytes; one with a very long path may still make it grow.
+            self.buffer.reserve_exact(CHUNK + 1024);
+        }
+        line.write(&mut self.clock, &mut self.buffer);
+        self.lines += 1;
+        if self.buffer.len() >= CHUNK {
+            self.hand_over();
+        }
+    }
+
+    /// To be called some times a second: hands over what there is.
+    pub(crate) fn tick(&mut self) {
+        self.clock.adjust();
+        if !self.buffer.is_empty() {
+            self.hand_over();
+        }
+    }
+
+    fn hand_over(&mut self) {
+        let lines = std::mem::take(&mut self.lines);
+        if let Err(mut buffer) = self.sender.send(std::mem::take(&mut self.buffer)) {
+            self.stats.log_lines_dropped.add(lines);
+            buffer.clear();
+            self.buffer = buffer;
+        }
+    }
+}
+
+impl Drop for WorkerLog {
+    fn drop(&mut self) {
+        if !self.buffer.is_empty() {
+            self.hand_over();
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What the program gives to the server: an application, its workers, and a loader that makes applications.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use prometheus_client::registry::Registry;
+
+use crate::{Activity, LoadError, Request, Response};
+
+/// One loaded configuration with everything compiled. All workers share it; a reload replaces it as a whole, and requests
+/// that run on the old one end there.
+pub trait Application: Send + Sync + 'static {
+    /// The application on one worker thread.
+    type Worker: Worker;
+
+    /// `[server]`. Read at the start and after each reload; `listen`, `admin` and `workers` only at the start.
+    fn server(&self) -> &fanin_config::Server;
+
+    /// The routes. The place in this list is [`Request::route`].
+    fn routes(&self) -> Vec<RouteSpec>;
+
+    /// Makes a worker's part. Called on that worker's thread, inside its runtime.
+    fn worker(self: &Arc<Self>, context: WorkerContext) -> Self::Worker;
+
+    /// Adds the application's metrics to a registry, which is a fresh one for each loaded application.
+    fn register_metrics(&self, _registry: &mut Registry) {}
+
+    /// The configuration as JSON for the admin page `/config`, with secrets masked.
+    fn config(&self) -> String {
+        "{}".into()
+    }
+
+    /// Words for a value that was given to [`Activity::set`], such as a flow with file and line. For the watchdog's message.
+    fn describe(&self, activity: u64) -> String {
+        format!("activity {activity}")
+    }
+}
+
+/// The application on one worker thread. It need not be `Send`, and lives as long as it is current or one of its requests
+/// runs.
+pub trait Worker: 'static {
+    /// The answer that is not there yet. A concrete type saves a box for each request.
+    type Future: Future<Output = Response> + 'static;
+
+    /// Answers a request that has been admitted and whose body is complete.
+    ///
+    /// `tokio::task::spawn_local` works here and in the future. The future is dropped when the client leaves; what must then
+    /// run on is moved to a task of its own together with the request's [`permit`](Request::permit). It is also dropped
+    /// 100 ms after [`Request::deadline`], as a backstop: the application is expected to end by itself at the deadline, and
+    /// to say what it was waiting for.
+    fn handle(&self, request: Request) -> Self::Future;
+}
+
+/// Makes applications: at the start, and for each reload.
+pub trait Loader: Send + Sync + 'static {
+    /// What it makes.
+    type App: Application;
+
+    /// Reads the configuration and makes the application aside, `old` being the one that runs. May block: it has a thread of
+    /// its own. On an error `old` goes on as if nothing had happened.
+    ///
+    /// # Errors
+    /// All diagnostics at once.
+    fn load(&self, old: Option<&Arc<Self::App>>) -> Result<Self::App, LoadError>;
+
+    /// The folder whose changed files cause a reload, where `[server] reload` is on.
+    fn watch(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// Whether a change of this file, somewhere below [`watch`](Self::watch), is a reason to reload. By default: TOML,
+    /// Starlark, JSON and certificate files, and the links by which Kubernetes switches mounted folders.
+    fn concerns(&self, path: &Path) -> bool {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
+        name.starts_with("..data")
+            || (!name.starts_with('.')
+                && matches!(extension, "toml" | "star" | "json" | "pem" | "crt" | "key" | "proto"))
+    }
+}
+
+/// Which worker an application's part is made for.
+#[derive(Clone, Debug)]
+pub struct WorkerContext {
+    /// The worker's number, from 0.
+    pub index: usize,
+    /// How many workers there are.
+    pub workers: usize,
+    /// Where the application says what the worker is running, for the watchdog.
+    pub activity: Activity,
+}
+
+/// A route as the server sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteSpec {
+    /// HTTP method. A GET route answers HEAD too, unless the same path has a HEAD route.
+    pub method: Method,
+    /// Path pattern: `{name}` is one segment or a part of one, `{*name}` at the end is all that is left.
+    pub path: String,
+    /// The longest time from a request's head to its response.
+    pub timeout: Duration,
+    /// Requests in flight.
+    pub limit: usize,
+    /// Requests that may wait for a place below `limit`.
+    pub max_waiting: usize,
+    /// Bytes of a request's body.
+    pub max_body: usize,
+    /// Who waits in front of whom, and who is refused first.
+    pub priority: Priority,
+}
+
+impl RouteSpec {
+    /// A route with the defaults of `fanin.toml`.
+    pub fn new(method: Method, path: impl Into<String>) -> RouteSpec {
+        let server = fanin_config::Server::default();
+        RouteSpec {
+            method,
+            path: path.into(),
+            timeout: Duration::from_secs(10),
+            limit: server.limit,
+            max_waiting: server.max_waiting,
+            max_body: server.max_body,
+            priority: Priority::Normal,
+        }
+    }
+
+    /// How logs and metrics name it: `"GET /products/{id}"`.
+    pub fn label(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+}
+
+impl From<&fanin_config::Route> for RouteSpec {
+    fn from(route: &fanin_config::Route) -> RouteSpec {
+        RouteSpec {
+            method: route.method.clone(),
+            path: route.path.clone(),
+            timeout: route.timeout,
+            limit: route.limit,
+            max_waiting: route.max_waiting,
+            max_body: route.max_body,
+            priority: Priority::Normal,
+        }
+    }
+}
+
+/// How important a request is: the more important waits in front, the less important is refused first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Priority {
+    /// Refused last.
+    Critical,
+    /// What a route has if nothing is said.
+    #[default]
+    Normal,
+    /// Refused before `Normal`.
+    Low,
+    /// Refused first.
+    Background,
+}
+
+impl Priority {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 4;
+}

@@ -1,0 +1,250 @@
+//! Response bodies: complete when the response is made, sent without a copy.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http_body::{Frame, SizeHint};
+
+/// Lists up to this many bytes are joined: copying them costs less than carrying each piece through hyper and the kernel.
+const JOIN: usize = 16 << 10;
+/// In longer lists, neighbours up to this many bytes are joined for the same reason.
+const JOIN_PIECE: usize = 1 << 10;
+
+/// A response's body: one piece of bytes or a few.
+#[derive(Clone, Debug, Default)]
+pub struct Body(Inner);
+
+#[derive(Clone, Debug, Default)]
+enum Inner {
+    #[default]
+    Empty,
+    One(Bytes),
+    Many {
+        pieces: VecDeque<Bytes>,
+        len: usize,
+    },
+}
+
+impl Body {
+    /// A body without bytes.
+    pub fn empty() -> Body {
+        Body(Inner::Empty)
+    }
+
+    /// Bytes in it.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Inner::Empty => 0,
+            Inner::One(bytes) => bytes.len(),
+            Inner::Many { len, .. } => *len,
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All of it in one piece; copies only if there are several.
+    pub fn to_bytes(&self) -> Bytes {
+        match &self.0 {
+            Inner::Empty => Bytes::new(),
+            Inner::One(bytes) => bytes.clone(),
+            Inner::Many { pieces, len } => join(pieces.iter(), *len),
+        }
+    }
+}
+
+fn join<'a>(pieces: impl Iterator<Item = &'a Bytes>, len: usize) -> Bytes {
+    let mut all = BytesMut::with_capacity(len);
+    for piece in pieces {
+        all.extend_from_slice(piece);
+    }
+    all.freeze()
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Body {
+        Body(if bytes.is_empty() { Inner::Empty } else { Inner::One(bytes) })
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Body {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Body {
+        Bytes::from(text).into()
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Body {
+        Bytes::from_static(text.as_bytes()).into()
+    }
+}
+
+impl From<Vec<Bytes>> for Body {
+    fn from(mut pieces: Vec<Bytes>) -> Body {
+        let len = pieces.iter().map(Bytes::len).sum();
+        if pieces.len() == 1 {
+            // The length was just seen to be 1.
+            return pieces.swap_remove(0).into();
+        }
+        if len <= JOIN {
+            return join(pieces.iter(), len).into();
+        }
+        let mut joined = VecDeque::with_capacity(pieces.len());
+        let mut rest = pieces.as_slice();
+        while let Some(first) = rest.first() {
+            let small = rest.iter().take_while(|piece| piece.len() <= JOIN_PIECE).count();
+            if small > 1 {
+                let (run, after) = rest.split_at(small);
+                joined.push_back(join(run.iter(), run.iter().map(Bytes::len).sum()));
+                rest = after;
+            } else {
+                if !first.is_empty() {
+                    joined.push_back(first.clone());
+                }
+                rest = &rest[1..];
+            }
+        }
+        Body(Inner::Many { pieces: joined, len })
+    }
+}
+
+/// What a body hands to hyper, all at once.
+#[derive(Debug)]
+pub enum Pieces {
+    /// In one piece.
+    One(Bytes),
+    /// In several, none of them empty.
+    Many {
+        /// What is left.
+        pieces: VecDeque<Bytes>,
+        /// Bytes left.
+        len: usize,
+    },
+}
+
+impl Buf for Pieces {
+    #[inline]
+    fn remaining(&self) -> usize {
+        match self {
+            Pieces::One(bytes) => bytes.len(),
+            Pieces::Many { len, .. } => *len,
+        }
+    }
+
+    #[inline]
+    fn chunk(&self) -> &[u8] {
+        match self {
+            Pieces::One(bytes) => bytes,
+            Pieces::Many { pieces, .. } => pieces.front().map_or(&[], |piece| piece),
+        }
+    }
+
+    fn chunks_vectored<'a>(&'a self, to: &mut [IoSlice<'a>]) -> usize {
+        match self {
+            Pieces::One(bytes) => bytes.chunks_vectored(to),
+            Pieces::Many { pieces, .. } => {
+                let count = pieces.len().min(to.len());
+                for (slice, piece) in to.iter_mut().zip(pieces) {
+                    *slice = IoSlice::new(piece);
+                }
+                count
+            }
+        }
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        match self {
+            Pieces::One(bytes) => bytes.advance(count),
+            Pieces::Many { pieces, len } => {
+                assert!(count <= *len, "advanced past the end");
+                *len -= count;
+                while count > 0 {
+                    // `count` was at most what the pieces have together.
+                    let Some(first) = pieces.front_mut() else { break };
+                    if first.len() > count {
+                        first.advance(count);
+                        break;
+                    }
+                    count -= first.len();
+                    pieces.pop_front();
+                }
+            }
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Pieces;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Pieces>, Infallible>>> {
+        Poll::Ready(match std::mem::take(&mut self.0) {
+            Inner::Empty => None,
+            Inner::One(bytes) => Some(Ok(Frame::data(Pieces::One(bytes)))),
+            Inner::Many { pieces, len } => Some(Ok(Frame::data(Pieces::Many { pieces, len }))),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.0, Inner::Empty)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(byte: u8, len: usize) -> Bytes {
+        Bytes::from(vec![byte; len])
+    }
+
+    #[test]
+    fn short_lists_become_one_piece() {
+        let body = Body::from(vec![piece(b'a', 10), Bytes::new(), piece(b'b', 3)]);
+        assert!(matches!(body.0, Inner::One(_)));
+        assert_eq!(&body.to_bytes()[..], b"aaaaaaaaaabbb");
+        assert!(matches!(Body::from(Vec::<Bytes>::new()).0, Inner::Empty));
+    }
+
+    #[test]
+    fn large_pieces_are_not_copied_and_small_neighbours_are_joined() {
+        let large = piece(b'x', JOIN);
+        let body = Body::from(vec![piece(b'a', 1), piece(b'b', 2), large.clone(), Bytes::new(), piece(b'c', 4)]);
+        let Inner::Many { pieces, len } = &body.0 else { panic!("joined: {body:?}") };
+        assert_eq!(*len, JOIN + 7);
+        assert_eq!(pieces.len(), 3);
+        assert_eq!(pieces[1].as_ptr(), large.as_ptr());
+        assert_eq!(&pieces[0][..], b"abb");
+    }
+
+    #[test]
+    fn pieces_advance_across_borders() {
+        let Inner::Many { pieces, len } = Body::from(vec![piece(b'a', JOIN), piece(b'b', JOIN)]).0 else { panic!() };
+        let mut pieces = Pieces::Many { pieces, len };
+        let mut slices = [IoSlice::new(&[]); 4];
+        assert_eq!(pieces.chunks_vectored(&mut slices), 2);
+        pieces.advance(JOIN - 1);
+        assert_eq!(pieces.chunk(), b"a");
+        pieces.advance(2);
+        assert_eq!((pieces.remaining(), pieces.chunk()[0]), (JOIN - 1, b'b'));
+        pieces.advance(JOIN - 1);
+        assert!(!pieces.has_remaining());
+        assert_eq!(pieces.chunk(), b"");
+    }
+}

@@ -1,0 +1,125 @@
+//! Replacing the application.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use crate::access_log::LogSender;
+use crate::generation::Generation;
+use crate::metrics::Metrics;
+use crate::worker::Message;
+use crate::{Application, LoadError, Loader};
+
+/// Loads applications and gives them to the workers, one at a time.
+pub(super) struct Reloader<L: Loader> {
+    pub(super) loader: Arc<L>,
+    pub(super) current: Arc<ArcSwap<Generation<L::App>>>,
+    pub(super) metrics: Arc<Metrics>,
+    workers: Vec<mpsc::UnboundedSender<Message<L::App>>>,
+    log: LogSender,
+    one_at_a_time: Mutex<()>,
+    draining: Cell<bool>,
+}
+
+impl<L: Loader> Reloader<L> {
+    pub(super) fn new(
+        loader: Arc<L>,
+        current: Arc<ArcSwap<Generation<L::App>>>,
+        metrics: Arc<Metrics>,
+        workers: Vec<mpsc::UnboundedSender<Message<L::App>>>,
+        log: LogSender,
+    ) -> Reloader<L> {
+        Reloader { loader, current, metrics, workers, log, one_at_a_time: Mutex::new(()), draining: Cell::new(false) }
+    }
+
+    pub(super) fn server(&self) -> fanin_config::Server {
+        self.current.load().app.server().clone()
+    }
+
+    /// The folder to watch now.
+    pub(super) fn watched(&self) -> Option<PathBuf> {
+        self.server().reload.then(|| self.loader.watch()).flatten()
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    pub(super) fn drain(&self) {
+        self.draining.set(true);
+        self.tell(|| Message::Drain);
+    }
+
+    pub(super) fn stop(&self) {
+        self.tell(|| Message::Stop);
+    }
+
+    fn tell(&self, message: impl Fn() -> Message<L::App>) {
+        for worker in &self.workers {
+            // A worker that has ended needs to hear nothing.
+            let _ = worker.send(message());
+        }
+    }
+
+    pub(super) fn reopen_log(&self) {
+        self.log.target(self.server().access_log);
+    }
+
+    /// Loads aside, then swaps everywhere. On an error nothing has changed.
+    pub(super) async fn reload(&self, why: &str) -> Result<(), LoadError> {
+        let _one_at_a_time = self.one_at_a_time.lock().await;
+        if self.is_draining() {
+            return Err(LoadError::new("the server is ending"));
+        }
+        let result = self.replace().await;
+        self.metrics.reloaded(result.is_ok());
+        match &result {
+            Ok(()) => tracing::info!(why, generation = self.current.load().number, "reloaded"),
+            Err(error) => tracing::error!(why, "not reloaded, the old configuration goes on:\n{error}"),
+        }
+        result
+    }
+
+    async fn replace(&self) -> Result<(), LoadError> {
+        let old = self.current.load_full();
+        let (sender, receiver) = oneshot::channel();
+        let (loader, app) = (self.loader.clone(), old.app.clone());
+        let load = move || drop(sender.send(loader.load(Some(&app))));
+        thread::Builder::new()
+            .name("fanin-reload".into())
+            .spawn(load)
+            .map_err(|error| LoadError::new(format!("cannot start a thread: {error}")))?;
+        let app = receiver.await.map_err(|_| LoadError::new("the loader panicked"))??;
+        let generation = Arc::new(Generation::new(Arc::new(app), old.number + 1, &self.metrics.gates)?);
+
+        let (before, now) = (old.app.server(), generation.app.server());
+        for (key, changed) in [
+            ("listen", before.listen != now.listen),
+            ("admin", before.admin != now.admin),
+            ("workers", before.workers != now.workers),
+        ] {
+            if changed {
+                tracing::warn!("[server] {key} has changed; that takes effect with the next start");
+            }
+        }
+        if before.access_log != now.access_log {
+            self.log.target(now.access_log.clone());
+        }
+        self.current.store(generation.clone());
+        let mut swapped = Vec::new();
+        for worker in &self.workers {
+            let (done, is_done) = oneshot::channel();
+            let _ = worker.send(Message::Swap { generation: generation.clone(), done });
+            swapped.push(is_done);
+        }
+        for is_done in swapped {
+            // A worker that ends meanwhile needs no application.
+            let _ = is_done.await;
+        }
+        Ok(())
+    }
+}

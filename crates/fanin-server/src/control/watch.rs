@@ -1,0 +1,78 @@
+//! Noticing changed files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::event::{EventKind, ModifyKind};
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use crate::Loader;
+
+/// A change is acted on when nothing has changed for this long: editors and deployments write files in several steps.
+const QUIET: Duration = Duration::from_millis(150);
+/// But it waits no longer than this.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Watches a folder and all below it. The folder is watched, not its files, so that a file may be replaced.
+pub(super) struct Changes<L> {
+    loader: Arc<L>,
+    watched: Option<PathBuf>,
+    watcher: Option<RecommendedWatcher>,
+    sender: mpsc::Sender<()>,
+    receiver: mpsc::Receiver<()>,
+}
+
+impl<L: Loader> Changes<L> {
+    pub(super) fn new(loader: Arc<L>) -> Changes<L> {
+        // One pending change says all that there is to say.
+        let (sender, receiver) = mpsc::channel(1);
+        Changes { loader, watched: None, watcher: None, sender, receiver }
+    }
+
+    /// Watches this folder from now on, or none.
+    pub(super) fn set(&mut self, folder: Option<PathBuf>) {
+        if self.watched == folder {
+            return;
+        }
+        self.watcher = folder.as_deref().and_then(|folder| match self.watch(folder) {
+            Ok(watcher) => Some(watcher),
+            Err(error) => {
+                tracing::warn!(%error, "cannot watch {} for changes; SIGHUP reloads", folder.display());
+                None
+            }
+        });
+        self.watched = folder;
+    }
+
+    fn watch(&self, folder: &Path) -> notify::Result<RecommendedWatcher> {
+        let (loader, sender) = (self.loader.clone(), self.sender.clone());
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            let concerns = match event {
+                Ok(event) => is_change(event.kind) && event.paths.iter().any(|path| loader.concerns(path)),
+                // Events were lost: something may have changed.
+                Err(_) => true,
+            };
+            if concerns {
+                // If one is pending already, this one is part of it.
+                let _ = sender.try_send(());
+            }
+        })?;
+        watcher.watch(folder, RecursiveMode::Recursive)?;
+        Ok(watcher)
+    }
+
+    /// Ready when something has changed and it is quiet again.
+    pub(super) async fn changed(&mut self) {
+        // Never `None`: we hold a sender.
+        self.receiver.recv().await;
+        let patience = Instant::now() + PATIENCE;
+        while timeout_at(patience.min(Instant::now() + QUIET), self.receiver.recv()).await.is_ok() {}
+    }
+}
+
+fn is_change(kind: EventKind) -> bool {
+    !matches!(kind, EventKind::Access(_) | EventKind::Modify(ModifyKind::Metadata(_)))
+}

@@ -1,0 +1,59 @@
+//! Listening sockets.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Connections that the kernel holds for a worker that is busy.
+const BACKLOG: i32 = 1024;
+
+/// One socket a worker on the same address; the kernel spreads connections over them. Port 0 becomes one free port.
+///
+/// # Errors
+/// What the system says, also when another process listens there: with `SO_REUSEPORT` alone, two servers started by mistake
+/// would silently share the clients.
+pub(crate) fn listen(address: SocketAddr, workers: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+    if address.port() != 0 {
+        open(address, false)?;
+    }
+    let first = open(address, true)?;
+    let address = first.local_addr()?;
+    let mut sockets = vec![first];
+    while sockets.len() < workers {
+        sockets.push(open(address, true)?);
+    }
+    Ok((address, sockets))
+}
+
+/// One socket, not shared.
+pub(crate) fn listen_alone(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
+    let socket = open(address, false)?;
+    Ok((socket.local_addr()?, socket))
+}
+
+fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_share_a_port_that_nobody_else_gets() {
+        let (address, sockets) = listen("127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        assert_eq!(sockets.len(), 3);
+        assert!(sockets.iter().all(|socket| socket.local_addr().unwrap() == address));
+        let error = listen(address, 2).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}

@@ -1,0 +1,223 @@
+//! The text of the page `/metrics`.
+
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use super::cell::{Count, Merged};
+use super::process::Process;
+use super::stats::{Closed, RouteStats, WorkerStats};
+use super::{Label, Metrics};
+use crate::admission::Refusal;
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+const REFUSALS: [Refusal; 4] = [Refusal::Route, Refusal::Server, Refusal::Evicted, Refusal::Deadline];
+
+/// The numbers of a route as they are when the page is made.
+struct Row {
+    label: Label,
+    workers: Vec<Arc<RouteStats>>,
+    in_flight: usize,
+    waiting: usize,
+}
+
+impl Row {
+    fn labels(&self) -> Labels<'_> {
+        vec![("method", &self.label.method), ("route", &self.label.path)]
+    }
+
+    fn with(&self, key: &'static str, value: &'static str) -> Labels<'_> {
+        let mut labels = self.labels();
+        labels.push((key, value));
+        labels
+    }
+
+    fn sum(&self, of: impl Fn(&RouteStats) -> &Count) -> u64 {
+        self.workers.iter().map(|stats| of(stats).get()).sum()
+    }
+}
+
+impl Collector for Metrics {
+    fn encode(&self, mut to: DescriptorEncoder) -> fmt::Result {
+        self.encode_routes(&mut to)?;
+        self.encode_workers(&mut to)?;
+        self.encode_process(&mut to)
+    }
+}
+
+impl Metrics {
+    fn rows(&self) -> Vec<Row> {
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Routes that no application has any more, not even one whose last requests still run, are forgotten.
+        routes.retain(|_, cells| cells.workers.iter().any(|stats| Arc::strong_count(stats) > 1));
+        let row = |(label, cells): (&Label, &super::RouteCells)| Row {
+            label: label.clone(),
+            workers: cells.workers.clone(),
+            in_flight: cells.gate.as_ref().map_or(0, |gate| gate.in_flight()),
+            waiting: cells.gate.as_ref().map_or(0, |gate| gate.waiting()),
+        };
+        routes.iter().map(row).collect()
+    }
+
+    fn encode_routes(&self, to: &mut DescriptorEncoder) -> fmt::Result {
+        let rows = self.rows();
+        family(to, "fanin_requests", "Responses by route and class of status.", MetricType::Counter, |metric| {
+            for row in &rows {
+                for (at, class) in CLASSES.iter().enumerate().skip(1) {
+                    count(metric, &row.with("status", class), row.sum(|stats| &stats.classes[at]))?;
+                }
+            }
+            Ok(())
+        })?;
+        let help = "Seconds from a request's head to its response.";
+        family(to, "fanin_request_duration_seconds", help, MetricType::Histogram, |metric| {
+            rows.iter().try_for_each(|row| {
+                histogram(metric, &row.labels(), &Merged::of(row.workers.iter().map(|stats| &stats.durations)))
+            })
+        })?;
+        family(to, "fanin_requests_in_flight", "Requests being worked on.", MetricType::Gauge, |metric| {
+            rows.iter().try_for_each(|row| gauge(metric, &row.labels(), row.in_flight as f64))
+        })?;
+        family(
+            to,
+            "fanin_requests_waiting",
+            "Requests that wait for a place in flight.",
+            MetricType::Gauge,
+            |metric| rows.iter().try_for_each(|row| gauge(metric, &row.labels(), row.waiting as f64)),
+        )?;
+        family(to, "fanin_requests_refused", "Requests refused by admission.", MetricType::Counter, |metric| {
+            for row in &rows {
+                for refusal in REFUSALS {
+                    let refused = row.sum(|stats| &stats.refused[refusal as usize]);
+                    count(metric, &row.with("reason", refusal.reason()), refused)?;
+                }
+            }
+            Ok(())
+        })?;
+        type Of = fn(&RouteStats) -> &Count;
+        let counters: [(&str, &str, Of); 4] = [
+            ("fanin_requests_partial", "Responses that lack something optional.", |stats| &stats.partial),
+            ("fanin_requests_left", "Requests whose client left before the response.", |stats| &stats.left),
+            ("fanin_request_panics", "Requests ended by a panic.", |stats| &stats.panics),
+            ("fanin_request_calls", "Calls made for requests that were answered.", |stats| &stats.calls),
+        ];
+        for (name, help, of) in counters {
+            family(to, name, help, MetricType::Counter, |metric| {
+                rows.iter().try_for_each(|row| count(metric, &row.labels(), row.sum(of)))
+            })?;
+        }
+        let help = "Seconds of requests in which at least one call was on its way.";
+        family(to, "fanin_request_upstream_seconds", help, MetricType::Counter, |metric| {
+            rows.iter().try_for_each(|row| {
+                let seconds = row.sum(|stats| &stats.upstream_micros) as f64 / 1e6;
+                metric.encode_family(&row.labels())?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)
+            })
+        })?;
+        family(to, "fanin_server_in_flight", "Requests being worked on in the server.", MetricType::Gauge, |metric| {
+            metric.encode_gauge(&(self.gates.server.in_flight() as f64))
+        })?;
+        family(to, "fanin_server_waiting", "Requests that wait for the server's limit.", MetricType::Gauge, |metric| {
+            metric.encode_gauge(&(self.gates.server.waiting() as f64))
+        })
+    }
+
+    fn encode_workers(&self, to: &mut DescriptorEncoder) -> fmt::Result {
+        let names = (0..self.workers.len()).map(|index| index.to_string()).collect::<Vec<_>>();
+        let each = || self.workers.iter().zip(&names).map(|(stats, name)| (stats, vec![("worker", name.as_str())]));
+        let help = "Seconds that something ready waits for its worker.";
+        family(to, "fanin_worker_queueing_seconds", help, MetricType::Histogram, |metric| {
+            each().try_for_each(|(stats, labels)| histogram(metric, &labels, &Merged::of([&stats.queueing])))
+        })?;
+        family(to, "fanin_connections", "Open client connections.", MetricType::Gauge, |metric| {
+            each().try_for_each(|(stats, labels)| {
+                // The cells are read one after the other: a connection may close in between.
+                let closed = stats.closed.get();
+                gauge(metric, &labels, stats.accepted.get().saturating_sub(closed) as f64)
+            })
+        })?;
+        type Of = fn(&WorkerStats) -> &Count;
+        let counters: [(&str, &str, Of); 7] = [
+            ("fanin_connections_accepted", "Client connections accepted.", |stats| &stats.accepted),
+            ("fanin_connections_refused", "Client connections above max_connections.", |stats| &stats.refused),
+            ("fanin_accept_errors", "Failed attempts to accept a connection.", |stats| &stats.accept_errors),
+            ("fanin_tls_failures", "TLS handshakes that failed.", |stats| &stats.tls_failures),
+            ("fanin_protocol_errors", "Requests that could not be read.", |stats| &stats.protocol_errors),
+            ("fanin_access_log_dropped", "Access log lines dropped.", |stats| &stats.log_lines_dropped),
+            ("fanin_worker_stalls", "Times that one piece of work held a worker too long.", |stats| &stats.stalls),
+        ];
+        for (name, help, of) in counters {
+            family(to, name, help, MetricType::Counter, |metric| {
+                each().try_for_each(|(stats, labels)| count(metric, &labels, of(stats).get()))
+            })?;
+        }
+        let help = "Seconds that stalled workers were held.";
+        family(to, "fanin_worker_stalled_seconds", help, MetricType::Counter, |metric| {
+            each().try_for_each(|(stats, labels)| {
+                let seconds = stats.held_micros.get() as f64 / 1e6;
+                metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)
+            })
+        })?;
+        let help = "Client connections closed by a timeout.";
+        family(to, "fanin_connection_timeouts", help, MetricType::Counter, |metric| {
+            Closed::ALL.iter().try_for_each(|closed| {
+                let sum = self.workers.iter().map(|stats| stats.timeouts[*closed as usize].get()).sum();
+                count(metric, &vec![("kind", closed.label())], sum)
+            })
+        })
+    }
+
+    fn encode_process(&self, to: &mut DescriptorEncoder) -> fmt::Result {
+        let process = Process::read();
+        let gauges = [
+            ("fanin_workers", "Worker threads.", self.workers.len() as f64),
+            ("fanin_threads", "Threads of the process.", process.threads as f64),
+            ("fanin_resident_memory_bytes", "Memory in use.", process.resident_bytes as f64),
+            ("fanin_open_files", "Open files and sockets.", process.open_files as f64),
+            ("fanin_uptime_seconds", "Seconds since the start.", self.started.elapsed().as_secs_f64()),
+            (
+                "fanin_last_reload_timestamp_seconds",
+                "The last successful reload.",
+                self.last_reload.load(Relaxed) as f64,
+            ),
+        ];
+        for (name, help, value) in gauges {
+            family(to, name, help, MetricType::Gauge, |metric| metric.encode_gauge(&value))?;
+        }
+        family(to, "fanin_reloads", "Reloads by result.", MetricType::Counter, |metric| {
+            count(metric, &vec![("result", "ok")], self.reloads_ok.load(Relaxed))?;
+            count(metric, &vec![("result", "failed")], self.reloads_failed.load(Relaxed))
+        })?;
+        family(to, "fanin_build", "The program.", MetricType::Info, |metric| {
+            metric.encode_info(&[("version", self.build.version)])
+        })
+    }
+}
+
+fn family(
+    to: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    fill: impl FnOnce(&mut MetricEncoder) -> fmt::Result,
+) -> fmt::Result {
+    fill(&mut to.encode_descriptor(name, help, None, kind)?)
+}
+
+fn count(metric: &mut MetricEncoder, labels: &impl EncodeLabelSet, value: u64) -> fmt::Result {
+    metric.encode_family(labels)?.encode_counter::<NoLabelSet, _, f64>(&value, None)
+}
+
+fn gauge(metric: &mut MetricEncoder, labels: &impl EncodeLabelSet, value: f64) -> fmt::Result {
+    metric.encode_family(labels)?.encode_gauge(&value)
+}
+
+fn histogram(metric: &mut MetricEncoder, labels: &impl EncodeLabelSet, merged: &Merged) -> fmt::Result {
+    let buckets = merged.buckets();
+    metric.encode_family(labels)?.encode_histogram::<NoLabelSet>(merged.seconds(), merged.count(), &buckets, None)
+}

@@ -1,0 +1,86 @@
+//! What the server counts, and how it is told: Prometheus (OpenMetrics) text.
+//!
+//! Each worker counts into cells of its own, which nobody else writes, so counting costs plain stores. They are summed when
+//! somebody asks.
+
+mod cell;
+mod encode;
+mod process;
+mod stats;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+pub(crate) use stats::{Closed, RouteStats, WorkerStats};
+
+use crate::BuildInfo;
+use crate::admission::{Gate, Gates};
+
+/// Everything that the server counts.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    build: BuildInfo,
+    started: Instant,
+    pub(crate) gates: Arc<Gates>,
+    workers: Vec<Arc<WorkerStats>>,
+    routes: Mutex<BTreeMap<Label, RouteCells>>,
+    pub(crate) reloads_ok: AtomicU64,
+    pub(crate) reloads_failed: AtomicU64,
+    /// Seconds since the epoch.
+    pub(crate) last_reload: AtomicI64,
+}
+
+/// Method and path pattern. Both empty: requests that matched no route.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Label {
+    pub(crate) method: String,
+    pub(crate) path: String,
+}
+
+#[derive(Debug)]
+struct RouteCells {
+    workers: Vec<Arc<RouteStats>>,
+    /// `None` for requests without a route.
+    gate: Option<Arc<Gate>>,
+}
+
+impl Metrics {
+    pub(crate) fn new(build: BuildInfo, workers: usize, gates: Arc<Gates>) -> Metrics {
+        Metrics {
+            build,
+            started: Instant::now(),
+            gates,
+            workers: (0..workers).map(|_| Arc::default()).collect(),
+            routes: Mutex::default(),
+            reloads_ok: AtomicU64::new(0),
+            reloads_failed: AtomicU64::new(0),
+            last_reload: AtomicI64::new(0),
+        }
+    }
+
+    pub(crate) fn worker(&self, index: usize) -> Arc<WorkerStats> {
+        self.workers[index].clone()
+    }
+
+    /// The cells of a route on a worker. Counts go on across reloads.
+    pub(crate) fn route(&self, worker: usize, label: Label, gate: Option<&Arc<Gate>>) -> Arc<RouteStats> {
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let cells = routes.entry(label).or_insert_with(|| RouteCells {
+            workers: self.workers.iter().map(|_| Arc::default()).collect(),
+            gate: None,
+        });
+        cells.gate = gate.cloned();
+        cells.workers[worker].clone()
+    }
+
+    pub(crate) fn reloaded(&self, ok: bool) {
+        let (counter, now) = (if ok { &self.reloads_ok } else { &self.reloads_failed }, std::time::SystemTime::now());
+        counter.fetch_add(1, Relaxed);
+        if ok {
+            let seconds = now.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+            self.last_reload.store(seconds as i64, Relaxed);
+        }
+    }
+}

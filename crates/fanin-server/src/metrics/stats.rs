@@ -1,0 +1,97 @@
+//! What is counted, by route and by worker.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::cell::{Count, Histogram};
+use crate::admission::Refusal;
+
+/// One route on one worker. Written by that worker only.
+#[derive(Debug, Default)]
+pub(crate) struct RouteStats {
+    /// By first digit of the status, 1 to 5.
+    pub(super) classes: [Count; 5],
+    pub(super) durations: Histogram,
+    pub(super) upstream_micros: Count,
+    pub(super) calls: Count,
+    pub(super) partial: Count,
+    /// By [`Refusal`].
+    pub(super) refused: [Count; 4],
+    /// Requests whose client left before the response.
+    pub(super) left: Count,
+    pub(super) panics: Count,
+}
+
+impl RouteStats {
+    #[inline]
+    pub(crate) fn responded(&self, status: StatusCode, duration: Duration, report: &crate::Report) {
+        let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
+        self.classes[class].add(1);
+        self.durations.observe(duration);
+        if report.calls > 0 {
+            self.calls.add(u64::from(report.calls));
+            self.upstream_micros.add(report.upstream.as_micros() as u64);
+        }
+        if report.partial {
+            self.partial.add(1);
+        }
+    }
+
+    pub(crate) fn refused(&self, refusal: Refusal) {
+        self.refused[refusal as usize].add(1);
+    }
+
+    pub(crate) fn client_left(&self) {
+        self.left.add(1);
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.panics.add(1);
+    }
+}
+
+/// One worker. Written by that worker only, `stalls` and `held_micros` by the watchdog only.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerStats {
+    pub(crate) accepted: Count,
+    pub(crate) closed: Count,
+    /// Connections above `max_connections`.
+    pub(crate) refused: Count,
+    pub(crate) accept_errors: Count,
+    pub(crate) tls_failures: Count,
+    /// By [`Closed`].
+    pub(crate) timeouts: [Count; 4],
+    /// Requests that were answered without having become one: not HTTP, head too large, head too slow.
+    pub(crate) protocol_errors: Count,
+    pub(crate) queueing: Histogram,
+    pub(crate) log_lines_dropped: Count,
+    pub(crate) stalls: Count,
+    pub(crate) held_micros: Count,
+}
+
+/// Why the server closed a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// The head did not arrive in time.
+    Header,
+    /// No request came for long.
+    Idle,
+    /// The client did not take what was sent.
+    Write,
+    /// The client did not close after a last answer.
+    Linger,
+}
+
+impl Closed {
+    pub(super) const ALL: [Closed; 4] = [Closed::Header, Closed::Idle, Closed::Write, Closed::Linger];
+
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Closed::Header => "header",
+            Closed::Idle => "idle",
+            Closed::Write => "write",
+            Closed::Linger => "linger",
+        }
+    }
+}

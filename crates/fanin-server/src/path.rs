@@ -1,0 +1,104 @@
+//! What a path may look like, and how its parameters are decoded.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+/// Why a path is answered 400.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathError {
+    /// A `%` that two hexadecimal digits do not follow.
+    Encoding,
+    /// A segment `.` or `..`, encoded or not.
+    DotSegment,
+    /// A decoded parameter is not UTF-8.
+    Utf8,
+}
+
+impl PathError {
+    pub(crate) fn detail(self) -> &'static str {
+        match self {
+            PathError::Encoding => "the path has a '%' that is not followed by two hexadecimal digits",
+            PathError::DotSegment => "the path has a segment '.' or '..'",
+            PathError::Utf8 => "a part of the path is not UTF-8 when decoded",
+        }
+    }
+}
+
+/// Checks the whole path, whatever route it may match: one pass over the bytes.
+pub(crate) fn check(path: &str) -> Result<(), PathError> {
+    let bytes = path.as_bytes();
+    let mut at = 0;
+    // Of the segment so far: how many dots, unless something else stood there.
+    let mut dots = Some(0_u32);
+    while at < bytes.len() {
+        let (byte, width) = match bytes[at] {
+            b'%' => match (bytes.get(at + 1).and_then(hex), bytes.get(at + 2).and_then(hex)) {
+                (Some(high), Some(low)) => (high << 4 | low, 3),
+                _ => return Err(PathError::Encoding),
+            },
+            byte => (byte, 1),
+        };
+        // An encoded slash does not end a segment here, but may do so behind us: "%2F..%2F" inside a parameter is kept
+        // encoded by whoever puts it into a path again, so only the raw slash counts as a border.
+        if byte == b'/' && width == 1 {
+            if matches!(dots, Some(1 | 2)) {
+                return Err(PathError::DotSegment);
+            }
+            dots = Some(0);
+        } else if byte == b'.' {
+            dots = dots.map(|count| count + 1);
+        } else {
+            dots = None;
+        }
+        at += width;
+    }
+    if matches!(dots, Some(1 | 2)) { Err(PathError::DotSegment) } else { Ok(()) }
+}
+
+fn hex(byte: &u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// Decodes a parameter of a path that [`check`] has passed.
+pub(crate) fn decode(raw: &str) -> Result<Cow<'_, str>, PathError> {
+    if !raw.as_bytes().contains(&b'%') {
+        return Ok(Cow::Borrowed(raw));
+    }
+    percent_decode_str(raw).decode_utf8().map_err(|_| PathError::Utf8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dot_segments_are_refused_however_written() {
+        for path in ["/a/../b", "/..", "/.", "/a/.", "/./a", "/%2e%2E/a", "/a/.%2e", "/a/%2E", ".."] {
+            assert_eq!(check(path), Err(PathError::DotSegment), "{path}");
+        }
+        for path in ["/", "", "//", "/a//b/", "/...", "/a.b", "/.well-known", "/a/..b", "/a%2F..%2Fb", "/%C3%BC", "*"] {
+            assert_eq!(check(path), Ok(()), "{path}");
+        }
+    }
+
+    #[test]
+    fn broken_encodings_are_refused() {
+        for path in ["/%", "/%2", "/%zz", "/a%2/b", "/%%30"] {
+            assert_eq!(check(path), Err(PathError::Encoding), "{path}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_decoded_once() {
+        assert_eq!(decode("a%2Fb").unwrap(), "a/b");
+        assert_eq!(decode("a%252Fb").unwrap(), "a%2Fb");
+        assert_eq!(decode("a+b").unwrap(), "a+b");
+        assert_eq!(decode("%ff"), Err(PathError::Utf8));
+    }
+}

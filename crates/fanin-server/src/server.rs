@@ -1,0 +1,233 @@
+//! Starting a server, and the handle of one that runs.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
+
+use crate::access_log::LogThread;
+use crate::activity::Pulse;
+use crate::admission::Gates;
+use crate::control::{self, Command, Control};
+use crate::error::{LoadError, StartError};
+use crate::generation::Generation;
+use crate::metrics::Metrics;
+use crate::watchdog::{self, Watched};
+use crate::{Application, Loader, limits, listen, worker};
+
+/// What is not configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// SIGTERM and SIGINT drain (a second one ends at once), SIGHUP reloads.
+    pub signals: bool,
+    /// For the metric `fanin_build_info`.
+    pub build: BuildInfo,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { signals: true, build: BuildInfo { version: env!("CARGO_PKG_VERSION") } }
+    }
+}
+
+/// What the program is.
+#[derive(Clone, Copy, Debug)]
+pub struct BuildInfo {
+    /// Its version.
+    pub version: &'static str,
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All requests had ended.
+    Drained,
+    /// Some had not by the drain's timeout.
+    DrainTimeout,
+    /// A second signal came.
+    Forced,
+    /// A worker's thread ended by itself, which is a fault of ours or of the application. The others were drained.
+    Failed,
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub struct Handle {
+    addresses: Vec<SocketAddr>,
+    admin: Option<SocketAddr>,
+    commands: mpsc::UnboundedSender<Command>,
+    control: JoinHandle<Exit>,
+}
+
+impl Handle {
+    /// Where it listens, in the configuration's order; a configured port 0 is the real one here.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Where the admin pages are.
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// Loads the configuration anew, and returns when every worker uses it.
+    ///
+    /// # Errors
+    /// What the loader found, or that the server is ending. The old application goes on.
+    pub fn reload(&self) -> Result<(), LoadError> {
+        let (sender, receiver) = channel();
+        let _ = self.commands.send(Command::Reload(sender));
+        receiver.recv().unwrap_or_else(|_| Err(LoadError::new("the server is ending")))
+    }
+
+    /// Stops accepting and lets running requests end, as SIGTERM does.
+    pub fn drain(&self) {
+        let _ = self.commands.send(Command::Drain);
+    }
+
+    /// Waits until the server has ended.
+    pub fn wait(self) -> Exit {
+        // The control thread has nothing that panics; if it does, the server is not in a state to wait for.
+        self.control.join().unwrap_or(Exit::Failed)
+    }
+}
+
+/// Loads the application, listens, and starts all threads. Returns when requests can come.
+///
+/// # Errors
+/// See [`StartError`]. Nothing is left running then.
+pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartError> {
+    let open_files = limits::raise_open_files();
+    let app = Arc::new(loader.load(None)?);
+    let server = app.server().clone();
+    let workers = match server.workers {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        workers => workers,
+    };
+    if let Some(files) = open_files
+        && files < server.max_connections as u64 * 2
+    {
+        tracing::warn!(
+            open_files = files,
+            max_connections = server.max_connections,
+            "this process may not open as many files as the connections that it may accept, and as many calls, would need"
+        );
+    }
+
+    let gates = Arc::new(Gates::new());
+    let generation = Arc::new(Generation::new(app, 1, &gates)?);
+    let metrics = Arc::new(Metrics::new(options.build, workers, gates));
+    metrics.reloaded(true);
+
+    let mut addresses = Vec::new();
+    let mut sockets = (0..workers).map(|_| Vec::new()).collect::<Vec<_>>();
+    for address in &server.listen {
+        let error = |source| StartError::Listen { key: "listen", address: *address, source };
+        let (address, of_workers) = listen::listen(*address, workers).map_err(error)?;
+        addresses.push(address);
+        for (worker, socket) in sockets.iter_mut().zip(of_workers) {
+            worker.push(socket);
+        }
+    }
+    let admin = match server.admin {
+        None => None,
+        Some(address) => {
+            let error = |source| StartError::Listen { key: "admin", address, source };
+            Some(listen::listen_alone(address).map_err(error)?)
+        }
+    };
+    let (log, log_thread) = LogThread::start(&server.access_log)
+        .map_err(|source| StartError::AccessLog { path: format!("{:?}", server.access_log), source })?;
+
+    let current = Arc::new(ArcSwap::from(generation.clone()));
+    let open = Arc::new(AtomicUsize::new(0));
+    let (ready_sender, ready) = channel();
+    let mut threads = Vec::new();
+    let mut senders = Vec::new();
+    let mut watched = Vec::new();
+    for (index, listeners) in sockets.into_iter().enumerate() {
+        let (sender, messages) = mpsc::unbounded_channel();
+        let pulse = Arc::<Pulse>::default();
+        watched.push(Watched { pulse: pulse.clone(), stats: metrics.worker(index) });
+        senders.push(sender);
+        let setup = worker::Setup {
+            index,
+            workers,
+            generation: generation.clone(),
+            listeners,
+            metrics: metrics.clone(),
+            pulse,
+            log: log.clone(),
+            open: open.clone(),
+            messages,
+        };
+        let ready = ready_sender.clone();
+        threads.push(spawn("worker", format!("fanin-{index}"), move || run_worker(setup, &ready))?);
+    }
+    drop((ready_sender, generation));
+    for _ in 0..workers {
+        let started = ready.recv().unwrap_or_else(|_| Err(std::io::Error::other("the thread ended")));
+        started.map_err(|source| StartError::System { what: "a worker", source })?;
+    }
+
+    let (end_watchdog, watchdog_ends) = channel::<()>();
+    let watched_app = current.clone();
+    let watchdog = spawn("the watchdog", "fanin-watchdog".into(), move || {
+        let stall = || watched_app.load().app.server().stall;
+        watchdog::run(&watched, &watchdog_ends, stall, |activity| watched_app.load().app.describe(activity));
+    })?;
+
+    let (commands, receiver) = mpsc::unbounded_channel();
+    let admin_address = admin.as_ref().map(|(address, _)| *address);
+    let control = Control {
+        loader: Arc::new(loader),
+        current,
+        metrics,
+        workers: senders,
+        threads,
+        log,
+        admin: admin.map(|(_, socket)| socket),
+        signals: options.signals,
+        commands: receiver,
+    };
+    let (ready_sender, ready) = channel();
+    let control = spawn("control", "fanin-control".into(), move || {
+        let exit = control::run(control, &ready_sender);
+        drop(end_watchdog);
+        let _ = watchdog.join();
+        log_thread.join(Duration::from_secs(1));
+        exit
+    })?;
+    match ready.recv() {
+        Ok(Ok(())) => Ok(Handle { addresses, admin: admin_address, commands, control }),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(StartError::System { what: "control", source: std::io::Error::other("the thread ended") }),
+    }
+}
+
+fn run_worker<A: Application>(setup: worker::Setup<A>, ready: &Sender<std::io::Result<()>>) {
+    match worker::runtime(&setup.pulse) {
+        Err(error) => {
+            let _ = ready.send(Err(error));
+        }
+        Ok(runtime) => runtime.block_on(worker::run(setup, |started| {
+            let _ = ready.send(started);
+        })),
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    what: &'static str,
+    name: String,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, StartError> {
+    thread::Builder::new().name(name).spawn(run).map_err(|source| StartError::System { what, source })
+}
+
+/// Where a reload's result goes.
+pub(crate) type ReloadReply = Sender<Result<(), LoadError>>;

@@ -1,0 +1,314 @@
+//! A call on its way through the policies, outermost first: breaker, retry, hedge, then for each try the limit, the choice
+//! of an endpoint, the try's own time, the transport.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fanin_config::{Hedge, Retry};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::endpoint::Endpoint;
+use crate::error::{ErrorKind, Failure};
+use crate::limit::{Full, Permit};
+use crate::metrics::Extra;
+use crate::policy::breaker::Pass;
+use crate::policy::retry;
+use crate::request::{CallContext, Request};
+use crate::transport::{Attempt, Phase, Prepared, Received};
+use crate::upstream::Upstream;
+use crate::worker::Local;
+
+/// What all tries of a call have in common.
+pub(crate) struct Call<'a> {
+    pub local: &'a Rc<Local>,
+    pub context: &'a CallContext,
+    pub deadline: Instant,
+    pub phase: &'a Cell<Phase>,
+}
+
+impl<'a> Call<'a> {
+    pub async fn run(&self, request: Request) -> Result<Received, Failure> {
+        let upstream = &*self.local.upstream;
+        let request = Prepared::new(request)?;
+        let safe = self.context.safe || request.method.is_safe();
+        let pass = match &upstream.policies.breaker {
+            None => Pass::Free,
+            Some(policy) => upstream.guards.breaker.admit(policy)?,
+        };
+        self.local.call_begins();
+        match pass {
+            Pass::Free => self.retried(&request, safe).await,
+            Pass::Probe(probe) => {
+                let result = self.attempt(&request, safe, None, &Cell::new(None)).await;
+                match is_bad(&result) {
+                    Some(bad) => probe.end(!bad),
+                    // It says nothing about the upstream: the next call is the probe.
+                    None => drop(probe),
+                }
+                result
+            }
+        }
+    }
+
+    async fn retried(&self, request: &Prepared, safe: bool) -> Result<Received, Failure> {
+        let upstream = &*self.local.upstream;
+        let used = Cell::new(None);
+        let result = self.hedged(request, safe, &used).await;
+        let Some(policy) = &upstream.policies.retry else { return result };
+        if !retry::is_worth_it(&result, safe) {
+            return result;
+        }
+        Box::pin(self.again(request, safe, &used, policy, result)).await
+    }
+
+    /// Further tries, apart from the first so that a call that goes well does not carry their state.
+    async fn again(
+        &self,
+        request: &Prepared,
+        safe: bool,
+        used: &Cell<Option<u64>>,
+        policy: &Retry,
+        mut result: Result<Received, Failure>,
+    ) -> Result<Received, Failure> {
+        let upstream = &*self.local.upstream;
+        for next in 1..=policy.max {
+            if !retry::is_worth_it(&result, safe) {
+                break;
+            }
+            let elsewhere = next == 1 && self.local.endpoints() > 1;
+            let pause = if elsewhere { Duration::ZERO } else { retry::pause(policy, next, self.local.chance()) };
+            let now = Instant::now();
+            if now + pause >= self.deadline || !upstream.guards.breaker.is_closed() {
+                break;
+            }
+            if !upstream.guards.budget.take(policy.floor, now) {
+                self.local.metrics.count(Extra::RetryDenied);
+                break;
+            }
+            if !pause.is_zero() {
+                self.phase.set(Phase::Pausing);
+                sleep(pause).await;
+            }
+            self.local.metrics.count(Extra::Retried);
+            result = self.attempt(request, safe, used.get(), used).await;
+        }
+        result
+    }
+
+    async fn hedged(&self, request: &Prepared, safe: bool, used: &Cell<Option<u64>>) -> Result<Received, Failure> {
+        match &self.local.upstream.policies.hedge {
+            Some(policy) if safe => Box::pin(self.with_hedge(*policy, request, used)).await,
+            _ => self.attempt(request, safe, None, used).await,
+        }
+    }
+
+    async fn with_hedge(
+        &self,
+        policy: Hedge,
+        request: &Prepared,
+        used: &Cell<Option<u64>>,
+    ) -> Result<Received, Failure> {
+        let upstream = &*self.local.upstream;
+        let Some(delay) = upstream.guards.latencies.delay(policy) else {
+            return self.attempt(request, true, None, used).await;
+        };
+        let first = self.attempt(request, true, None, used);
+        tokio::pin!(first);
+        if let Ok(result) = timeout(delay, &mut first).await {
+            return result;
+        }
+        let floor = upstream.policies.retry.as_ref().map_or(0.0, |policy| policy.floor);
+        // A place is taken only if one is free at once, and a hedge is paid for only if it has its place.
+        let place = upstream.limit.try_enter();
+        let affordable = place.is_some() && upstream.guards.budget.take(floor, Instant::now());
+        let (Some(place), true) = (place, affordable) else { return first.await };
+        self.local.metrics.count(Extra::Hedged);
+        let avoid = used.get();
+        let second = self.attempt_in(place, request, true, avoid, used);
+        tokio::pin!(second);
+        let (result, by_hedge) = tokio::select! {
+            biased;
+            result = &mut first => (result, false),
+            result = &mut second => (result, true),
+        };
+        // A failure does not win while the other may still answer.
+        let (result, by_hedge) = match (is_bad(&result), by_hedge) {
+            (Some(false), _) => (result, by_hedge),
+            (_, false) => (second.await, true),
+            (_, true) => (first.await, false),
+        };
+        if by_hedge {
+            self.local.metrics.count(Extra::HedgeWon);
+        }
+        result
+    }
+
+    /// One try, with a place below the limit.
+    async fn attempt(
+        &self,
+        request: &Prepared,
+        safe: bool,
+        avoid: Option<u64>,
+        used: &Cell<Option<u64>>,
+    ) -> Result<Received, Failure> {
+        let upstream = &*self.local.upstream;
+        self.phase.set(Phase::Waiting);
+        let place = match upstream.limit.try_enter() {
+            Some(place) => place,
+            None => upstream.limit.enter(self.context.request_started).await.map_err(|full| refused(upstream, full))?,
+        };
+        self.attempt_in(place, request, safe, avoid, used).await
+    }
+
+    async fn attempt_in(
+        &self,
+        _place: Permit<'a>,
+        request: &Prepared,
+        safe: bool,
+        avoid: Option<u64>,
+        used: &Cell<Option<u64>>,
+    ) -> Result<Received, Failure> {
+        let upstream = &*self.local.upstream;
+        let reach = self.local.choose(avoid, self.phase).await?;
+        used.set(Some(reach.endpoint.id));
+        // With one endpoint there is nothing to choose, and nothing to count for it.
+        let _on_endpoint = (self.local.endpoints() > 1).then(|| reach.endpoint.load.begin());
+        let trial = Trial::begin(self, &reach.endpoint);
+        let attempt = Attempt {
+            request,
+            endpoint: &reach.endpoint,
+            age: self.context.request_started,
+            deadline: upstream
+                .policies
+                .attempt_timeout
+                .map_or(self.deadline, |limit| self.deadline.min(trial.begun + limit)),
+            safe,
+            max_answer: upstream.config().max_answer,
+            chunk_timeout: upstream.policies.chunk_timeout,
+            timeout_header: upstream.config().timeout_header.as_ref(),
+            phase: self.phase,
+            metrics: &self.local.metrics,
+        };
+        let result = match upstream.policies.attempt_timeout {
+            None => reach.connections.send(&attempt).await,
+            Some(limit) => {
+                let sent = timeout_at(trial.begun + limit, reach.connections.send(&attempt)).await;
+                sent.unwrap_or_else(|_| Err(attempt_timed_out(limit, self.phase)))
+            }
+        };
+        trial.end(&result);
+        result
+    }
+}
+
+#[cold]
+fn refused(upstream: &Upstream, full: Full) -> Failure {
+    let Full { in_flight, waiting } = full;
+    let max = upstream.limit.max();
+    Failure::new(ErrorKind::Limit, format!("{in_flight} calls in flight (limit {max}) and {waiting} waiting"))
+}
+
+#[cold]
+fn attempt_timed_out(limit: Duration, phase: &Cell<Phase>) -> Failure {
+    Failure::new(ErrorKind::Timeout, format!("the try's {} ms are over: {}", limit.as_millis(), phase.get().describe()))
+}
+
+/// Whether a try's outcome speaks against the upstream; `None` if it says nothing about it.
+fn is_bad(result: &Result<Received, Failure>) -> Option<bool> {
+    match result {
+        Ok(received) => Some(received.status.is_server_error()),
+        Err(failure) => match failure.kind {
+            ErrorKind::Refused | ErrorKind::Connect | ErrorKind::Timeout | ErrorKind::Protocol => {
+                (failure.fault == crate::error::Fault::Upstream).then_some(true)
+            }
+            // It answered, too much of a good thing.
+            ErrorKind::TooLarge => Some(false),
+            ErrorKind::Limit | ErrorKind::Breaker | ErrorKind::Status | ErrorKind::Decode | ErrorKind::Cancelled => {
+                None
+            }
+        },
+    }
+}
+
+/// One try at one endpoint, for all who learn from it. A try that is dropped at the call's deadline counts as a timeout; one
+/// that is dropped earlier says nothing.
+struct Trial<'a> {
+    local: &'a Local,
+    endpoint: &'a Arc<Endpoint>,
+    begun: Instant,
+    deadline: Instant,
+    ended: bool,
+}
+
+impl<'a> Trial<'a> {
+    fn begin(call: &Call<'a>, endpoint: &'a Arc<Endpoint>) -> Trial<'a> {
+        Trial { local: call.local, endpoint, begun: Instant::now(), deadline: call.deadline, ended: false }
+    }
+
+    fn end(mut self, result: &Result<Received, Failure>) {
+        self.ended = true;
+        match is_bad(result) {
+            Some(false) => self.good(),
+            Some(true) => self.bad(matches!(result, Err(failure) if failure.kind == ErrorKind::Timeout)),
+            None => {}
+        }
+    }
+
+    fn good(&self) {
+        let upstream = &*self.local.upstream;
+        let policies = &upstream.policies;
+        let now = Instant::now();
+        let latency = now - self.begun;
+        self.local.attempt_succeeded(latency);
+        let many = self.local.endpoints() > 1;
+        if many && policies.ejection {
+            self.endpoint.health.succeeded();
+        }
+        if many {
+            self.endpoint.load.observe(latency, now);
+        }
+        if let Some(Hedge::Percentile(percentile)) = policies.hedge {
+            upstream.guards.latencies.observe(latency, percentile);
+        }
+        if let (Some(bounds), Some(gradient)) = (&policies.adaptive, &upstream.guards.gradient)
+            && let Some(limit) = gradient.answered(latency, upstream.limit.load().0, now, bounds)
+        {
+            upstream.limit.resize(limit, upstream.config().max_waiting);
+        }
+    }
+
+    #[cold]
+    fn bad(&self, timed_out: bool) {
+        let upstream = &*self.local.upstream;
+        let policies = &upstream.policies;
+        let now = Instant::now();
+        if self.local.endpoints() > 1 {
+            self.endpoint.load.observe(now - self.begun, now);
+            if policies.ejection && self.endpoint.health.failed(now, || self.local.may_eject()) {
+                tracing::warn!(upstream = %upstream.name(), endpoint = %self.endpoint.address, "endpoint left out: it fails");
+            }
+        }
+        if timed_out
+            && let (Some(bounds), Some(gradient)) = (&policies.adaptive, &upstream.guards.gradient)
+            && let Some(limit) = gradient.timed_out(now, bounds)
+        {
+            upstream.limit.resize(limit, upstream.config().max_waiting);
+        }
+        self.local.attempt_failed();
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let now = Instant::now();
+        // A request that comes with next to no time left must not speak against an upstream that had no chance.
+        if now >= self.deadline && self.local.is_long(now - self.begun) {
+            self.bad(true);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Endpoints: the instances of an upstream, found by the URLs of its configuration.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use fanin_config::Protocol;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::uri::{Authority, Scheme};
+use url::{Host, Url};
+
+use crate::error::BuildError;
+use crate::policy::choice::Load;
+use crate::policy::outlier::Health;
+use crate::transport::budget::Budget;
+use crate::transport::tls::{self, Tls};
+
+/// What all endpoints behind one URL have in common.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub target: Target,
+    pub protocol: Protocol,
+    pub scheme: Scheme,
+    pub authority: Authority,
+    /// The URL's path without a final slash; put before every call's path.
+    pub base_path: String,
+    pub tls: Option<Tls>,
+    /// Headers of every request: `host` and the configured ones.
+    pub template: HeaderMap,
+    pub connect_timeout: Duration,
+    pub idle_timeout: Duration,
+    /// HTTP/1.1: in the process; HTTP/2: of each worker.
+    pub max_connections: usize,
+    pub max_connecting: usize,
+    pub ping_every: Duration,
+    pub pong_within: Duration,
+}
+
+/// Where a URL points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Address(SocketAddr),
+    Name(String, u16),
+}
+
+impl Origin {
+    /// The origins of an upstream's URLs, or everything that is wrong with them.
+    pub fn all(config: &fanin_config::Upstream) -> Result<Vec<Arc<Origin>>, Vec<BuildError>> {
+        let mut errors = Vec::new();
+        let mut origins = Vec::with_capacity(config.urls.len());
+        let mut tls = None;
+        if config.urls.is_empty() {
+            errors.push(error(config, "url", "missing"));
+        }
+        for url in &config.urls {
+            match Origin::new(config, url, &mut tls) {
+                Ok(origin) => origins.push(Arc::new(origin)),
+                Err((key, detail)) => errors.push(error(config, key, detail)),
+            }
+        }
+        if errors.is_empty() { Ok(origins) } else { Err(errors) }
+    }
+
+    fn new(
+        config: &fanin_config::Upstream,
+        url: &Url,
+        tls_config: &mut Option<Arc<rustls::ClientConfig>>,
+    ) -> Result<Origin, (&'static str, String)> {
+        let bad = |what: &str| ("url", format!("{}://{}: {what}", url.scheme(), url.host_str().unwrap_or_default()));
+        let (scheme, secure) = match url.scheme() {
+            "http" => (Scheme::HTTP, false),
+            "https" => (Scheme::HTTPS, true),
+            _ => return Err(bad("only http and https are supported")),
+        };
+        let port = url.port_or_known_default().ok_or_else(|| bad("no port"))?;
+        let target = match url.host().ok_or_else(|| bad("no host"))? {
+            Host::Ipv4(ip) => Target::Address(SocketAddr::new(IpAddr::V4(ip), port)),
+            Host::Ipv6(ip) => Target::Address(SocketAddr::new(IpAddr::V6(ip), port)),
+            Host::Domain(name) => Target::Name(name.to_owned(), port),
+        };
+        let host = url.host_str().unwrap_or_default();
+        let authority = match url.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
+        let host_header = HeaderValue::from_str(&authority).map_err(|_| bad("host cannot be sent"))?;
+        let authority = Authority::try_from(authority).map_err(|_| bad("host cannot be sent"))?;
+        let mut template = HeaderMap::new();
+        match config.http {
+            Protocol::Http1 => {
+                template.insert(header::HOST, host_header);
+            }
+            Protocol::Http2 => {}
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            template
+                .insert(header::AUTHORIZATION, basic(url).ok_or_else(|| bad("user name or password cannot be sent"))?);
+        }
+        for name in config.headers.keys() {
+            if *name == header::HOST && config.http == Protocol::Http2 {
+                continue;
+            }
+            template.remove(name);
+            for value in config.headers.get_all(name) {
+                template.append(name.clone(), value.clone());
+            }
+        }
+        let tls = if secure {
+            let settings = config.tls.as_ref();
+            let client = match tls_config {
+                Some(client) => client.clone(),
+                None => tls_config.insert(tls::client_config(settings, config.http)?).clone(),
+            };
+            let name = settings.and_then(|tls| tls.server_name.as_deref());
+            Some(Tls::new(client, name.unwrap_or(host.trim_matches(['[', ']'])), config.http)?)
+        } else {
+            None
+        };
+        Ok(Origin {
+            target,
+            protocol: config.http,
+            scheme,
+            authority,
+            base_path: url.path().trim_end_matches('/').to_owned(),
+            tls,
+            template,
+            connect_timeout: config.connect_timeout,
+            idle_timeout: config.idle_timeout,
+            max_connections: config.max_connections.max(1),
+            max_connecting: config.max_connecting.max(1),
+            ping_every: config.keepalive,
+            pong_within: config.keepalive_timeout,
+        })
+    }
+}
+
+fn error(config: &fanin_config::Upstream, key: &'static str, detail: impl Into<String>) -> BuildError {
+    BuildError { upstream: config.name.clone(), key, detail: detail.into() }
+}
+
+/// `Authorization: Basic` of a URL's user name and password (RFC 7617).
+fn basic(url: &Url) -> Option<HeaderValue> {
+    let mut plain: Vec<u8> = percent_encoding::percent_decode_str(url.username()).collect();
+    plain.push(b':');
+    plain.extend(percent_encoding::percent_decode_str(url.password().unwrap_or_default()));
+    let mut value = HeaderValue::try_from(format!("Basic {}", base64(&plain))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// RFC 4648, section 4.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let bits = group.iter().enumerate().fold(0u32, |bits, (at, byte)| bits | u32::from(*byte) << (16 - 8 * at));
+        for at in 0..4 {
+            if at <= group.len() {
+                text.push(char::from(ALPHABET[(bits >> (18 - 6 * at) & 63) as usize]));
+            } else {
+                text.push('=');
+            }
+        }
+    }
+    text
+}
+
+/// One instance of an upstream, known to the whole process.
+pub(crate) struct Endpoint {
+    /// Never used again, so that a worker's connections find the endpoint they belong to.
+    pub id: u64,
+    pub origin: Arc<Origin>,
+    pub address: SocketAddr,
+    pub budget: Arc<Budget>,
+    pub load: Load,
+    pub health: Health,
+    retired: AtomicBool,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "endpoint {} at {}", self.id, self.address)
+    }
+}
+
+impl Endpoint {
+    pub fn new(origin: Arc<Origin>, address: SocketAddr) -> Arc<Endpoint> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let max_open = match origin.protocol {
+            Protocol::Http1 => origin.max_connections,
+            Protocol::Http2 => usize::MAX,
+        };
+        Arc::new(Endpoint {
+            id: NEXT.fetch_add(1, Relaxed),
+            budget: Budget::new(max_open, origin.max_connecting),
+            address,
+            origin,
+            load: Load::default(),
+            health: Health::default(),
+            retired: AtomicBool::new(false),
+        })
+    }
+
+    /// The endpoint is not asked any more: connections are closed as they fall free.
+    pub fn retire(&self) {
+        self.retired.store(true, Relaxed);
+        self.budget.wake_all();
+    }
+
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Relaxed)
+    }
+
+    /// Whether this is the endpoint of that origin at that address.
+    pub fn is(&self, origin: &Arc<Origin>, address: SocketAddr) -> bool {
+        self.address == address && Arc::ptr_eq(&self.origin, origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(url: &str) -> fanin_config::Upstream {
+        fanin_config::Upstream::new("u", url.parse().unwrap())
+    }
+
+    #[test]
+    fn base64_pads() {
+        assert_eq!(base64(b""), "");
+        assert_eq!(base64(b"f"), "Zg==");
+        assert_eq!(base64(b"fo"), "Zm8=");
+        assert_eq!(base64(b"foobar"), "Zm9vYmFy");
+    }
+
+    #[test]
+    fn a_url_becomes_host_base_path_and_authorization() {
+        let origins = Origin::all(&config("http://user:p%40ss@catalog.internal:8080/api/")).unwrap();
+        let origin = &origins[0];
+        assert_eq!(origin.target, Target::Name("catalog.internal".into(), 8080));
+        assert_eq!(origin.base_path, "/api");
+        assert_eq!(origin.template[header::HOST], "catalog.internal:8080");
+        assert_eq!(origin.template[header::AUTHORIZATION], format!("Basic {}", base64(b"user:p@ss")).as_str());
+        let origins = Origin::all(&config("http://[::1]:80")).unwrap();
+        assert_eq!(origins[0].target, Target::Address("[::1]:80".parse().unwrap()));
+        assert_eq!(origins[0].template[header::HOST], "[::1]");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_upstream_and_key() {
+        let mut config = config("https://a.internal");
+        config.tls = Some(fanin_config::ClientTls { ca: Some("no/such.pem".into()), ..Default::default() });
+        let errors = Origin::all(&config).unwrap_err();
+        assert_eq!(errors.len(), 1);
+        let text = errors[0].to_string();
+        assert!(text.starts_with("upstream u: tls.ca: no/such.pem: "), "{text}");
+    }
+}

@@ -1,0 +1,29 @@
+//! Calls to upstreams: policies, limits, connections.
+//!
+//! [`Upstreams`] is process-wide: limits, budgets, breakers and what is known of endpoints are shared by all workers and
+//! survive a reload. [`WorkerClient`] is one worker's: connections and counters, so that a call touches nothing of another
+//! thread but a few atomics. [`Upstream::call`] puts the two together; [`upstream`](Upstream) shows the order of the policies
+//! at one sight.
+//!
+//! What a call never does: outlive its deadline, wait in a queue without a bound, read an answer without a bound, leave
+//! anything behind when it is dropped.
+
+mod call;
+mod endpoint;
+mod error;
+mod headers;
+mod limit;
+mod metrics;
+mod policy;
+mod request;
+mod resolve;
+mod transport;
+mod upstream;
+mod upstreams;
+mod worker;
+
+pub use error::{BuildError, CallError, ErrorKind, Fault};
+pub use request::{Answer, CallContext, Request};
+pub use upstream::Upstream;
+pub use upstreams::Upstreams;
+pub use worker::WorkerClient;

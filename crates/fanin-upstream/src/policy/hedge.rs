@@ -1,0 +1,136 @@
+//! A second request when the first takes longer than most do: the slowest few percent are cut off at the price of a few
+//! percent more requests (Dean and Barroso, *The Tail at Scale*).
+//!
+//! Only for calls that change nothing, only while the retry budget lasts, and only if the limit has room at once: a hedge
+//! must never be the load that makes the first request slow.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use fanin_config::Hedge;
+
+/// Sub-divisions of each power of two: answers are known to within 25 %.
+const STEPS: usize = 4;
+const BUCKETS: usize = 30 * STEPS;
+/// Below this many answers a percentile says nothing.
+const ENOUGH: u32 = 100;
+/// When so many have been counted, all counts are halved, so that the past fades.
+const FADE: u32 = 4096;
+/// The percentile is worked out anew after so many answers.
+const EVERY: u32 = 64;
+/// No hedge is sent sooner.
+const SOONEST: Duration = Duration::from_millis(1);
+
+/// How long one upstream's answers take. Shared by all workers; kept only where a hedge needs it.
+#[derive(Debug)]
+pub(crate) struct Latencies {
+    buckets: [AtomicU32; BUCKETS],
+    total: AtomicU32,
+    /// Microseconds; 0 while too little is known.
+    known: AtomicU64,
+}
+
+impl Latencies {
+    pub fn new() -> Latencies {
+        Latencies {
+            buckets: std::array::from_fn(|_| AtomicU32::new(0)),
+            total: AtomicU32::new(0),
+            known: AtomicU64::new(0),
+        }
+    }
+
+    pub fn observe(&self, latency: Duration, percentile: f64) {
+        self.buckets[bucket(latency)].fetch_add(1, Relaxed);
+        let total = self.total.fetch_add(1, Relaxed) + 1;
+        if total >= FADE {
+            self.fade();
+        } else if total.is_multiple_of(EVERY) && total >= ENOUGH {
+            self.known.store(self.percentile(percentile), Relaxed);
+        }
+    }
+
+    /// When to send the second request, or `None` while that is not known.
+    pub fn delay(&self, policy: Hedge) -> Option<Duration> {
+        match policy {
+            Hedge::Time(time) => Some(time),
+            Hedge::Percentile(_) => match self.known.load(Relaxed) {
+                0 => None,
+                micros => Some(Duration::from_micros(micros).max(SOONEST)),
+            },
+        }
+    }
+
+    /// Two workers that fade at once lose counts, not sense.
+    fn fade(&self) {
+        let mut total = 0;
+        for bucket in &self.buckets {
+            let half = bucket.load(Relaxed) / 2;
+            bucket.store(half, Relaxed);
+            total += half;
+        }
+        self.total.store(total, Relaxed);
+    }
+
+    fn percentile(&self, percentile: f64) -> u64 {
+        let total: u64 = self.buckets.iter().map(|bucket| u64::from(bucket.load(Relaxed))).sum();
+        let rank = (total as f64 * percentile) as u64;
+        let mut below = 0;
+        for (index, bucket) in self.buckets.iter().enumerate() {
+            below += u64::from(bucket.load(Relaxed));
+            if below > rank {
+                return upper_bound(index);
+            }
+        }
+        upper_bound(BUCKETS - 1)
+    }
+}
+
+fn bucket(latency: Duration) -> usize {
+    let micros = latency.as_micros().clamp(STEPS as u128, 1 << 30) as usize;
+    let power = micros.ilog2() as usize;
+    // Of the bits below the highest, the two that follow it.
+    let step = (micros >> (power - 2)) & (STEPS - 1);
+    ((power - 2) * STEPS + step).min(BUCKETS - 1)
+}
+
+fn upper_bound(bucket: usize) -> u64 {
+    let (power, step) = (bucket / STEPS + 2, bucket % STEPS);
+    ((STEPS + step + 1) as u64) << (power - 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_cover_all_times_within_a_quarter() {
+        for micros in (4..100_000).chain([1_000_000, 30_000_000, 500_000_000]) {
+            let bound = upper_bound(bucket(Duration::from_micros(micros)));
+            assert!(bound > micros && bound <= micros + micros / 4 + 1, "{micros}: {bound}");
+        }
+        assert_eq!(bucket(Duration::ZERO), 0);
+        assert_eq!(bucket(Duration::MAX), bucket(Duration::from_micros(1 << 30)));
+    }
+
+    #[test]
+    fn the_percentile_is_known_once_there_is_enough_and_follows() {
+        let latencies = Latencies::new();
+        let after = Hedge::Percentile(0.95);
+        for _ in 0..99 {
+            latencies.observe(Duration::from_millis(10), 0.95);
+        }
+        assert_eq!(latencies.delay(after), None);
+        for call in 0..2000 {
+            let slow = call % 10 == 0;
+            latencies.observe(Duration::from_millis(if slow { 100 } else { 10 }), 0.95);
+        }
+        let delay = latencies.delay(after).unwrap();
+        assert!((100..130).contains(&delay.as_millis()), "{delay:?}");
+        for _ in 0..20_000 {
+            latencies.observe(Duration::from_millis(2), 0.95);
+        }
+        let delay = latencies.delay(after).unwrap();
+        assert!((2..4).contains(&delay.as_millis()), "{delay:?}");
+        assert_eq!(latencies.delay(Hedge::Time(SOONEST)), Some(SOONEST));
+    }
+}

@@ -1,0 +1,92 @@
+//! Which failures are worth a second try, and when.
+//!
+//! Only what does no harm twice is sent twice: calls that change nothing, and any call that surely was not looked at. Not
+//! tried again: answers that say when to come back (`Retry-After`), what the limit or the breaker refuses, and timeouts of
+//! the call itself, after which there is no time left. How many second tries there may be in sum is the budget's to say.
+
+use std::time::Duration;
+
+use fanin_config::Retry;
+use http::header::RETRY_AFTER;
+
+use super::choice::Chance;
+use crate::error::{ErrorKind, Failure, is_passing_failure};
+use crate::transport::Received;
+
+/// Longest pause of all.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// The pause before try number `next` (the second try is 1): drawn at random, so that calls that failed together do not come
+/// back together.
+pub(crate) fn pause(policy: &Retry, next: u32, chance: &Chance) -> Duration {
+    let longest = policy.backoff.saturating_mul(1 << (next - 1).min(10)).min(LONGEST);
+    longest.mul_f64(chance.fraction())
+}
+
+/// Whether another try may change the outcome and does no harm.
+pub(crate) fn is_worth_it(result: &Result<Received, Failure>, safe: bool) -> bool {
+    match result {
+        Ok(received) => safe && is_passing_failure(received.status) && !received.headers.contains_key(RETRY_AFTER),
+        Err(failure) => match failure.kind {
+            ErrorKind::Refused | ErrorKind::Connect => true,
+            ErrorKind::Protocol => failure.retry_may_help() && (safe || failure.unsent),
+            ErrorKind::Timeout => safe || failure.unsent,
+            ErrorKind::Limit
+            | ErrorKind::Breaker
+            | ErrorKind::Status
+            | ErrorKind::Decode
+            | ErrorKind::TooLarge
+            | ErrorKind::Cancelled => false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::{HeaderMap, HeaderValue, StatusCode};
+
+    use super::*;
+
+    fn answer(status: u16, retry_after: bool) -> Result<Received, Failure> {
+        let mut headers = HeaderMap::new();
+        if retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        Ok(Received { status: StatusCode::from_u16(status).unwrap(), headers, body: Bytes::new() })
+    }
+
+    #[test]
+    fn only_what_may_help_and_does_no_harm_is_tried_again() {
+        for (result, safe, unsafe_) in [
+            (answer(200, false), false, false),
+            (answer(404, false), false, false),
+            (answer(500, false), false, false),
+            (answer(503, false), true, false),
+            (answer(503, true), false, false),
+            (Err(Failure::new(ErrorKind::Refused, "")), true, true),
+            (Err(Failure::new(ErrorKind::Connect, "")), true, true),
+            (Err(Failure::new(ErrorKind::Protocol, "")), true, false),
+            (Err(Failure::new(ErrorKind::Protocol, "").unsent()), true, true),
+            (Err(Failure::ours("")), false, false),
+            (Err(Failure::new(ErrorKind::Timeout, "")), true, false),
+            (Err(Failure::new(ErrorKind::Limit, "")), false, false),
+            (Err(Failure::new(ErrorKind::Breaker, "")), false, false),
+            (Err(Failure::new(ErrorKind::TooLarge, "")), false, false),
+        ] {
+            assert_eq!((is_worth_it(&result, true), is_worth_it(&result, false)), (safe, unsafe_), "{result:?}");
+        }
+    }
+
+    #[test]
+    fn pauses_are_drawn_below_a_growing_bound() {
+        let policy = Retry { backoff: Duration::from_millis(10), ..Retry::default() };
+        let chance = Chance::new(1);
+        for (next, bound) in [(1, 10), (2, 20), (3, 40), (30, 1000)] {
+            let pauses: Vec<_> = (0..100).map(|_| pause(&policy, next, &chance)).collect();
+            let bound = Duration::from_millis(bound);
+            assert!(pauses.iter().all(|pause| *pause <= bound));
+            assert!(pauses.iter().any(|pause| *pause > bound / 2), "{next}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Reads an answer's body to its end, bounded in size and in the time between its parts.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use super::Attempt;
+use crate::error::{ErrorKind, Failure};
+
+/// Room made at once for an announced body. More is made as it really comes.
+const FIRST_ROOM: usize = 1 << 20;
+
+/// Collects parts; a body that comes as one part is passed on as it is.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    max: usize,
+    announced: usize,
+    first: Bytes,
+    rest: BytesMut,
+}
+
+impl Parts {
+    /// `announced` is the length that the answer's head promises, 0 if it promises none.
+    pub fn new(max: usize, announced: u64) -> Result<Parts, Failure> {
+        let announced = usize::try_from(announced).unwrap_or(usize::MAX);
+        if announced > max {
+            return Err(too_large(announced, max));
+        }
+        Ok(Parts { max, announced, first: Bytes::new(), rest: BytesMut::new() })
+    }
+
+    pub fn push(&mut self, part: Bytes) -> Result<(), Failure> {
+        let before = self.len();
+        if part.len() > self.max - before {
+            return Err(too_large(before + part.len(), self.max));
+        }
+        if before == 0 {
+            self.first = part;
+            return Ok(());
+        }
+        if self.rest.is_empty() {
+            self.rest.reserve(self.announced.min(FIRST_ROOM).max(before + part.len()));
+            self.rest.extend_from_slice(&self.first);
+            self.first = Bytes::new();
+        }
+        self.rest.extend_from_slice(&part);
+        Ok(())
+    }
+
+    pub fn len(&self) -> usize {
+        self.first.len() + self.rest.len()
+    }
+
+    pub fn finish(self) -> Bytes {
+        if self.rest.is_empty() { self.first } else { self.rest.freeze() }
+    }
+}
+
+#[cold]
+fn too_large(bytes: usize, max: usize) -> Failure {
+    Failure::new(ErrorKind::TooLarge, format!("the answer has {bytes} bytes or more, {max} are allowed"))
+}
+
+/// Waits for a body's next part, no longer than `limit`.
+pub(crate) async fn within<T>(limit: Option<Duration>, part: impl Future<Output = T>) -> Result<T, Failure> {
+    match limit {
+        None => Ok(part.await),
+        Some(limit) => tokio::time::timeout(limit, part).await.map_err(|_| {
+            Failure::new(ErrorKind::Timeout, format!("no further part of the answer within {} ms", limit.as_millis()))
+        }),
+    }
+}
+
+pub(crate) async fn collect(mut incoming: Incoming, attempt: &Attempt<'_>) -> Result<Bytes, Failure> {
+    if incoming.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    let announced = incoming.size_hint().exact();
+    let mut parts = Parts::new(attempt.max_answer, announced.unwrap_or(0))?;
+    while let Some(frame) = within(attempt.chunk_timeout, incoming.frame()).await? {
+        let frame = frame.map_err(|error| {
+            let had = parts.len();
+            let what = match announced {
+                Some(all) => format!("the answer broke off after {had} of {all} bytes"),
+                None => format!("the answer broke off after {had} bytes"),
+            };
+            Failure::new(ErrorKind::Protocol, format!("{}: {what} ({error})", attempt.endpoint.address))
+        })?;
+        if let Ok(part) = frame.into_data() {
+            parts.push(part)?;
+        }
+        if incoming.is_end_stream() {
+            break;
+        }
+    }
+    Ok(parts.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_part_is_not_copied_and_several_are_joined() {
+        let part = Bytes::from(vec![1; 100]);
+        let mut parts = Parts::new(200, 0).unwrap();
+        parts.push(part.clone()).unwrap();
+        assert_eq!(parts.finish().as_ptr(), part.as_ptr());
+
+        let mut parts = Parts::new(200, 150).unwrap();
+        parts.push(Bytes::from_static(b"ab")).unwrap();
+        parts.push(Bytes::from_static(b"cd")).unwrap();
+        parts.push(Bytes::from_static(b"e")).unwrap();
+        assert_eq!(parts.finish(), "abcde");
+    }
+
+    #[test]
+    fn an_answer_that_is_too_large_is_refused_by_its_head_or_on_its_way() {
+        assert_eq!(Parts::new(10, 11).unwrap_err().kind, ErrorKind::TooLarge);
+        let mut parts = Parts::new(10, 0).unwrap();
+        parts.push(Bytes::from_static(b"12345678")).unwrap();
+        assert_eq!(parts.push(Bytes::from_static(b"901")).unwrap_err().kind, ErrorKind::TooLarge);
+    }
+}

@@ -1,0 +1,183 @@
+//! Connections to one endpoint, bounded for the whole process, and how many of them may be in the making at once: a cold
+//! server that meets 256 calls must not open 256 connections before the first is free again.
+//!
+//! Opening and closing are rare next to calls, so a mutex guards the counts. Whoever is denied is told when there is room
+//! again; *every* pool denied is told, and asks again if it still needs to, so that room is never lost on a pool whose
+//! waiting calls have gone.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// What other threads see of a worker's pool.
+#[derive(Debug, Default)]
+pub(crate) struct PoolSignal {
+    /// Wakes the pool's keeper.
+    pub wake: Notify,
+    /// Connections that the pool keeps unused.
+    pub idle: AtomicUsize,
+    /// Unused connections that the pool is asked to close so that another worker can open one.
+    pub surrender: AtomicUsize,
+}
+
+/// The process's connections to one endpoint.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    max_open: usize,
+    max_connecting: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: usize,
+    connecting: usize,
+    pools: Vec<Arc<PoolSignal>>,
+    denied: Vec<Arc<PoolSignal>>,
+}
+
+impl Budget {
+    pub fn new(max_open: usize, max_connecting: usize) -> Arc<Budget> {
+        Arc::new(Budget { max_open, max_connecting, state: Mutex::default() })
+    }
+
+    /// Open connections and connections in the making.
+    pub fn load(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.open, state.connecting)
+    }
+
+    /// Makes a pool known, so that others can ask it for an unused connection.
+    pub fn join(&self, pool: &Arc<PoolSignal>) {
+        self.lock().pools.push(pool.clone());
+    }
+
+    pub fn part(&self, pool: &Arc<PoolSignal>) {
+        let mut state = self.lock();
+        state.pools.retain(|other| !Arc::ptr_eq(other, pool));
+        state.denied.retain(|other| !Arc::ptr_eq(other, pool));
+    }
+
+    /// Allows one connection to be made. If there is no room, the pool is woken when there is.
+    pub fn try_start(self: &Arc<Self>, pool: &Arc<PoolSignal>) -> Option<Connecting> {
+        let mut state = self.lock();
+        let full = state.open + state.connecting >= self.max_open;
+        if !full && state.connecting < self.max_connecting {
+            state.connecting += 1;
+            return Some(Connecting { budget: self.clone() });
+        }
+        if !state.denied.iter().any(|other| Arc::ptr_eq(other, pool)) {
+            state.denied.push(pool.clone());
+        }
+        if full {
+            let rich = state.pools.iter().filter(|other| !Arc::ptr_eq(other, pool));
+            let spare = |other: &&Arc<PoolSignal>| other.idle.load(Relaxed) > other.surrender.load(Relaxed);
+            if let Some(rich) = rich.filter(spare).max_by_key(|other| other.idle.load(Relaxed)) {
+                rich.surrender.fetch_add(1, Relaxed);
+                rich.wake.notify_one();
+            }
+        }
+        None
+    }
+
+    /// Has every pool look at its connections.
+    pub fn wake_all(&self) {
+        self.lock().pools.iter().for_each(|pool| pool.wake.notify_one());
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        change(&mut state);
+        for pool in state.denied.drain(..) {
+            pool.wake.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code that can panic runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right to make one connection.
+#[derive(Debug)]
+pub(crate) struct Connecting {
+    budget: Arc<Budget>,
+}
+
+impl Connecting {
+    /// The connection stands.
+    pub fn opened(self) -> Open {
+        let budget = self.budget.clone();
+        budget.change(|state| state.open += 1);
+        Open { budget }
+    }
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        self.budget.change(|state| state.connecting -= 1);
+    }
+}
+
+/// One open connection. Held by the task that drives it.
+#[derive(Debug)]
+pub(crate) struct Open {
+    budget: Arc<Budget>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.budget.change(|state| state.open -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn pool(budget: &Budget) -> Arc<PoolSignal> {
+        let pool = Arc::new(PoolSignal::default());
+        budget.join(&pool);
+        pool
+    }
+
+    #[test]
+    fn connecting_and_open_connections_are_bounded_apart() {
+        let budget = Budget::new(3, 2);
+        let pool = pool(&budget);
+        let first = budget.try_start(&pool).unwrap();
+        let second = budget.try_start(&pool).unwrap();
+        assert!(budget.try_start(&pool).is_none(), "two are in the making");
+        assert!(pool.wake.notified().now_or_never().is_none());
+        let first = first.opened();
+        assert!(pool.wake.notified().now_or_never().is_some(), "room was made, the pool is told");
+        let third = budget.try_start(&pool).unwrap();
+        assert!(budget.try_start(&pool).is_none());
+        let (second, third) = (second.opened(), third.opened());
+        assert_eq!(budget.load(), (3, 0));
+        assert!(budget.try_start(&pool).is_none(), "three are open");
+        drop((first, second, third));
+        assert_eq!(budget.load(), (0, 0));
+    }
+
+    #[test]
+    fn a_full_budget_asks_another_worker_for_an_unused_connection() {
+        let budget = Budget::new(1, 1);
+        let (rich, poor) = (pool(&budget), pool(&budget));
+        let open = budget.try_start(&rich).unwrap().opened();
+        assert!(budget.try_start(&poor).is_none());
+        assert_eq!(rich.surrender.load(Relaxed), 0, "nothing unused to ask for");
+        rich.idle.store(1, Relaxed);
+        assert!(budget.try_start(&poor).is_none());
+        assert!(budget.try_start(&poor).is_none());
+        assert_eq!(rich.surrender.load(Relaxed), 1, "asked once");
+        assert!(rich.wake.notified().now_or_never().is_some());
+        drop(open);
+        assert!(poor.wake.notified().now_or_never().is_some());
+        assert!(budget.try_start(&poor).is_some());
+    }
+}

@@ -1,0 +1,330 @@
+//! HTTP/2: many calls on one connection.
+//!
+//! Built on the `h2` crate itself rather than on hyper's client over it: a call then costs one stream and no task, no channel
+//! and no second wake-up, which is what keeps 20,000 waiting calls small, and the peer's bound on streams can be asked.
+//!
+//! Each worker has connections of its own (one in most cases, a further one when the peer's bound on streams is reached, up
+//! to `max_connections` a worker). Sharing them between workers through channels would save sockets and cost two thread
+//! switches a call.
+//!
+//! A connection whose peer has vanished without a word must not swallow calls until TCP gives up (story D: 20 seconds).
+//! It is pinged at intervals, with and without calls, and at once when a call is given up on while nothing at all came in.
+//! Until the pong, new calls avoid it; without a pong it is closed and its calls fail.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{Builder, Connection, SendRequest};
+use h2::{Ping, Reason};
+use http::header::CONTENT_LENGTH;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::budget::{Connecting, Open};
+use super::pool::{Kind, Pool};
+use super::{Attempt, Phase, Received, body, stream};
+use crate::endpoint::Endpoint;
+use crate::error::{ErrorKind, Failure};
+use crate::metrics::Extra;
+
+/// Bytes of one answer, and of all answers of a connection, that may be on their way unread.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Streams assumed to be allowed until the peer says.
+const FIRST_STREAMS: usize = 100;
+const MAX_HEADERS: u32 = 64 << 10;
+/// A call given up on sooner than this says nothing about its connection.
+const SUSPICIOUS_AFTER: Duration = Duration::from_millis(10);
+const MAX_RESENT: usize = 2;
+
+/// HTTP/2 connections.
+#[derive(Debug)]
+pub(crate) struct Http2;
+
+/// The connections of one worker to one endpoint.
+#[derive(Default, Debug)]
+pub(crate) struct Shared(Vec<Rc<Line>>);
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Line {
+    sender: SendRequest<Bytes>,
+    in_flight: Cell<usize>,
+    /// Streams that the peer allows.
+    max_streams: Cell<usize>,
+    /// Takes no new calls: closed, or told by the peer to go away.
+    leaving: Cell<bool>,
+    /// No sign of life while a call waited; a ping is out.
+    suspect: Cell<bool>,
+    /// When something last came in, or when a call last began on an unused connection.
+    heard: Cell<Instant>,
+    probe: Notify,
+    shut: Notify,
+}
+
+impl Line {
+    fn has_room(&self) -> bool {
+        !self.leaving.get() && self.in_flight.get() < self.max_streams.get()
+    }
+}
+
+/// One call's stream on a connection.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pool: Rc<Pool<Http2>>,
+    line: Rc<Line>,
+    since: Instant,
+    /// The stream ended by itself, or never began.
+    done: bool,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let line = &self.line;
+        line.in_flight.set(line.in_flight.get() - 1);
+        if !self.done && line.heard.get() <= self.since && self.since.elapsed() >= SUSPICIOUS_AFTER {
+            line.suspect.set(true);
+            line.probe.notify_one();
+        }
+        self.pool.with_store(|store| {
+            if line.leaving.get() {
+                store.0.retain(|other| !Rc::ptr_eq(other, line));
+            }
+        });
+    }
+}
+
+impl Kind for Http2 {
+    type Lease = Lease;
+    type Store = Shared;
+
+    fn take(pool: &Rc<Pool<Http2>>, store: &mut Shared) -> Option<Lease> {
+        let free = store.0.iter().filter(|line| line.has_room());
+        // A suspect is better than nothing only once no further connection may be made.
+        let may_grow = store.0.len() < pool.endpoint.origin.max_connections;
+        let line = free
+            .filter(|line| !line.suspect.get() || !may_grow)
+            .min_by_key(|line| (line.suspect.get(), line.in_flight.get()))?;
+        line.in_flight.set(line.in_flight.get() + 1);
+        Some(Lease { pool: pool.clone(), line: line.clone(), since: Instant::now(), done: true })
+    }
+
+    fn wants_more(endpoint: &Endpoint, store: &Shared, connecting: usize, waiting: usize) -> bool {
+        waiting > connecting * FIRST_STREAMS && store.0.len() + connecting < endpoint.origin.max_connections
+    }
+
+    async fn connect(pool: Rc<Pool<Http2>>, permit: Connecting) -> Result<(), Failure> {
+        let endpoint = pool.endpoint.clone();
+        let tcp = stream::connect(&endpoint).await?;
+        match &endpoint.origin.tls {
+            None => start(&pool, tcp, permit).await,
+            Some(tls) => start(&pool, tls.handshake(tcp, &endpoint).await?, permit).await,
+        }
+    }
+
+    fn tidy(store: &mut Shared, before: Option<Instant>, surrender: usize) {
+        let mut surrender = surrender;
+        store.0.retain(|line| {
+            if line.in_flight.get() > 0 {
+                return true;
+            }
+            let asked = surrender > 0;
+            surrender -= usize::from(asked);
+            let stays = !asked && before.is_none_or(|before| line.heard.get() > before) && !line.leaving.get();
+            if !stays {
+                line.shut.notify_one();
+            }
+            stays
+        });
+    }
+
+    fn idle(store: &Shared) -> usize {
+        store.0.iter().filter(|line| line.in_flight.get() == 0).count()
+    }
+}
+
+async fn start<S>(pool: &Rc<Pool<Http2>>, stream: S, permit: Connecting) -> Result<(), Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let (sender, mut connection) = Builder::new()
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_max_send_streams(FIRST_STREAMS)
+        .max_header_list_size(MAX_HEADERS)
+        .handshake::<_, Bytes>(stream)
+        .await
+        .map_err(|error| Failure::new(ErrorKind::Connect, format!("{}: HTTP/2: {error}", pool.endpoint.address)))?;
+    let line = Rc::new(Line {
+        sender,
+        in_flight: Cell::new(0),
+        max_streams: Cell::new(FIRST_STREAMS),
+        leaving: Cell::new(false),
+        suspect: Cell::new(false),
+        heard: Cell::new(Instant::now()),
+        probe: Notify::new(),
+        shut: Notify::new(),
+    });
+    let pings = connection.ping_pong();
+    tokio::task::spawn_local(drive(
+        connection,
+        pings,
+        line.clone(),
+        Rc::downgrade(pool),
+        pool.endpoint.clone(),
+        permit.opened(),
+    ));
+    pool.with_store(|store| store.0.push(line));
+    Ok(())
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|line| line.shut.notify_one());
+    }
+}
+
+/// Lets a connection work, and waiting calls know when its peer allows more streams than before.
+fn work<S>(
+    connection: &mut Connection<S, Bytes>,
+    line: &Line,
+    pool: &Weak<Pool<Http2>>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), h2::Error>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let result = Pin::new(&mut *connection).poll(cx);
+    let allowed = connection.max_concurrent_send_streams();
+    if line.max_streams.replace(allowed) < allowed
+        && let Some(pool) = pool.upgrade()
+    {
+        pool.with_store(|_| ());
+    }
+    result
+}
+
+/// Runs a connection to its end and watches that its peer is alive.
+async fn drive<S>(
+    mut connection: Connection<S, Bytes>,
+    mut pings: Option<h2::PingPong>,
+    line: Rc<Line>,
+    pool: Weak<Pool<Http2>>,
+    endpoint: Arc<Endpoint>,
+    open: Open,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    loop {
+        tokio::select! {
+            biased;
+            _ = poll_fn(|cx| work(&mut connection, &line, &pool, cx)) => break,
+            () = line.shut.notified() => break,
+            () = line.probe.notified() => {}
+            () = sleep(endpoint.origin.ping_every) => {}
+        }
+        let Some(pings) = pings.as_mut() else { continue };
+        if pings.send_ping(Ping::opaque()).is_err() {
+            break;
+        }
+        tokio::select! {
+            biased;
+            _ = poll_fn(|cx| work(&mut connection, &line, &pool, cx)) => break,
+            pong = timeout(endpoint.origin.pong_within, poll_fn(|cx| pings.poll_pong(cx))) => {
+                if !matches!(pong, Ok(Ok(_))) {
+                    break;
+                }
+                line.suspect.set(false);
+            }
+        }
+        if let Some(pool) = pool.upgrade() {
+            pool.with_store(|_| ());
+        }
+    }
+    line.leaving.set(true);
+    // Dropping the connection fails the streams that are left on it.
+    drop(connection);
+    drop(open);
+    if let Some(pool) = pool.upgrade() {
+        pool.with_store(|store| store.0.retain(|other| !Rc::ptr_eq(other, &line)));
+    }
+}
+
+/// Sends one request and reads the whole answer.
+pub(crate) async fn send(pool: &Rc<Pool<Http2>>, attempt: &Attempt<'_>) -> Result<Received, Failure> {
+    let mut resent = 0;
+    loop {
+        attempt.phase.set(Phase::Connecting);
+        let mut lease = pool.checkout(attempt.age).await?;
+        attempt.phase.set(Phase::Sent);
+        attempt.metrics.count(Extra::Sent);
+        lease.done = false;
+        let result = exchange(&lease, attempt).await;
+        // What ends by itself, well or badly, says that the connection is alive or is seen to be dead without a ping.
+        lease.done = true;
+        match result {
+            Ok(received) => return Ok(received),
+            Err(failure) if failure.unsent && lease.line.leaving.get() && resent < MAX_RESENT => {
+                resent += 1;
+                attempt.metrics.count(Extra::Resent);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+async fn exchange(lease: &Lease, attempt: &Attempt<'_>) -> Result<Received, Failure> {
+    let line = &lease.line;
+    let failed = |error: h2::Error| failure(lease, attempt.endpoint, &error);
+    // A handle of this call's own: one handle waits for one stream at a time.
+    let mut sender = line.sender.clone();
+    poll_fn(|cx| sender.poll_ready(cx)).await.map_err(failed)?;
+    let request = attempt.http2_request()?;
+    let has_body = !attempt.request.body.is_empty();
+    let (response, mut upload) = sender.send_request(request, !has_body).map_err(failed)?;
+    if has_body {
+        upload.send_data(attempt.request.body.clone(), true).map_err(failed)?;
+    }
+    drop(sender);
+    let (head, mut stream) = response.await.map_err(failed)?.into_parts();
+    line.heard.set(Instant::now());
+    attempt.phase.set(Phase::Answering);
+    let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    // The answer to HEAD announces a body that does not come.
+    let announced: u64 = if stream.is_end_stream() { 0 } else { announced.unwrap_or(0) };
+    let mut parts = body::Parts::new(attempt.max_answer, announced)?;
+    while let Some(part) = body::within(attempt.chunk_timeout, stream.data()).await? {
+        let part = part.map_err(|error| {
+            let mut failure = failure(lease, attempt.endpoint, &error);
+            failure.detail = format!("the answer broke off after {} bytes: {}", parts.len(), failure.detail).into();
+            failure.unsent = false;
+            failure
+        })?;
+        line.heard.set(Instant::now());
+        // Fails only when the stream has ended, and then there is no window to keep open.
+        let _ = stream.flow_control().release_capacity(part.len());
+        parts.push(part)?;
+    }
+    Ok(Received { status: head.status, headers: head.headers, body: parts.finish() })
+}
+
+fn failure(lease: &Lease, endpoint: &Endpoint, error: &h2::Error) -> Failure {
+    let gone = error.is_go_away() || error.is_io();
+    if gone {
+        lease.line.leaving.set(true);
+    }
+    let failure = Failure::new(ErrorKind::Protocol, format!("{}: HTTP/2: {error}", endpoint.address));
+    // The peer says which streams it has not touched: those above the last it names when it goes away, and those it refuses
+    // (RFC 9113, 6.8 and 8.7).
+    let untouched = (error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR))
+        || error.reason() == Some(Reason::REFUSED_STREAM);
+    if untouched { failure.unsent() } else { failure }
+}

@@ -1,0 +1,165 @@
+//! How requests travel: pools of connections for each worker, HTTP/1.1 and HTTP/2 over them.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::uri::{PathAndQuery, Uri};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
+use http_body_util::Full;
+use tokio::time::Instant;
+
+use crate::endpoint::Endpoint;
+use crate::error::Failure;
+use crate::headers;
+use crate::metrics::Shard;
+use crate::request::Request;
+
+pub(crate) mod body;
+pub(crate) mod budget;
+pub(crate) mod http1;
+pub(crate) mod http2;
+pub(crate) mod pool;
+pub(crate) mod queue;
+pub(crate) mod stream;
+pub(crate) mod tls;
+
+use http1::Http1;
+use http2::Http2;
+use pool::Pool;
+
+/// What a call is doing. A timeout says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Waiting,
+    Resolving,
+    Connecting,
+    Sent,
+    Answering,
+    Pausing,
+}
+
+impl Phase {
+    pub fn describe(self) -> &'static str {
+        match self {
+            Phase::Waiting => "still waiting for a place below the limit",
+            Phase::Resolving => "the host's name is not resolved",
+            Phase::Connecting => "no connection yet",
+            Phase::Sent => "no answer",
+            Phase::Answering => "the answer is not complete",
+            Phase::Pausing => "waiting to try again",
+        }
+    }
+}
+
+/// A request whose parts have been checked, so that every attempt of it can be built without failing.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub method: Method,
+    pub path: PathAndQuery,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Prepared {
+    pub fn new(request: Request) -> Result<Prepared, Failure> {
+        let Request { method, path_and_query, headers, body } = request;
+        if !path_and_query.starts_with('/') {
+            return Err(Failure::ours(format!("path {path_and_query:?} does not start with a slash")));
+        }
+        let path = PathAndQuery::from_maybe_shared(Bytes::from(path_and_query))
+            .map_err(|error| Failure::ours(format!("path cannot be sent: {error}")))?;
+        Ok(Prepared { method, path, headers, body })
+    }
+}
+
+/// One try of a call at one endpoint.
+#[derive(Debug)]
+pub(crate) struct Attempt<'a> {
+    pub request: &'a Prepared,
+    pub endpoint: &'a Arc<Endpoint>,
+    pub age: Instant,
+    pub deadline: Instant,
+    pub safe: bool,
+    pub max_answer: usize,
+    pub chunk_timeout: Option<Duration>,
+    pub timeout_header: Option<&'a HeaderName>,
+    pub phase: &'a Cell<Phase>,
+    pub metrics: &'a Shard,
+}
+
+impl Attempt<'_> {
+    fn headers(&self) -> HeaderMap {
+        let mut headers = headers::outgoing(&self.endpoint.origin.template, &self.request.headers);
+        if let Some(name) = self.timeout_header {
+            headers.insert(name.clone(), headers::remaining(self.deadline.saturating_duration_since(Instant::now())));
+        }
+        headers
+    }
+
+    fn path(&self) -> Result<PathAndQuery, Failure> {
+        let base = &self.endpoint.origin.base_path;
+        if base.is_empty() {
+            return Ok(self.request.path.clone());
+        }
+        PathAndQuery::try_from(format!("{base}{}", self.request.path))
+            .map_err(|error| Failure::ours(format!("path cannot be sent: {error}")))
+    }
+
+    pub fn http1_request(&self) -> Result<http::Request<Full<Bytes>>, Failure> {
+        let mut request = http::Request::new(Full::new(self.request.body.clone()));
+        *request.method_mut() = self.request.method.clone();
+        *request.uri_mut() = Uri::from(self.path()?);
+        *request.headers_mut() = self.headers();
+        Ok(request)
+    }
+
+    pub fn http2_request(&self) -> Result<http::Request<()>, Failure> {
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.endpoint.origin.scheme.clone());
+        parts.authority = Some(self.endpoint.origin.authority.clone());
+        parts.path_and_query = Some(self.path()?);
+        let mut request = http::Request::new(());
+        *request.method_mut() = self.request.method.clone();
+        *request.uri_mut() =
+            Uri::from_parts(parts).map_err(|error| Failure::ours(format!("URL cannot be sent: {error}")))?;
+        *request.headers_mut() = self.headers();
+        *request.version_mut() = http::Version::HTTP_2;
+        Ok(request)
+    }
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// One worker's connections to one endpoint.
+#[derive(Debug)]
+pub(crate) enum Connections {
+    Http1(Rc<Pool<Http1>>),
+    Http2(Rc<Pool<Http2>>),
+}
+
+impl Connections {
+    pub fn new(endpoint: &Arc<Endpoint>) -> Connections {
+        match endpoint.origin.protocol {
+            fanin_config::Protocol::Http1 => Connections::Http1(Pool::new(endpoint.clone())),
+            fanin_config::Protocol::Http2 => Connections::Http2(Pool::new(endpoint.clone())),
+        }
+    }
+
+    pub async fn send(&self, attempt: &Attempt<'_>) -> Result<Received, Failure> {
+        let mut received = match self {
+            Connections::Http1(pool) => http1::send(pool, attempt).await?,
+            Connections::Http2(pool) => http2::send(pool, attempt).await?,
+        };
+        headers::strip_hop_by_hop(&mut received.headers);
+        Ok(received)
+    }
+}

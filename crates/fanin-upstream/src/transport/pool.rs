@@ -1,0 +1,228 @@
+//! One worker's connections to one endpoint: hands out what is there, makes more within the budget, and lets waiting calls
+//! have whichever comes first, a connection that another call gives back or a new one.
+//!
+//! Connections are made by tasks of the pool, not of the call that asked: a call that gives up does not waste a handshake,
+//! and a call does not wait for *its* connection while another is free.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::budget::{Connecting, PoolSignal};
+use super::queue::{Queue, Ticket};
+use crate::endpoint::Endpoint;
+use crate::error::{ErrorKind, Failure};
+
+/// How often unused connections are looked at, at most.
+const LONGEST_TICK: Duration = Duration::from_secs(5);
+const SHORTEST_TICK: Duration = Duration::from_millis(20);
+
+/// What distinguishes HTTP/1.1 from HTTP/2 here: whether a connection is handed out whole or shared.
+pub(crate) trait Kind: Sized + 'static {
+    /// What a call gets.
+    type Lease;
+    /// The connections that the pool keeps.
+    type Store: Default;
+
+    /// Takes what a call can use now.
+    fn take(pool: &Rc<Pool<Self>>, store: &mut Self::Store) -> Option<Self::Lease>;
+    /// Whether more connections should be made, with so many in the making and so many calls waiting.
+    fn wants_more(endpoint: &Endpoint, store: &Self::Store, connecting: usize, waiting: usize) -> bool;
+    /// Makes a connection and puts it into the pool's store.
+    fn connect(pool: Rc<Pool<Self>>, permit: Connecting) -> impl Future<Output = Result<(), Failure>> + 'static;
+    /// Closes what has not been used since `before` (`None`: before the clock began) and what is closed already; then
+    /// `surrender` unused ones, longest unused first.
+    fn tidy(store: &mut Self::Store, before: Option<Instant>, surrender: usize);
+    /// Connections in the store that no call uses.
+    fn idle(store: &Self::Store) -> usize;
+}
+
+/// See the module.
+pub(crate) struct Pool<K: Kind> {
+    pub endpoint: Arc<Endpoint>,
+    pub signal: Arc<PoolSignal>,
+    inner: RefCell<Inner<K>>,
+}
+
+struct Inner<K: Kind> {
+    store: K::Store,
+    queue: Queue<K::Lease>,
+    connecting: usize,
+}
+
+impl<K: Kind> fmt::Debug for Pool<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pool of {}", self.endpoint.address)
+    }
+}
+
+impl<K: Kind> Pool<K> {
+    pub fn new(endpoint: Arc<Endpoint>) -> Rc<Pool<K>> {
+        let signal = Arc::new(PoolSignal::default());
+        endpoint.budget.join(&signal);
+        let inner = RefCell::new(Inner { store: K::Store::default(), queue: Queue::default(), connecting: 0 });
+        let pool = Rc::new(Pool { endpoint, signal, inner });
+        tokio::task::spawn_local(keep(Rc::downgrade(&pool), pool.signal.clone()));
+        pool
+    }
+
+    /// A connection for a call whose request started at `age`.
+    pub async fn checkout(self: &Rc<Self>, age: Instant) -> Result<K::Lease, Failure> {
+        if let Some(lease) = self.take() {
+            return Ok(lease);
+        }
+        let ticket = self.inner.borrow_mut().queue.join(age);
+        let wait = Wait { pool: self, ticket };
+        self.pump();
+        wait.await
+    }
+
+    fn take(self: &Rc<Self>) -> Option<K::Lease> {
+        let mut inner = self.inner.borrow_mut();
+        let lease = K::take(self, &mut inner.store);
+        self.publish(&inner);
+        lease
+    }
+
+    /// Changes the store, then serves waiting calls from it.
+    pub fn with_store<R>(self: &Rc<Self>, change: impl FnOnce(&mut K::Store) -> R) -> R {
+        let result = {
+            let mut inner = self.inner.borrow_mut();
+            let result = change(&mut inner.store);
+            self.publish(&inner);
+            result
+        };
+        self.refill();
+        result
+    }
+
+    /// Gives waiting calls what the store has.
+    fn refill(self: &Rc<Self>) {
+        let mut inner = self.inner.borrow_mut();
+        if inner.queue.len() == 0 {
+            return;
+        }
+        while inner.queue.len() > 0 {
+            let Some(lease) = K::take(self, &mut inner.store) else { break };
+            if let Err(lease) = inner.queue.give(lease) {
+                // Unreachable, the queue is not empty; still, a lease must not be dropped while the pool is borrowed.
+                drop(inner);
+                drop(lease);
+                return;
+            }
+        }
+        self.publish(&inner);
+    }
+
+    /// Makes as many connections as waiting calls can use and the budget allows.
+    fn pump(self: &Rc<Self>) {
+        loop {
+            {
+                let inner = self.inner.borrow();
+                if !K::wants_more(&self.endpoint, &inner.store, inner.connecting, inner.queue.len()) {
+                    return;
+                }
+            }
+            let Some(permit) = self.endpoint.budget.try_start(&self.signal) else { return };
+            let mark = {
+                let mut inner = self.inner.borrow_mut();
+                inner.connecting += 1;
+                inner.queue.mark()
+            };
+            let pool = self.clone();
+            tokio::task::spawn_local(async move {
+                let limit = pool.endpoint.origin.connect_timeout;
+                let result = timeout(limit, K::connect(pool.clone(), permit)).await.unwrap_or_else(|_| {
+                    let detail = format!("{}: no connection within {} ms", pool.endpoint.address, limit.as_millis());
+                    Err(Failure::new(ErrorKind::Connect, detail))
+                });
+                pool.inner.borrow_mut().connecting -= 1;
+                match result {
+                    Ok(()) => pool.refill(),
+                    Err(failure) => pool.connect_failed(&failure, mark),
+                }
+                pool.pump();
+            });
+        }
+    }
+
+    /// The oldest waiting call fails, because the connection was for it. With no connection to the endpoint at all, everybody
+    /// fails who waited when the attempt began: a dead endpoint must not cost each of them an attempt in turn.
+    fn connect_failed(&self, failure: &Failure, mark: u64) {
+        tracing::debug!(endpoint = %self.endpoint.address, detail = %failure.detail, "connecting failed");
+        let nobody_is_connected = self.endpoint.budget.load().0 == 0;
+        self.inner.borrow_mut().queue.fail(failure, nobody_is_connected.then_some(mark));
+    }
+
+    fn tidy(self: &Rc<Self>) {
+        let surrender = self.signal.surrender.swap(0, Relaxed);
+        let idle_timeout = self.endpoint.origin.idle_timeout;
+        let now = Instant::now();
+        let before = if self.endpoint.is_retired() { Some(now) } else { now.checked_sub(idle_timeout) };
+        {
+            let mut inner = self.inner.borrow_mut();
+            K::tidy(&mut inner.store, before, surrender);
+            self.publish(&inner);
+        }
+        self.refill();
+        self.pump();
+    }
+
+    fn publish(&self, inner: &Inner<K>) {
+        self.signal.idle.store(K::idle(&inner.store), Relaxed);
+    }
+}
+
+impl<K: Kind> Drop for Pool<K> {
+    fn drop(&mut self) {
+        self.endpoint.budget.part(&self.signal);
+        self.signal.wake.notify_one();
+    }
+}
+
+/// Looks after a pool: closes what has been unused for too long, what other workers ask for and what is retired, and makes
+/// connections when the budget has room again. Ends with the pool.
+async fn keep<K: Kind>(pool: Weak<Pool<K>>, signal: Arc<PoolSignal>) {
+    let tick = match pool.upgrade() {
+        Some(pool) => (pool.endpoint.origin.idle_timeout / 2).clamp(SHORTEST_TICK, LONGEST_TICK),
+        None => return,
+    };
+    loop {
+        tokio::select! {
+            () = signal.wake.notified() => {}
+            () = sleep(tick) => {}
+        }
+        let Some(pool) = pool.upgrade() else { return };
+        pool.tidy();
+    }
+}
+
+/// A call's wait for a connection.
+struct Wait<'a, K: Kind> {
+    pool: &'a Rc<Pool<K>>,
+    ticket: Rc<Ticket<K::Lease>>,
+}
+
+impl<K: Kind> Future for Wait<'_, K> {
+    type Output = Result<K::Lease, Failure>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.ticket.poll(cx)
+    }
+}
+
+impl<K: Kind> Drop for Wait<'_, K> {
+    fn drop(&mut self) {
+        self.pool.inner.borrow_mut().queue.remove(&self.ticket);
+        // What was given to a call that has gone returns to the pool when the lease is dropped.
+        drop(self.ticket.leave());
+    }
+}

@@ -1,0 +1,125 @@
+//! Calls of one worker that wait for a connection to one endpoint, oldest request first.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use tokio::time::Instant;
+
+use crate::error::Failure;
+
+/// The waiting calls. `T` is what they wait for.
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    waiting: VecDeque<Rc<Ticket<T>>>,
+    next: u64,
+}
+
+/// One call's place in the queue, shared by the queue and the call.
+#[derive(Debug)]
+pub(crate) struct Ticket<T> {
+    age: Instant,
+    number: u64,
+    state: RefCell<State<T>>,
+}
+
+#[derive(Debug)]
+enum State<T> {
+    Waiting(Option<Waker>),
+    Settled(Result<T, Failure>),
+    Left,
+}
+
+impl<T> Ticket<T> {
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
+        let mut state = self.state.borrow_mut();
+        match &mut *state {
+            State::Waiting(waker) => {
+                if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                    *waker = Some(cx.waker().clone());
+                }
+                Poll::Pending
+            }
+            _ => match std::mem::replace(&mut *state, State::Left) {
+                State::Settled(result) => Poll::Ready(result),
+                // Polled again after the end, which only a broken executor does.
+                State::Waiting(_) | State::Left => Poll::Pending,
+            },
+        }
+    }
+
+    /// The call goes. What it had been given and not taken is for somebody else.
+    pub fn leave(&self) -> Option<T> {
+        match self.state.replace(State::Left) {
+            State::Settled(Ok(given)) => Some(given),
+            State::Settled(Err(_)) | State::Waiting(_) | State::Left => None,
+        }
+    }
+
+    fn settle(&self, result: Result<T, Failure>) {
+        let before = self.state.replace(State::Settled(result));
+        if let State::Waiting(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Queue { waiting: VecDeque::new(), next: 0 }
+    }
+}
+
+impl<T> Queue<T> {
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Tickets handed out so far: who has a smaller number was here before.
+    pub fn mark(&self) -> u64 {
+        self.next
+    }
+
+    pub fn join(&mut self, age: Instant) -> Rc<Ticket<T>> {
+        let ticket = Rc::new(Ticket { age, number: self.next, state: RefCell::new(State::Waiting(None)) });
+        self.next += 1;
+        // Newcomers are mostly the youngest, so the search from the back is short.
+        let behind = self.waiting.iter().rev().take_while(|other| other.age > age).count();
+        self.waiting.insert(self.waiting.len() - behind, ticket.clone());
+        ticket
+    }
+
+    pub fn remove(&mut self, ticket: &Rc<Ticket<T>>) {
+        if let Some(at) = self.waiting.iter().position(|other| Rc::ptr_eq(other, ticket)) {
+            self.waiting.remove(at);
+        }
+    }
+
+    /// Gives to the oldest. Only for a queue that is not empty.
+    pub fn give(&mut self, what: T) -> Result<(), T> {
+        match self.waiting.pop_front() {
+            Some(ticket) => {
+                ticket.settle(Ok(what));
+                Ok(())
+            }
+            None => Err(what),
+        }
+    }
+
+    /// Fails the oldest; with `all_before` also everybody whose number is smaller than that.
+    pub fn fail(&mut self, failure: &Failure, all_before: Option<u64>) {
+        if let Some(oldest) = self.waiting.pop_front() {
+            oldest.settle(Err(failure.clone()));
+        }
+        if let Some(mark) = all_before {
+            self.waiting.retain(|ticket| {
+                let stays = ticket.number >= mark;
+                if !stays {
+                    ticket.settle(Err(failure.clone()));
+                }
+                stays
+            });
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! An upstream and its call: the order of all policies in one place.
+
+use std::cell::Cell;
+use std::fmt;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::call::Call;
+use crate::endpoint::Origin;
+use crate::error::{BuildError, CallError, ErrorKind, Failure};
+use crate::limit::Limit;
+use crate::metrics::{Gauges, Outcome, Shard, UpstreamMetrics};
+use crate::policy::Policies;
+use crate::policy::adaptive::Gradient;
+use crate::policy::breaker::Breaker;
+use crate::policy::budget::Budget;
+use crate::policy::hedge::Latencies;
+use crate::request::{Answer, CallContext, Request};
+use crate::resolve::Endpoints;
+use crate::transport::{Phase, Received};
+use crate::worker::WorkerClient;
+
+/// A named backend service: its endpoints, its limit, its policies. Shared by all workers.
+pub struct Upstream {
+    /// Never used again in this process.
+    pub(crate) id: u64,
+    name: Arc<str>,
+    config: fanin_config::Upstream,
+    pub(crate) endpoints: Arc<Endpoints>,
+    pub(crate) limit: Arc<Limit>,
+    pub(crate) policies: Policies,
+    pub(crate) guards: Arc<Guards>,
+    pub(crate) metrics: Arc<UpstreamMetrics>,
+    retired: AtomicBool,
+}
+
+/// What the policies know about an upstream, over all workers.
+pub(crate) struct Guards {
+    pub breaker: Breaker,
+    pub budget: Budget,
+    pub latencies: Latencies,
+    pub gradient: Option<Gradient>,
+}
+
+impl Guards {
+    fn new(policies: &Policies) -> Arc<Guards> {
+        Arc::new(Guards {
+            breaker: Breaker::new(),
+            budget: Budget::new(),
+            latencies: Latencies::new(),
+            gradient: policies.adaptive.as_ref().map(Gradient::new),
+        })
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "upstream {}", self.name)
+    }
+}
+
+impl Upstream {
+    /// Takes over from `before` what the change of configuration allows: endpoints and connections if they are reached in the
+    /// same way, what the policies know if those are the same too, calls in flight and waiting in any case.
+    pub(crate) fn build(
+        config: &fanin_config::Upstream,
+        metrics: Arc<UpstreamMetrics>,
+        before: Option<&Arc<Upstream>>,
+    ) -> Result<Arc<Upstream>, Vec<BuildError>> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let policies = Policies::from(config);
+        let endpoints = match before {
+            Some(before) if reached_alike(&before.config, config) => before.endpoints.clone(),
+            _ => Endpoints::new(Origin::all(config)?),
+        };
+        let guards = match before {
+            Some(before) if Arc::ptr_eq(&before.endpoints, &endpoints) && before.policies == policies => {
+                before.guards.clone()
+            }
+            _ => Guards::new(&policies),
+        };
+        let limit = match before {
+            // Its bounds change when the upstream is adopted.
+            Some(before) => before.limit.clone(),
+            None => Arc::new(Limit::new(first_limit(config, &guards), config.max_waiting)),
+        };
+        let upstream = Arc::new(Upstream {
+            id: NEXT.fetch_add(1, Relaxed),
+            name: config.name.as_str().into(),
+            config: config.clone(),
+            endpoints,
+            limit,
+            policies,
+            guards,
+            metrics,
+            retired: AtomicBool::new(false),
+        });
+        Ok(upstream)
+    }
+
+    /// From now on this is the upstream of its name: its bounds hold, its figures are shown.
+    pub(crate) fn adopt(self: &Arc<Self>) {
+        self.limit.resize(first_limit(&self.config, &self.guards), self.config.max_waiting);
+        self.metrics.set_current(self);
+    }
+
+    pub(crate) fn retire(&self, next: Option<&Arc<Upstream>>) {
+        self.retired.store(true, Relaxed);
+        if !next.is_some_and(|next| Arc::ptr_eq(&next.endpoints, &self.endpoints)) {
+            self.endpoints.retire();
+        }
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Relaxed)
+    }
+
+    /// The upstream's name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// What it was made from.
+    pub fn config(&self) -> &fanin_config::Upstream {
+        &self.config
+    }
+
+    pub(crate) fn gauges(&self) -> Gauges {
+        let (in_flight, waiting) = self.limit.load();
+        let (_, endpoints) = self.endpoints.list();
+        let mut gauges = Gauges {
+            in_flight: in_flight.into(),
+            waiting: waiting.into(),
+            limit: self.limit.max().into(),
+            endpoints: endpoints.len() as u64,
+            breaker: self.guards.breaker.mode().into(),
+            ..Gauges::default()
+        };
+        for endpoint in endpoints {
+            let (open, connecting) = endpoint.budget.load();
+            gauges.connections += open as u64;
+            gauges.connecting += connecting as u64;
+            gauges.ejected += u64::from(endpoint.health.is_out());
+        }
+        gauges
+    }
+
+    /// Sends a request and reads the whole answer, within the call's own time and the request's deadline. The future may be
+    /// dropped at any point and leaves nothing behind: no place below the limit, no waiting call, no connection in an
+    /// unknown state.
+    ///
+    /// # Errors
+    /// Everything but an answer, whatever the answer's status; see [`ErrorKind`].
+    pub fn call(
+        self: &Arc<Self>,
+        worker: &Rc<WorkerClient>,
+        request: Request,
+        context: CallContext,
+    ) -> impl Future<Output = Result<Answer, CallError>> + use<> {
+        let local = worker.local(self);
+        async move {
+            let upstream = &*local.upstream;
+            let started = Instant::now();
+            let record = Record { metrics: &local.metrics, started, outcome: Cell::new(None) };
+            let own = started + context.timeout.unwrap_or(upstream.config.timeout);
+            let deadline = own.min(context.deadline);
+            let phase = Cell::new(Phase::Waiting);
+            let result = match started < deadline {
+                false => Err(Failure::new(ErrorKind::Timeout, "the deadline had passed before the call")),
+                true => {
+                    let call = Call { local: &local, context: &context, deadline, phase: &phase };
+                    timeout_at(deadline, call.run(request))
+                        .await
+                        .unwrap_or_else(|_| Err(timed_out(&phase, own, deadline)))
+                }
+            };
+            let elapsed = started.elapsed();
+            match result {
+                Ok(received) => {
+                    record.end(Outcome::answer(received.status), elapsed);
+                    let Received { status, headers, body } = received;
+                    Ok(Answer { status, headers, body, elapsed })
+                }
+                Err(failure) => {
+                    record.end(Outcome::error(failure.kind), elapsed);
+                    Err(failure.into_error(&upstream.name, elapsed))
+                }
+            }
+        }
+    }
+}
+
+/// The limit as configured, or as far as an adaptive one has come.
+fn first_limit(config: &fanin_config::Upstream, guards: &Guards) -> usize {
+    match config.limit {
+        fanin_config::Limit::Fixed(calls) => calls,
+        fanin_config::Limit::Adaptive { max, .. } => guards.gradient.as_ref().map_or(max, Gradient::limit),
+    }
+}
+
+/// Whether connections made for one configuration serve the other.
+fn reached_alike(one: &fanin_config::Upstream, other: &fanin_config::Upstream) -> bool {
+    one.keepalive == other.keepalive
+        && one.keepalive_timeout == other.keepalive_timeout
+        && one.urls == other.urls
+        && one.http == other.http
+        && one.tls == other.tls
+        && one.headers == other.headers
+        && one.connect_timeout == other.connect_timeout
+        && one.idle_timeout == other.idle_timeout
+        && one.max_connections == other.max_connections
+        && one.max_connecting == other.max_connecting
+}
+
+#[cold]
+fn timed_out(phase: &Cell<Phase>, own: Instant, deadline: Instant) -> Failure {
+    let whose = if own <= deadline { "the call's time is over" } else { "the request's deadline has come" };
+    Failure::new(ErrorKind::Timeout, format!("{whose}: {}", phase.get().describe()))
+}
+
+/// Counts a call when it ends; one that is dropped counts as cancelled.
+struct Record<'a> {
+    metrics: &'a Shard,
+    started: Instant,
+    outcome: Cell<Option<()>>,
+}
+
+impl Record<'_> {
+    fn end(&self, outcome: Outcome, elapsed: std::time::Duration) {
+        self.outcome.set(Some(()));
+        self.metrics.record(outcome, elapsed);
+    }
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        if self.outcome.get().is_none() {
+            self.metrics.record(Outcome::error(ErrorKind::Cancelled), self.started.elapsed());
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! All upstreams of a configuration, and what a reload keeps of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::registry::Registry;
+
+use crate::error::BuildError;
+use crate::metrics::Table;
+use crate::upstream::Upstream;
+
+/// The upstreams of one configuration, by name.
+pub struct Upstreams {
+    by_name: BTreeMap<Arc<str>, Arc<Upstream>>,
+    metrics: Arc<Table>,
+}
+
+impl fmt::Debug for Upstreams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.by_name.keys()).finish()
+    }
+}
+
+impl Upstreams {
+    /// Sets up the upstreams. Reads the files named in `tls`; names are resolved when they are first needed.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with the upstream and the key.
+    pub fn new<'a>(
+        configs: impl IntoIterator<Item = &'a fanin_config::Upstream>,
+    ) -> Result<Upstreams, Vec<BuildError>> {
+        let empty = Upstreams { by_name: BTreeMap::new(), metrics: Arc::default() };
+        let upstreams = empty.reload(configs)?;
+        empty.retire_missing(&upstreams);
+        Ok(upstreams)
+    }
+
+    /// Sets up the upstreams of a changed configuration. An unchanged one is the very same as before, with its connections,
+    /// calls in flight and policies' states. A changed one keeps its counters, its limit's count of calls, and, if it is
+    /// reached in the same way, its connections. Nothing takes effect before [`Upstreams::retire_missing`].
+    ///
+    /// # Errors
+    /// As [`Upstreams::new`]; these upstreams then stay as they are.
+    pub fn reload<'a>(
+        &self,
+        configs: impl IntoIterator<Item = &'a fanin_config::Upstream>,
+    ) -> Result<Upstreams, Vec<BuildError>> {
+        let mut by_name = BTreeMap::new();
+        let mut errors = Vec::new();
+        for config in configs {
+            let name: Arc<str> = config.name.as_str().into();
+            let before = self.by_name.get(&name);
+            if let Some(before) = before
+                && before.config() == config
+            {
+                by_name.insert(name, before.clone());
+                continue;
+            }
+            match Upstream::build(config, self.metrics.of(&name), before) {
+                Ok(upstream) => {
+                    by_name.insert(name, upstream);
+                }
+                Err(mut more) => errors.append(&mut more),
+            }
+        }
+        match errors.is_empty() {
+            true => Ok(Upstreams { by_name, metrics: self.metrics.clone() }),
+            false => Err(errors),
+        }
+    }
+
+    /// The moment of the change from these upstreams to `next`: new bounds hold, and connections of what is not in `next`
+    /// are closed as they fall free. Calls that run on these upstreams end as they would.
+    pub fn retire_missing(&self, next: &Upstreams) {
+        for (name, upstream) in &next.by_name {
+            if !self.by_name.get(name).is_some_and(|old| Arc::ptr_eq(old, upstream)) {
+                upstream.adopt();
+            }
+        }
+        for (name, upstream) in &self.by_name {
+            let successor = next.by_name.get(name);
+            if !successor.is_some_and(|new| Arc::ptr_eq(new, upstream)) {
+                upstream.retire(successor);
+            }
+        }
+    }
+
+    /// The upstream of that name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Upstream>> {
+        self.by_name.get(name)
+    }
+
+    /// All upstreams, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.by_name.values()
+    }
+
+    /// Adds the metrics of all upstreams, of later reloads too, to a registry. Call it once a process.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register_collector(Box::new(self.metrics.clone()));
+    }
+}

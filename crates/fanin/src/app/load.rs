@@ -1,0 +1,173 @@
+//! Making applications from a folder: at the start, at each reload, for `check`.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fanin_config::{Config, Diagnostic};
+use fanin_flow::Flows;
+use fanin_server::{LoadError, Loader};
+use fanin_upstream::Upstreams;
+
+use super::{App, Traces, param_names};
+use crate::logging;
+
+/// Where configurations come from, and what is done to each.
+#[derive(Clone, Default)]
+pub struct Origin {
+    /// The folder that holds fanin.toml, or the file itself.
+    pub path: PathBuf,
+    /// Environment variables that win over the process's own.
+    pub variables: Vec<(String, String)>,
+    /// What stands in place of the file's `[server]`.
+    pub server: Option<fanin_config::Server>,
+    /// Where calls are traced to, if they are.
+    pub traces: Option<Traces>,
+}
+
+impl Origin {
+    /// A folder as it is.
+    pub fn folder(path: impl Into<PathBuf>) -> Origin {
+        Origin { path: path.into(), ..Origin::default() }
+    }
+
+    /// Reads the configuration and makes an application of it, aside of the one that runs, if one does.
+    ///
+    /// # Errors
+    /// Everything that is wrong, at once.
+    pub fn load(&self, old: Option<&App>) -> Result<App, Vec<Diagnostic>> {
+        let variable = |name: &str| {
+            let ours = self.variables.iter().find(|(ours, _)| ours == name).map(|(_, value)| value.clone());
+            ours.or_else(|| std::env::var(name).ok())
+        };
+        let mut config = Config::load_with(&self.path, &variable).map_err(|error| error.diagnostics)?;
+        if let Some(server) = &self.server {
+            config.server = server.clone();
+        }
+        if let Some(problem) = logging::check(&config.server.log) {
+            return Err(vec![Diagnostic::file(self.file().display().to_string(), problem)]);
+        }
+        let before = old.map(|old| old.upstreams.clone());
+        let upstreams = match &before {
+            Some(before) => before.reload(config.upstreams.values()),
+            None => Upstreams::new(config.upstreams.values()),
+        };
+        let upstreams = upstreams.map_err(|errors| {
+            let file = self.file().display().to_string();
+            let told = |error: &fanin_upstream::BuildError| {
+                Diagnostic::file(&file, format!("upstreams.{}.{}: {}", error.upstream, error.key, error.detail))
+            };
+            errors.iter().map(told).collect::<Vec<_>>()
+        })?;
+        let flows = Flows::load(&config, &upstreams)?;
+        Ok(App {
+            masked: config.masked().to_string(),
+            params: config.routes.iter().map(|route| param_names(&route.path)).collect(),
+            flows: Arc::new(flows),
+            upstreams: Arc::new(upstreams),
+            before: Mutex::new(before),
+            traces: self.traces.clone(),
+            config,
+        })
+    }
+
+    fn file(&self) -> PathBuf {
+        if self.path.is_dir() { self.path.join(fanin_config::FILE_NAME) } else { self.path.clone() }
+    }
+
+    fn dir(&self) -> &Path {
+        match self.path.parent() {
+            Some(parent) if !self.path.is_dir() && !parent.as_os_str().is_empty() => parent,
+            Some(_) if !self.path.is_dir() => Path::new("."),
+            _ => &self.path,
+        }
+    }
+}
+
+/// Gives the server its applications: first the one that was loaded to see that all is right, then a new one each reload.
+pub struct AppLoader {
+    origin: Origin,
+    first: Mutex<Option<App>>,
+}
+
+impl AppLoader {
+    /// A loader whose first application is made already.
+    pub fn new(origin: Origin, first: App) -> AppLoader {
+        AppLoader { origin, first: Mutex::new(Some(first)) }
+    }
+}
+
+impl Loader for AppLoader {
+    type App = App;
+
+    fn load(&self, old: Option<&Arc<App>>) -> Result<App, LoadError> {
+        // The lock is held for a `take` only, which can't panic.
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(first), None) = (first, old) {
+            return Ok(first);
+        }
+        let loaded = self.origin.load(old.map(|old| &**old));
+        let app = loaded.map_err(|found| LoadError::from(found.iter().map(ToString::to_string).collect::<Vec<_>>()))?;
+        for warning in &app.config.warnings {
+            tracing::warn!("{warning}");
+        }
+        Ok(app)
+    }
+
+    fn watch(&self) -> Option<PathBuf> {
+        Some(self.origin.dir().to_path_buf())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(toml: &str, flow: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::write(dir.path().join("fanin.toml"), toml).expect("written");
+        std::fs::write(dir.path().join("page.star"), flow).expect("written");
+        dir
+    }
+
+    const TOML: &str = "[upstreams.a]\nurl = '${A_URL}'\n[[routes]]\npath = '/{id}'\nflow = 'page.star:page'\n";
+    const FLOW: &str = "load('@upstreams', 'a')\ndef page(req):\n    return a.get('/')\n";
+
+    fn origin(dir: &tempfile::TempDir) -> Origin {
+        Origin { variables: vec![("A_URL".into(), "http://127.0.0.1:1".into())], ..Origin::folder(dir.path()) }
+    }
+
+    #[test]
+    fn variables_win_and_files_are_found() {
+        let dir = folder(TOML, FLOW);
+        let app = origin(&dir).load(None).unwrap_or_else(|found| panic!("{found:?}"));
+        assert_eq!(app.config.upstreams["a"].urls[0].as_str(), "http://127.0.0.1:1/");
+        assert_eq!(app.params[0].iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["id"]);
+        assert_eq!(origin(&dir).dir(), dir.path());
+        let file = Origin::folder(dir.path().join("fanin.toml"));
+        assert_eq!((file.dir(), file.file()), (dir.path(), dir.path().join("fanin.toml")));
+        assert_eq!(Origin::folder("fanin.toml").dir(), Path::new("."));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_flow_is_told_with_its_place() {
+        let dir = folder(TOML, "load('@upstreams', 'b')\ndef page(req):\n    return 1 +\n");
+        let Err(found) = origin(&dir).load(None) else { panic!("it is wrong") };
+        assert!(found.iter().any(|found| found.to_string().contains("page.star:3:")), "{found:?}");
+        let dir = folder(TOML, "def pages(req):\n    return 1\n");
+        let Err(found) = origin(&dir).load(None) else { panic!("it is wrong") };
+        assert!(found[0].to_string().contains("fanin.toml:5:8: "), "{found:?}");
+    }
+
+    #[test]
+    fn a_reload_keeps_upstreams_that_did_not_change() {
+        let dir = folder(TOML, FLOW);
+        let loader = AppLoader::new(origin(&dir), origin(&dir).load(None).unwrap_or_else(|found| panic!("{found:?}")));
+        let first = Arc::new(loader.load(None).expect("the first"));
+        let second = loader.load(Some(&first)).expect("a reload");
+        let upstream = |app: &App| app.upstreams.get("a").expect("there").clone();
+        assert!(Arc::ptr_eq(&upstream(&first), &upstream(&second)));
+        std::fs::write(dir.path().join("fanin.toml"), "[[routes]]\n").expect("written");
+        let error = loader.load(Some(&first)).err().expect("it is wrong now");
+        assert!(error.to_string().contains("fanin.toml:1:1: routes[0] needs `path`"), "{error}");
+    }
+}

@@ -1,0 +1,118 @@
+//! A loaded configuration as the server runs it: the flows in front, the upstreams behind.
+
+mod load;
+mod worker;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arcstr::ArcStr;
+use fanin_config::Config;
+use fanin_flow::{CallTrace, Flows};
+use fanin_server::{Application, RouteSpec, WorkerContext};
+use fanin_upstream::Upstreams;
+use prometheus_client::registry::Registry;
+
+pub use load::{AppLoader, Origin};
+pub use worker::AppWorker;
+
+/// A configuration with its flows compiled and its upstreams set up. All workers share it.
+pub struct App {
+    config: Config,
+    /// The configuration as `/config` shows it.
+    masked: String,
+    flows: Arc<Flows>,
+    upstreams: Arc<Upstreams>,
+    /// The upstreams before this configuration, until its first worker starts.
+    before: Mutex<Option<Arc<Upstreams>>>,
+    /// Names of each route's path parameters, in the pattern's order.
+    params: Vec<Arc<[ArcStr]>>,
+    traces: Option<Traces>,
+}
+
+impl App {
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+impl Application for App {
+    type Worker = AppWorker;
+
+    fn server(&self) -> &fanin_config::Server {
+        &self.config.server
+    }
+
+    fn routes(&self) -> Vec<RouteSpec> {
+        self.config.routes.iter().map(RouteSpec::from).collect()
+    }
+
+    fn worker(self: &Arc<Self>, context: WorkerContext) -> AppWorker {
+        // The first worker that starts with this configuration makes the change of upstreams: from now on it is in force.
+        // The lock is held for a `take` only, which can't panic.
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(before) = before {
+            before.retire_missing(&self.upstreams);
+        }
+        AppWorker::new(self.clone(), context)
+    }
+
+    fn register_metrics(&self, registry: &mut Registry) {
+        self.upstreams.register(registry);
+    }
+
+    fn config(&self) -> String {
+        self.masked.clone()
+    }
+
+    fn describe(&self, activity: u64) -> String {
+        // `AppWorker` gives the route's place plus one.
+        match usize::try_from(activity).ok().and_then(|activity| activity.checked_sub(1)) {
+            Some(route) => self.flows.describe(route).to_owned(),
+            None => "nothing in particular".to_owned(),
+        }
+    }
+}
+
+/// What became of the calls of the requests since the last look, for the demo.
+#[derive(Clone, Debug, Default)]
+pub struct Traces(Arc<Mutex<Vec<CallTrace>>>);
+
+impl Traces {
+    /// More are not kept: the demo serves for hours, and looks at its own samples only.
+    const MOST: usize = 1000;
+
+    fn add(&self, calls: Vec<CallTrace>) {
+        // Neither adding nor taking can leave the list half changed.
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() + calls.len() <= Traces::MOST {
+            all.extend(calls);
+        }
+    }
+
+    /// Takes them.
+    pub fn take(&self) -> Vec<CallTrace> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Names of a path pattern's parameters.
+fn param_names(pattern: &str) -> Arc<[ArcStr]> {
+    pattern
+        .split('/')
+        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
+        .map(|name| ArcStr::from(name.trim_start_matches('*')))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_in_the_patterns_order() {
+        let names = |pattern: &str| param_names(pattern).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(names("/"), Vec::<String>::new());
+        assert_eq!(names("/a/{b}/c/{*d}"), ["b", "d"]);
+    }
+}

@@ -1,0 +1,167 @@
+//! The application on one worker: a request goes in as the flows take it, a reply comes out as the server sends it.
+
+use std::cell::OnceCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use arcstr::ArcStr;
+use bytes::Bytes;
+use fanin_flow::{FlowError, FlowFuture, Incoming, Reply, WorkerFlows};
+use fanin_server::{Body, Problem, Report, Request, RequestId, Response, Worker, WorkerContext};
+use fanin_upstream::WorkerClient;
+
+use super::{App, Traces};
+
+thread_local! {
+    /// The worker's connections to upstreams. A reload makes a new `AppWorker`, but keeps these.
+    static CLIENT: OnceCell<Rc<WorkerClient>> = const { OnceCell::new() };
+}
+
+/// The flows of one worker.
+pub struct AppWorker {
+    app: Arc<App>,
+    flows: WorkerFlows,
+}
+
+impl AppWorker {
+    /// Sets the flows up on this thread.
+    pub(super) fn new(app: Arc<App>, context: WorkerContext) -> AppWorker {
+        let client = CLIENT.with(|client| client.get_or_init(WorkerClient::new).clone());
+        let activity = context.activity;
+        let told = move |route: Option<usize>| match route {
+            Some(route) => activity.set(route as u64 + 1),
+            None => activity.clear(),
+        };
+        let flows = app.flows.worker(Rc::new(client), Box::new(told), app.traces.is_some());
+        AppWorker { app, flows }
+    }
+}
+
+impl Worker for AppWorker {
+    type Future = Answering;
+
+    fn handle(&self, request: Request) -> Answering {
+        let route = request.route;
+        let names = &self.app.params[route];
+        let params =
+            names.iter().zip(request.params.iter()).map(|(name, (_, value))| (name.clone(), ArcStr::from(value)));
+        let incoming = Incoming {
+            params: params.collect(),
+            method: request.method,
+            uri: request.uri,
+            headers: request.headers,
+            body: request.body,
+            remote: request.remote,
+            start: request.start,
+            deadline: request.deadline,
+            hold: Some(Box::new(request.permit)),
+        };
+        Answering { flow: self.flows.run(route, incoming), request: request.id, traces: self.app.traces.clone() }
+    }
+}
+
+/// A request that is being answered. Dropping it leaves to the flow whether it goes on.
+pub struct Answering {
+    flow: FlowFuture,
+    request: RequestId,
+    traces: Option<Traces>,
+}
+
+impl Future for Answering {
+    type Output = Response;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
+        let mut reply = ready!(Pin::new(&mut self.flow).poll(context));
+        if let Some(traces) = &self.traces {
+            traces.add(std::mem::take(&mut reply.trace));
+        }
+        Poll::Ready(response(reply, |problem| problem.request(self.request)))
+    }
+}
+
+/// What the server sends. `named` gives a problem the request's id.
+fn response(reply: Reply, named: impl FnOnce(Problem) -> Problem) -> Response {
+    let report = Report { partial: reply.partial.is_some(), calls: reply.calls, upstream: reply.upstream };
+    match reply.result {
+        Ok(success) => Response {
+            status: success.status,
+            headers: success.headers,
+            body: match success.body.into_inner() {
+                Ok([body]) => Body::from(body),
+                Err(pieces) => Body::from(pieces.into_iter().collect::<Vec<Bytes>>()),
+            },
+            report,
+        },
+        Err(error) => Response { report, ..named(problem(error)).into() },
+    }
+}
+
+fn problem(error: FlowError) -> Problem {
+    let mut problem = Problem::new(error.status, error.kind, error.title).detail(error.detail);
+    if let Some(upstream) = error.upstream {
+        problem = problem.member("upstream", upstream);
+    }
+    match error.retry_after {
+        Some(after) => problem.retry_after(after),
+        None => problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fanin_flow::Success;
+    use http::header::{CONTENT_TYPE, RETRY_AFTER};
+    use http::{HeaderMap, HeaderValue, StatusCode};
+
+    use super::*;
+
+    fn sent(result: Result<Success, FlowError>, partial: Option<&str>) -> Response {
+        let partial = partial.map(str::to_owned);
+        let reply = Reply { result, calls: 3, upstream: Duration::from_millis(7), partial, trace: Vec::new() };
+        response(reply, |problem| problem)
+    }
+
+    fn success(pieces: &[&'static str]) -> Success {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let body = pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect();
+        Success { status: StatusCode::CREATED, headers, body }
+    }
+
+    #[test]
+    fn a_response_is_sent_as_it_is() {
+        for pieces in [&[][..], &["{}"], &["{\"a\":", "1", "}"]] {
+            let response = sent(Ok(success(pieces)), Some("reviews"));
+            assert_eq!(response.status, StatusCode::CREATED);
+            assert_eq!(response.headers[CONTENT_TYPE], "application/json");
+            assert_eq!(response.body.to_bytes(), pieces.concat());
+            assert_eq!(response.report, Report { partial: true, calls: 3, upstream: Duration::from_millis(7) });
+        }
+        assert!(!sent(Ok(success(&[])), None).report.partial);
+    }
+
+    #[test]
+    fn an_error_becomes_a_problem() {
+        let error = FlowError {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            kind: "upstream-limit",
+            title: "Too many calls to an upstream",
+            detail: "search: limit".into(),
+            upstream: Some("search".into()),
+            retry_after: Some(Duration::from_millis(1500)),
+        };
+        let response = sent(Err(error), None);
+        assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers[CONTENT_TYPE], "application/problem+json");
+        assert_eq!(response.headers[RETRY_AFTER], "2");
+        assert_eq!(response.report.calls, 3);
+        let body: serde_json::Value = serde_json::from_slice(&response.body.to_bytes()).expect("JSON");
+        assert_eq!(body["type"], "urn:fanin:problem:upstream-limit");
+        assert_eq!((&body["detail"], &body["upstream"]), (&"search: limit".into(), &"search".into()));
+    }
+}

@@ -1,0 +1,146 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// What the program was asked to do.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fanin",
+    version,
+    about = "Answers a request with straight-line code over many backends",
+    long_about = "Fanin stands between clients and backends. A request runs a flow: straight-line code that calls \
+                  backends, looks at what they say, and returns one answer. Calls that do not need each other run side \
+                  by side; nothing blocks; threads, memory and waiting are bounded.",
+    after_help = "Start here:\n  \
+                  fanin demo                 see it work: backends, server and sample requests on this machine\n  \
+                  fanin check my-service     is my-service/fanin.toml right, and all flows that it names?\n  \
+                  fanin serve my-service     serve it until SIGTERM or Ctrl-C",
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the flows of a folder
+    #[command(after_help = "Examples:\n  \
+        fanin serve                          ./fanin.toml\n  \
+        fanin serve examples/vacancies\n  \
+        RUST_LOG=fanin=debug fanin serve     more to standard error\n\n\
+        Signals:\n  \
+        SIGTERM, Ctrl-C   take no more requests, let running ones end ([server] drain_timeout), exit 0;\n  \
+        \x20                 the second time exit at once\n  \
+        SIGHUP            read fanin.toml and all flows again; wrong ones are refused, the old ones stay\n\n\
+        The access log goes to standard output, everything else to standard error.\n\
+        Health, metrics and the configuration in force: http://127.0.0.1:9090 ([server] admin).")]
+    Serve {
+        /// Folder that holds fanin.toml, or the file itself
+        #[arg(default_value = ".")]
+        dir: PathBuf,
+    },
+    /// Check fanin.toml and all flows that it names; say everything that is wrong
+    #[command(after_help = "Examples:\n  \
+        fanin check                     ./fanin.toml and its flows\n  \
+        fanin check --json my-service   for editors and CI\n\n\
+        Each problem comes as file:line:column with the line and a hint.\n\
+        Exit status: 0 if all is right (warnings allowed), 1 if not, 2 for a wrong command line.")]
+    Check {
+        /// Folder that holds fanin.toml, or the file itself
+        #[arg(default_value = ".")]
+        dir: PathBuf,
+        /// One JSON object on standard output: {"ok": ..., "diagnostics": [...]}
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show an example at work: real backends on loopback, the server before them, sample requests
+    #[command(after_help = "Examples:\n  \
+        fanin demo                   the job site of examples/vacancies, until Ctrl-C\n  \
+        fanin demo shop              the retailer of examples/shop\n  \
+        fanin demo vacancies --once  only the samples; exit status 1 if one of them fails\n\n\
+        Run it where the folder examples/ is, and you can change its flows while it serves.")]
+    Demo {
+        /// Which example
+        #[arg(value_enum, default_value_t = Example::Vacancies)]
+        example: Example,
+        /// End after the samples
+        #[arg(long)]
+        once: bool,
+    },
+    /// Print the JSON Schema of fanin.toml
+    #[command(after_help = "Examples:\n  \
+        fanin schema > fanin.schema.json\n\n\
+        Editors with a TOML language server complete and check keys when fanin.toml begins with\n  \
+        #:schema ./fanin.schema.json")]
+    Schema,
+}
+
+/// The examples that `demo` can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Example {
+    /// Ids from a search, then descriptions; suggestions when nothing is found
+    Vacancies,
+    /// Products by mask from the services that own their attributes, with recommendations
+    Shop,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn folders_and_examples_have_defaults() {
+        let command = |args: &[&str]| Cli::try_parse_from(args).map(|cli| cli.command);
+        assert!(matches!(command(&["fanin", "serve"]), Ok(Command::Serve { dir }) if dir.as_os_str() == "."));
+        assert!(matches!(
+            command(&["fanin", "demo", "--once"]),
+            Ok(Command::Demo { example: Example::Vacancies, once: true })
+        ));
+        assert!(matches!(
+            command(&["fanin", "check", "--json", "x"]),
+            Ok(Command::Check { json: true, dir }) if dir.as_os_str() == "x"
+        ));
+        assert!(command(&["fanin", "demo", "nothing"]).is_err());
+        assert!(command(&["fanin"]).is_err());
+    }
+
+    /// What docs/cli.md shows: the help of the program and of each command. `UPDATE_DOCS=1` writes it anew.
+    #[test]
+    fn the_documentation_shows_the_help() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+        let text = std::fs::read_to_string(&path).expect("the page");
+        let (before, rest) = text.split_once("<!-- help -->\n").expect("a start");
+        let (_, after) = rest.split_once("<!-- end -->").expect("an end");
+        let mut program = Cli::command().term_width(100);
+        program.build();
+        let mut help = String::new();
+        let mut add = |title: &str, command: &mut clap::Command| {
+            let text = command.render_long_help().to_string();
+            let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+            help.push_str(&format!("\n## `{title}`\n\n```text\n{}\n```\n", lines.join("\n")));
+        };
+        add("fanin", &mut program.clone());
+        for command in program.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+            add(&format!("fanin {}", command.get_name()), command);
+        }
+        let expected = format!("{before}<!-- help -->\n{help}\n<!-- end -->{after}");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, expected).expect("written");
+        } else {
+            assert!(text == expected, "docs/cli.md is not up to date: run with UPDATE_DOCS=1");
+        }
+    }
+}

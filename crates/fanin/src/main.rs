@@ -1,0 +1,29 @@
+//! The `fanin` program: command line and demo, nothing else.
+
+mod app;
+mod cli;
+mod demo;
+mod logging;
+mod report;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve { dir } => serve::serve(&dir),
+        Command::Check { dir, json } => serve::check(&dir, json),
+        Command::Demo { example, once } => demo::run(example, once),
+        Command::Schema => {
+            report::out(format_args!("{:#}\n", fanin_config::Config::json_schema()));
+            ExitCode::SUCCESS
+        }
+    }
+}

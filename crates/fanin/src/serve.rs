@@ -1,0 +1,89 @@
+//! `fanin serve` and `fanin check`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use fanin_server::{BuildInfo, Exit, Handle, Options, StartError};
+
+use crate::app::{App, AppLoader, Origin};
+use crate::{logging, report};
+
+/// Loads a configuration, or tells everything that is wrong with it.
+pub fn load(origin: &Origin) -> Result<App, ExitCode> {
+    origin.load(None).map_err(|found| {
+        report::to_people(&found);
+        ExitCode::FAILURE
+    })
+}
+
+/// Starts the server with a configuration that has been loaded.
+///
+/// # Errors
+/// When an address or a thread can't be had.
+pub fn start(origin: Origin, app: App, signals: bool) -> Result<Handle, StartError> {
+    let build = BuildInfo { version: env!("CARGO_PKG_VERSION") };
+    fanin_server::start(AppLoader::new(origin, app), Options { signals, build })
+}
+
+/// Serves a folder until a signal ends it.
+pub fn serve(dir: &Path) -> ExitCode {
+    let origin = Origin::folder(dir);
+    let app = match load(&origin) {
+        Ok(app) => app,
+        Err(code) => return code,
+    };
+    report::to_people(&app.config().warnings);
+    if let Err(error) = logging::start(&app.config().server.log) {
+        return failure(&error);
+    }
+    match start(origin, app, true) {
+        Ok(handle) => {
+            let addresses: Vec<String> = handle.addresses().iter().map(ToString::to_string).collect();
+            let admin = handle.admin().map_or("off".to_owned(), |admin| admin.to_string());
+            tracing::info!(listen = addresses.join(", "), admin, "serving");
+            end(handle.wait())
+        }
+        Err(error) => failure(&error),
+    }
+}
+
+/// Checks a folder, and tells what is wrong to people or programs.
+pub fn check(dir: &Path, json: bool) -> ExitCode {
+    let found = match Origin::folder(dir).load(None) {
+        Ok(app) => app.config().warnings.clone(),
+        Err(found) => found,
+    };
+    if json {
+        report::out(format_args!("{}\n", report::to_json(&found)));
+    } else {
+        report::to_people(&found);
+        if !report::has_errors(&found) {
+            report::out(format_args!("{} is all right\n", dir.display()));
+        }
+    }
+    if report::has_errors(&found) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// The exit status for the way in which a server ended.
+pub fn end(exit: Exit) -> ExitCode {
+    match exit {
+        Exit::Drained => ExitCode::SUCCESS,
+        Exit::DrainTimeout => {
+            tracing::warn!("some requests had not ended by [server] drain_timeout");
+            ExitCode::FAILURE
+        }
+        Exit::Forced | Exit::Failed => ExitCode::FAILURE,
+    }
+}
+
+/// Prints an error with all its causes.
+pub fn failure(error: &dyn std::error::Error) -> ExitCode {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    eprintln!("error: {text}");
+    ExitCode::FAILURE
+}

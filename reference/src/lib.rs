@@ -1,0 +1,1 @@
+//! Holds fanin-lang against the starlark crate.
