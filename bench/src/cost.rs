@@ -3,13 +3,15 @@
 //! The server under test has core 0; the stub and the load share core 1. A *pair* is the same number of windows of the limit
 //! and of Fanin in turns, so that a noisy machine burdens both; the figure is the median of the pairs' ratios.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::load::{Plan, Session};
 use crate::peers::{self, Peer};
 use crate::process::{self, OTHER_CORE, Server};
 use crate::report::{Report, Table, median};
-use crate::turns::{Cost, in_turns};
+use crate::turns::{Cost, SETTLE, in_turns};
 use crate::work::Work;
 use crate::{Failure, Options, servers};
 
@@ -87,7 +89,7 @@ fn warm_up(subjects: &[Subject], works: &[Work], quick: bool) -> Result<(), Fail
             verified.map_err(|why| Failure::Wrong(format!("{}: {why}", subject.server.name)))?;
             let warm = if quick { subject.peer.warm() / 4 } else { subject.peer.warm() };
             let mut session = Session::connect(plan(subject, work))?;
-            session.window(warm, || {})?;
+            session.window(SETTLE, warm, || {})?;
         }
     }
     Ok(())
@@ -105,7 +107,7 @@ fn plan(subject: &Subject, work: Work) -> Plan {
 fn measure_pair(subjects: &[Subject], pair: usize, work: Work, rounds: usize) -> Result<Vec<Window>, Failure> {
     let does: Vec<&Subject> = subjects.iter().filter(|subject| subject.peer.does(work)).collect();
     let plans: Vec<_> = does.iter().map(|subject| (&subject.server, plan(subject, work))).collect();
-    let costs = in_turns(&plans, rounds, pair % 2 == 1)?;
+    let costs = in_turns(&plans, rounds, pair % 2 == 1, Duration::from_millis(10))?;
     let window = |(subject, cost): (&&Subject, Cost)| Window { pair, work, server: subject.server.name.clone(), cost };
     Ok(does.iter().zip(costs).map(window).collect())
 }

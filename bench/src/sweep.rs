@@ -1,6 +1,6 @@
 //! `cost --sweep`: how the cost grows with the number of calls, the size of bodies, what is looked at, and what is in flight.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -10,6 +10,8 @@ use crate::process::{self, OTHER_CORE, Server};
 use crate::report::{Report, Table};
 use crate::turns::{Cost, in_turns};
 use crate::{Failure, Options, servers};
+
+const MILLI: Duration = Duration::from_millis(1);
 
 /// A point of the sweep, and what both servers needed there.
 #[derive(Debug, Serialize)]
@@ -27,10 +29,10 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
     let pair = (servers::limit("limit", &stub)?, servers::fanin("flows", &stub, None)?);
     let rounds = if options.quick { 1 } else { 4 };
     let mut points = Vec::new();
-    let mut both = |axis, value, target: String, connections, least| {
+    let mut both = |axis, value, target: String, connections, least, delay: Duration| {
         let plan =
             |server: &Server| Plan { addr: server.addr, request: load::get(&target), connections, least_body: least };
-        let costs = in_turns(&[(&pair.0, plan(&pair.0)), (&pair.1, plan(&pair.1))], rounds, false);
+        let costs = in_turns(&[(&pair.0, plan(&pair.0)), (&pair.1, plan(&pair.1))], rounds, false, delay);
         let mut costs = costs.map_err(|failure| Failure::Wrong(format!("{target}: {failure}")))?.into_iter();
         let (Some(limit), Some(fanin)) = (costs.next(), costs.next()) else { return Ok(()) };
         eprintln!("sweep: {axis} {value}");
@@ -38,18 +40,25 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
         Ok::<_, Failure>(())
     };
     for calls in [1, 2, 5, 10, 20, 50, 100] {
-        both("calls of 1 KB", calls, format!("/fan/{calls}/1024/5000"), 64, calls * 1000)?;
+        both("calls of 1 KB", calls, format!("/fan/{calls}/1024/5000"), 64, calls * 1000, MILLI * 5)?;
     }
     for kb in [1, 4, 16, 64, 256, 1024] {
-        both("KB of a body", kb, format!("/item/{}/1000", kb * 1024), 16, kb * 900)?;
+        both("KB of a body", kb, format!("/item/{}/1000", kb * 1024), 16, kb * 900, MILLI)?;
     }
     for items in [0, 1, 5, 10, 20] {
-        both("items of 20 looked at", items, format!("/look/{items}"), 64, 9_000)?;
+        both("items of 20 looked at", items, format!("/look/{items}"), 64, 9_000, MILLI * 5)?;
     }
     for requests in [1, 8, 64, 512, 2048, 4096] {
         // About 5,000 requests a second, so that it is the requests in flight that grow and not the load.
         let micros = (requests * 200).max(5_000);
-        both("in flight, HTTP/1.1", requests, format!("/item/1024/{micros}"), requests, 1000)?;
+        both(
+            "in flight, HTTP/1.1",
+            requests,
+            format!("/item/1024/{micros}"),
+            requests,
+            1000,
+            Duration::from_micros(micros as u64),
+        )?;
     }
     drop(pair);
     let silent = servers::stub2()?;
@@ -70,9 +79,9 @@ fn streams(fanin: &Server, requests: usize, quick: bool) -> Result<Cost, Failure
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let streams = Streams::connect(fanin.addr, &format!("/wait/{micros}"), requests).await?;
-        let before = fanin.usage()?;
+        let (before, start) = (fanin.usage()?, Instant::now());
         let (mut latencies, errors) = streams.keep(requests, time).await;
-        let after = fanin.usage()?;
+        let (after, seconds) = (fanin.usage()?, start.elapsed().as_secs_f64());
         latencies.sort_unstable();
         let at = |share: f64| {
             let index = (latencies.len() as f64 * share) as usize;
@@ -82,7 +91,7 @@ fn streams(fanin: &Server, requests: usize, quick: bool) -> Result<Cost, Failure
         let figures = load::Figures {
             requests: count,
             errors,
-            rate: count as f64 / time.as_secs_f64(),
+            rate: count as f64 / seconds,
             p50: at(0.5),
             p99: at(0.99),
             max: latencies.last().map_or(f64::NAN, |latency| latency.as_secs_f64() * 1e3),

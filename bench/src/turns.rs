@@ -10,6 +10,8 @@ use crate::process::{Server, Usage};
 
 /// Long enough that its edges do not count, short enough that a noisy neighbour hits the servers alike.
 const WINDOW: Duration = Duration::from_millis(500);
+/// Load before a window counts.
+pub const SETTLE: Duration = Duration::from_millis(50);
 
 /// What one server needed.
 #[derive(Clone, Debug, Serialize)]
@@ -26,8 +28,16 @@ pub struct Cost {
 }
 
 /// Short windows of all servers in turns, forth and back, `rounds` times, so that the machine's faster and slower
-/// seconds fall on all of them alike, and so does a drift. `reverse` lets the last begin. Costs come in the order given.
-pub fn in_turns(servers: &[(&Server, Plan)], rounds: usize, reverse: bool) -> Result<Vec<Cost>, Failure> {
+/// seconds fall on all of them alike, and so does a drift. `reverse` lets the last begin.
+/// `delay` is what the backend takes for a request: windows are long against it. Costs come in the order given.
+pub fn in_turns(
+    servers: &[(&Server, Plan)],
+    rounds: usize,
+    reverse: bool,
+    delay: Duration,
+) -> Result<Vec<Cost>, Failure> {
+    // Requests that began together come back together: a window has to hold some of these waves, whole or not.
+    let (settle, window) = (SETTLE.max(delay * 2), WINDOW.max(delay * 4));
     let mut sessions = Vec::with_capacity(servers.len());
     for (_, plan) in servers {
         sessions.push((Session::connect(plan.clone())?, Duration::ZERO));
@@ -40,7 +50,7 @@ pub fn in_turns(servers: &[(&Server, Plan)], rounds: usize, reverse: bool) -> Re
         for &index in &order {
             let (session, cpu) = &mut sessions[index];
             let mut edges: Vec<std::io::Result<Usage>> = Vec::with_capacity(2);
-            session.window(WINDOW, || edges.push(servers[index].0.usage()))?;
+            session.window(settle, window, || edges.push(servers[index].0.usage()))?;
             let mut edges = edges.into_iter();
             let (Some(before), Some(after)) = (edges.next(), edges.next()) else {
                 return Err(Failure::Wrong("the window did not open".into()));

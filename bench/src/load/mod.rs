@@ -22,8 +22,6 @@ use response::{Reader, Response};
 const SLOWEST: u64 = 60_000_000_000;
 /// How long a connection or the last answers may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Load before a window counts.
-const SETTLE: Duration = Duration::from_millis(50);
 
 /// What to send and what to expect.
 #[derive(Clone, Debug)]
@@ -154,12 +152,12 @@ impl Session {
         })
     }
 
-    /// Loads the server for `window` (and a moment before), then waits until nothing is in flight.
+    /// Loads the server for `window`, and for `settle` before, then waits until nothing is in flight.
     /// `edge` is called when the window opens and when it closes, to read the server's counters.
-    pub fn window(&mut self, window: Duration, mut edge: impl FnMut()) -> io::Result<()> {
+    pub fn window(&mut self, settle: Duration, window: Duration, mut edge: impl FnMut()) -> io::Result<()> {
         let mut events = Events::with_capacity(self.plan.connections.max(64));
         let mut phase = Phase::Settle;
-        let mut until = Instant::now() + SETTLE;
+        let mut until = Instant::now() + settle;
         let mut opened = until;
         for connection in &mut self.connections {
             send(connection, &self.plan.request)?;

@@ -48,7 +48,7 @@ impl Streams {
         tasks
     }
 
-    /// Keeps `requests` under way for `time`; right answers, wrong ones, and their latencies.
+    /// Keeps `requests` under way for `time`, then waits for the last; latencies of the right answers, and how many were wrong.
     pub async fn keep(&self, requests: usize, time: Duration) -> (Vec<Duration>, u64) {
         let end = Instant::now() + time;
         let mut tasks = self.send(requests);
@@ -61,8 +61,6 @@ impl Streams {
             if Instant::now() < end {
                 next += 1;
                 tasks.spawn(one(self.connections[next % self.connections.len()].clone(), self.uri.clone()));
-            } else {
-                break;
             }
         }
         (latencies, errors)

@@ -26,6 +26,10 @@ impl CallSource {
         Rc::new(CallSource { upstream, answer: OnceCell::new(), error: OnceCell::new(), headers: RefCell::new(None) })
     }
 
+    pub(crate) fn upstream(&self) -> &Arc<str> {
+        &self.upstream
+    }
+
     pub(crate) fn set_answer(&self, answer: Answer) {
         let _ = self.answer.set(answer);
     }
@@ -63,7 +67,9 @@ pub(crate) fn content(answer: &Answer, head: bool) -> Content {
     match kind.map(|kind| kind.split(';').next().unwrap_or("").trim()) {
         None => Content::Json,
         Some(kind) if kind.eq_ignore_ascii_case("application/json") => Content::Json,
-        Some(kind) if kind.len() > 5 && kind.as_bytes()[kind.len() - 5..].eq_ignore_ascii_case(b"+json") => Content::Json,
+        Some(kind) if kind.len() > 5 && kind.as_bytes()[kind.len() - 5..].eq_ignore_ascii_case(b"+json") => {
+            Content::Json
+        }
         Some(_) if answer.body.is_empty() => Content::Empty,
         Some(_) => Content::Text,
     }

@@ -31,13 +31,57 @@ pub(crate) enum OnFailure {
 /// The arguments of a call, captured: changing a list after the call does not change the call.
 pub(crate) struct Arguments {
     path: Value,
-    params: Value,
-    query: Value,
-    headers: Value,
+    params: Fields,
+    query: Fields,
+    headers: Fields,
     json: Option<Value>,
     text: Option<Value>,
     /// Named parameters of an operation, which fill its path first and its query with what is left.
     named: Vec<(Box<str>, Value)>,
+}
+
+/// A dict among the arguments. One that is there is taken apart at once, which spares the snapshot of it.
+enum Fields {
+    Entries(SmallVec<[(Value, Value); 2]>),
+    /// Not there yet, or no dict of the flow's own.
+    Whole(Value),
+}
+
+impl Fields {
+    const NONE: Fields = Fields::Entries(SmallVec::new_const());
+
+    fn capture(call: &HostCall<'_>, value: &Value) -> Result<Fields, Failure> {
+        match value {
+            Value::Dict(dict) => {
+                let dict = dict.map();
+                let mut entries = SmallVec::with_capacity(dict.len());
+                for (key, value) in dict.iter() {
+                    entries.push((key.clone(), call.capture(value)?));
+                }
+                Ok(Fields::Entries(entries))
+            }
+            other => call.capture(other).map(Fields::Whole),
+        }
+    }
+
+    fn values(&self) -> impl Iterator<Item = &Value> {
+        let (entries, whole) = match self {
+            Fields::Entries(entries) => (entries.as_slice(), None),
+            Fields::Whole(value) => (&[][..], Some(value)),
+        };
+        entries.iter().map(|(_, value)| value).chain(whole)
+    }
+
+    /// The entries, all of it being there; `None` if it is no dict.
+    fn entries(&self) -> Option<Cow<'_, [(Value, Value)]>> {
+        match self {
+            Fields::Entries(entries) => Some(Cow::Borrowed(entries)),
+            Fields::Whole(value) => match value.decide().ok()? {
+                Value::None => Some(Cow::Borrowed(&[])),
+                value => view::entries(&value).map(Cow::Owned),
+            },
+        }
+    }
 }
 
 /// How a call is made, known when it is made.
@@ -71,9 +115,9 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
     let target = object.target(call.method).ok_or_else(|| wrong(format!("{name} has no such method")))?;
     let mut arguments = Arguments {
         path: Value::None,
-        params: Value::None,
-        query: Value::None,
-        headers: Value::None,
+        params: Fields::NONE,
+        query: Fields::NONE,
+        headers: Fields::NONE,
         json: None,
         text: None,
         named: Vec::new(),
@@ -98,9 +142,9 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
     let mut terms = Terms { method, ok, timeout, on_failure: OnFailure::Fail, safe };
     for (key, value) in call.args.names.iter().zip(call.args.named) {
         match key.as_str() {
-            "params" if matches!(target, Target::Verb(_)) => arguments.params = call.capture(value)?,
-            "query" => arguments.query = call.capture(value)?,
-            "headers" => arguments.headers = call.capture(value)?,
+            "params" if matches!(target, Target::Verb(_)) => arguments.params = Fields::capture(call, value)?,
+            "query" => arguments.query = Fields::capture(call, value)?,
+            "headers" => arguments.headers = Fields::capture(call, value)?,
             "json" => arguments.json = Some(call.capture(value)?),
             "text" => arguments.text = Some(call.capture(value)?),
             "timeout" => terms.timeout = Some(duration(name, &known(name, key, value)?)?),
@@ -176,14 +220,16 @@ impl Arguments {
     /// Whether everything that the request needs is there.
     pub(crate) fn need(&self) -> Need {
         let named = self.named.iter().map(|(_, value)| value);
-        let values = [&self.path, &self.params, &self.query, &self.headers]
-            .into_iter()
+        let values = std::iter::once(&self.path)
+            .chain(self.params.values())
+            .chain(self.query.values())
+            .chain(self.headers.values())
             .chain(&self.json)
             .chain(&self.text)
             .chain(named);
         let (mut failed, mut absent) = (None, None);
         for value in values {
-            if matches!(value, Value::None | Value::Str(_)) {
+            if matches!(value, Value::None | Value::Str(_) | Value::Int(_) | Value::Json { .. }) {
                 continue;
             }
             match deep(value) {
@@ -212,10 +258,11 @@ impl Arguments {
         let config = upstream.config();
         let name = upstream.name();
         let mut path = String::with_capacity(64);
-        let template = text(&self.path).ok_or_else(|| wrong(format!("the path of a call of {name} must be a string")))?;
-        let given = entries(&self.params).ok_or_else(|| wrong(format!("params of a call of {name} must be a dict")))?;
+        let template =
+            text(&self.path).ok_or_else(|| wrong(format!("the path of a call of {name} must be a string")))?;
+        let given = self.params.entries().ok_or_else(|| wrong(format!("params of a call of {name} must be a dict")))?;
         let mut params: SmallVec<[(Cow<'_, str>, Cow<'_, str>); 4]> = SmallVec::new();
-        for (key, value) in &given {
+        for (key, value) in given.iter() {
             let (Some(key), Some(value)) = (text(key), text(value)) else {
                 return Err(wrong(format!("params of a call of {name} must be strings or numbers")));
             };
@@ -234,8 +281,8 @@ impl Arguments {
         let filled: SmallVec<[(&str, &str); 4]> = params.iter().map(|(key, value)| (&**key, &**value)).collect();
         encode::path(&mut path, &template, &filled).map_err(|error| wrong(format!("a call of {name}: {error}")))?;
         let mut first = true;
-        let query = entries(&self.query).ok_or_else(|| wrong(format!("query of a call of {name} must be a dict")))?;
-        for (key, value) in &query {
+        let query = self.query.entries().ok_or_else(|| wrong(format!("query of a call of {name} must be a dict")))?;
+        for (key, value) in query.iter() {
             let Some(key) = text(key) else {
                 return Err(wrong(format!("query of a call of {name} has a key that is no string")));
             };
@@ -246,12 +293,15 @@ impl Arguments {
         }
         let mut headers = HeaderMap::new();
         for forwarded in &config.forward_headers {
-            for value in client.get_all(forwarded) {
-                headers.append(forwarded.clone(), value.clone());
+            if let Some(first) = client.get(forwarded) {
+                headers.insert(forwarded.clone(), first.clone());
+                for value in client.get_all(forwarded).iter().skip(1) {
+                    headers.append(forwarded.clone(), value.clone());
+                }
             }
         }
-        let own = entries(&self.headers).ok_or_else(|| wrong(format!("headers of a call of {name} must be a dict")))?;
-        for (key, value) in &own {
+        let own = self.headers.entries().ok_or_else(|| wrong(format!("headers of a call of {name} must be a dict")))?;
+        for (key, value) in own.iter() {
             let (key, value) = header(key, value).map_err(|what| wrong(format!("a call of {name}: {what}")))?;
             if let (Some(key), Some(value)) = (key, value) {
                 headers.insert(key, value);
@@ -316,17 +366,6 @@ pub(crate) fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A dict's entries, none for `None`.
-fn entries(value: &Value) -> Option<Vec<(Value, Value)>> {
-    match value {
-        Value::None => Some(Vec::new()),
-        value => match value.decide().ok()? {
-            Value::None => Some(Vec::new()),
-            value => view::entries(&value),
-        },
-    }
-}
-
 fn pair(
     out: &mut String,
     first: &mut bool,
@@ -339,9 +378,8 @@ fn pair(
         encode::pair(out, first, key, &value);
         return Ok(());
     }
-    let bad = || {
-        wrong(format!("query {key:?} of a call of {upstream} must be a string, a number, None or a list of them"))
-    };
+    let bad =
+        || wrong(format!("query {key:?} of a call of {upstream} must be a string, a number, None or a list of them"));
     let value = value.decide().map_err(|_| bad())?;
     if matches!(value, Value::None) {
         return Ok(());

@@ -111,8 +111,12 @@ async fn run(
         wrote,
         worker.traced,
     );
-    let bounds =
-        Limits { steps: limits.max_steps, memory: limits.max_memory as u64, depth: limits.max_depth as u32, fibers: limits.max_fibers as u32 };
+    let bounds = Limits {
+        steps: limits.max_steps,
+        memory: limits.max_memory as u64,
+        depth: limits.max_depth as u32,
+        fibers: limits.max_fibers as u32,
+    };
     let outcome = match Instance::new(&program, route.function, vec![Value::object(ReqObject(req))], bounds) {
         Ok(mut instance) => match evaluate(&worker, &route, &mut instance, &mut host, deadline).await {
             Ok(value) => finish(&mut host, value, &route).await,

@@ -61,7 +61,7 @@ impl Flows {
                     problems.push(Diagnostic {
                         severity: fanin_config::Severity::Error,
                         source: Arc::new(Source::new(file.display().to_string(), text)),
-                        at: route.flow.at.clone(),
+                        at: route.flow.at,
                         message,
                         hint,
                     });
@@ -85,7 +85,10 @@ impl Flows {
         traced: bool,
     ) -> WorkerFlows {
         let machine = Machine::new().into();
-        WorkerFlows { flows: self.clone(), worker: Rc::new(Worker { machine, caller, activity, log: FailureLog::new(), traced }) }
+        WorkerFlows {
+            flows: self.clone(),
+            worker: Rc::new(Worker { machine, caller, activity, log: FailureLog::new(), traced }),
+        }
     }
 }
 

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use fanin_config::FlowLimits;
 use fanin_json::Doc;
-use fanin_lang::{
-    Failure, Host, HostCall, HostRef, Kind, Order, Program, Site, Slot, Value, Waiter, name_origin,
-};
+use fanin_lang::{Failure, Host, HostCall, HostRef, Kind, Order, Program, Site, Slot, Value, Waiter, name_origin};
 use fanin_upstream::{Answer, CallContext, CallError, Fault};
 use futures_util::stream::{FuturesUnordered, Stream};
 use http::{Method, StatusCode};
@@ -41,7 +39,7 @@ struct Entry {
     source: Rc<CallSource>,
     terms: Terms,
     /// Until it is sent.
-    arguments: Option<Arguments>,
+    arguments: Option<Box<Arguments>>,
     order: Order,
     site: Site,
     end: End,
@@ -149,14 +147,17 @@ impl FlowHost {
                 entry.slot.settle_shared(Ok(value));
                 self.trace(index, |trace, _| trace.outcome = "absent".to_owned());
             }
-            Need::Ready => self.send(index),
+            Need::Ready => {
+                if let Some(arguments) = entry.arguments.take() {
+                    self.send(index, &arguments);
+                }
+            }
         }
     }
 
-    fn send(&mut self, index: usize) {
+    fn send(&mut self, index: usize, arguments: &Arguments) {
         let optional_deadline = self.optional_deadline();
         let entry = &mut self.calls[index];
-        let Some(arguments) = entry.arguments.take() else { return };
         // Entries are made only for upstreams.
         let Some(object) = entry.object.downcast::<UpstreamObject>() else { return };
         let upstream = object.upstream.clone();
@@ -228,10 +229,9 @@ impl FlowHost {
             Ok((answer, checked)) => {
                 let status = answer.status;
                 let fine = status.is_success() || entry.terms.ok.contains(&status.as_u16());
-                let upstream = Arc::<str>::from(entry.object.name());
                 let error = match (&checked, fine) {
-                    (_, false) => Some(CallError::status(&upstream, &answer)),
-                    (Err(error), true) => Some(CallError::decode(&upstream, &answer, error.to_string())),
+                    (_, false) => Some(CallError::status(entry.source.upstream(), &answer)),
+                    (Err(error), true) => Some(CallError::decode(entry.source.upstream(), &answer, error.to_string())),
                     (Ok(_), true) => None,
                 };
                 match (error, checked) {
@@ -377,12 +377,17 @@ impl Host for FlowHost {
             slot: slot.clone(),
             source,
             terms,
-            arguments: Some(arguments),
+            arguments: None,
             order: call.order,
             site: call.site,
             end: End::Open,
         });
-        self.advance(index);
+        if matches!(arguments.need(), Need::Ready) {
+            self.send(index, &arguments);
+        } else {
+            self.calls[index].arguments = Some(Box::new(arguments));
+            self.advance(index);
+        }
         Ok(Value::Pending(slot))
     }
 

@@ -4,12 +4,14 @@ use std::any::Any;
 use std::cell::OnceCell;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use arcstr::ArcStr;
 use bytes::Bytes;
 use fanin_json::{Doc, write_str};
-use fanin_lang::value::Object;
-use fanin_lang::{Failure, Kind, Stop, Value};
+use fanin_lang::value::frozen::FrozenMap;
+use fanin_lang::value::{Frozen, Object};
+use fanin_lang::{Failure, FrozenValue, Kind, Stop, Value};
 use http::{HeaderMap, Method, Uri};
 use tokio::time::Instant;
 
@@ -159,9 +161,10 @@ impl Req {
             let doc = if body.is_empty() {
                 None
             } else {
-                Some(Doc::parse(body.clone(), self.max_depth).map_err(|error| {
-                    mistake(format!("the request's body is not valid JSON: {error}"))
-                })?)
+                Some(
+                    Doc::parse(body.clone(), self.max_depth)
+                        .map_err(|error| mistake(format!("the request's body is not valid JSON: {error}")))?,
+                )
             };
             let _ = self.body.set(doc);
         }
@@ -175,7 +178,7 @@ impl Req {
 #[cold]
 fn mistake(message: String) -> Stop {
     let payload = ClientMistake(message.clone());
-    Failure::new(Kind::Host, message).with_payload(std::sync::Arc::new(payload)).into()
+    Failure::new(Kind::Host, message).with_payload(Arc::new(payload)).into()
 }
 
 /// Header values by name; several of one name are joined with a comma, as RFC 9110 section 5.3 allows.
@@ -235,9 +238,10 @@ impl Object for ReqObject {
         Ok(Some(match name {
             "params" => req
                 .params
-                .get_or_init(|| match object(incoming.params.iter().map(|(name, value)| (name.as_str(), value.as_str()))) {
-                    Ok(doc) => Value::json(doc),
-                    Err(_) => Value::None,
+                .get_or_init(|| {
+                    let text = |text: &ArcStr| FrozenValue::Str(text.clone());
+                    let entries = incoming.params.iter().map(|(name, value)| (text(name), text(value)));
+                    Value::Frozen(Arc::new(Frozen::Dict(FrozenMap::new(entries.collect()))))
                 })
                 .clone(),
             "query" => Value::json(req.query()?.clone()),

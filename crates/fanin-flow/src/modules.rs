@@ -25,9 +25,7 @@ pub(crate) struct Modules<'a> {
 
 impl<'a> Modules<'a> {
     pub(crate) fn new(dir: &'a Path, upstreams: impl Iterator<Item = UpstreamObject>) -> Modules<'a> {
-        let upstreams = upstreams
-            .map(|object| (ArcStr::from(object.name()), HostRef::new(object)))
-            .collect();
+        let upstreams = upstreams.map(|object| (ArcStr::from(object.name()), HostRef::new(object))).collect();
         Modules { dir, upstreams, sources: RefCell::default() }
     }
 

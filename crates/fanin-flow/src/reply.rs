@@ -58,7 +58,9 @@ impl FlowError {
     /// By the kind of a call's error.
     pub(crate) fn call(error: &CallError) -> FlowError {
         let (status, kind, title) = match error.kind {
-            ErrorKind::Timeout => (StatusCode::GATEWAY_TIMEOUT, "upstream-timeout", "An upstream did not answer in time"),
+            ErrorKind::Timeout => {
+                (StatusCode::GATEWAY_TIMEOUT, "upstream-timeout", "An upstream did not answer in time")
+            }
             ErrorKind::Limit => (StatusCode::SERVICE_UNAVAILABLE, "upstream-limit", "Too many calls to an upstream"),
             ErrorKind::Breaker => (StatusCode::SERVICE_UNAVAILABLE, "upstream-breaker", "An upstream is unavailable"),
             ErrorKind::Refused | ErrorKind::Connect => {
@@ -66,7 +68,9 @@ impl FlowError {
             }
             ErrorKind::Status => (StatusCode::BAD_GATEWAY, "upstream-status", "An upstream answered with an error"),
             ErrorKind::Decode => (StatusCode::BAD_GATEWAY, "upstream-answer", "An upstream's answer cannot be read"),
-            ErrorKind::TooLarge => (StatusCode::BAD_GATEWAY, "upstream-answer-size", "An upstream's answer is too large"),
+            ErrorKind::TooLarge => {
+                (StatusCode::BAD_GATEWAY, "upstream-answer-size", "An upstream's answer is too large")
+            }
             ErrorKind::Protocol => (StatusCode::BAD_GATEWAY, "upstream-protocol", "An upstream broke off its answer"),
             ErrorKind::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, "cancelled", "The request was cancelled"),
         };

@@ -18,8 +18,7 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const PARTIAL: HeaderName = HeaderName::from_static("fanin-partial");
 
 /// Headers that are the server's own, not a flow's.
-const RESERVED: [&str; 6] =
-    ["connection", "content-length", "keep-alive", "te", "transfer-encoding", "upgrade"];
+const RESERVED: [&str; 6] = ["connection", "content-length", "keep-alive", "te", "transfer-encoding", "upgrade"];
 
 /// Calls `found` with every slot that a value holds. Containers are never nested deeper than the language allows.
 pub(crate) fn slots(value: &Value, found: &mut dyn FnMut(&Slot)) {

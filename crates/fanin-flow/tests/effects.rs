@@ -19,7 +19,10 @@ fn a_write_starts_when_every_required_call_above_has_succeeded() {
 fn a_write_is_not_sent_when_a_required_call_above_fails_even_if_nobody_looked_at_it() {
     paused(async {
         let star = "def flow(req):\n    x = a.get(\"/x\")\n    orders.post(\"/o\", json = {})\n    return 1\n";
-        let it = setup(star, |upstream, _| if upstream == "a" { after(5, "").error(ErrorKind::Refused) } else { after(1, "1") });
+        let it = setup(
+            star,
+            |upstream, _| if upstream == "a" { after(5, "").error(ErrorKind::Refused) } else { after(1, "1") },
+        );
         assert_eq!(it.error("/").await.upstream.as_deref(), Some("a"));
         assert_eq!(it.events(), ["0 GET a/x"]);
     });
@@ -29,7 +32,10 @@ fn a_write_is_not_sent_when_a_required_call_above_fails_even_if_nobody_looked_at
 fn a_write_is_sent_although_an_optional_call_above_failed() {
     paused(async {
         let star = "def flow(req):\n    x = a.get(\"/x\", optional = True)\n    orders.post(\"/o\", json = {})\n    return 1\n";
-        let it = setup(star, |upstream, _| if upstream == "a" { after(5, "").error(ErrorKind::Refused) } else { after(1, "1") });
+        let it = setup(
+            star,
+            |upstream, _| if upstream == "a" { after(5, "").error(ErrorKind::Refused) } else { after(1, "1") },
+        );
         assert_eq!(it.text("/").await, "1");
         assert!(it.events().iter().any(|event| event.contains("POST orders/o")));
     });
@@ -48,7 +54,8 @@ fn nothing_below_a_failed_write_starts() {
 #[test]
 fn two_writes_follow_each_other() {
     paused(async {
-        let star = "def flow(req):\n    x = orders.post(\"/1\", json = 1)\n    y = orders.delete(\"/2\")\n    return [x, y]\n";
+        let star =
+            "def flow(req):\n    x = orders.post(\"/1\", json = 1)\n    y = orders.delete(\"/2\")\n    return [x, y]\n";
         let it = setup(star, |_, _| after(5, "1"));
         it.text("/").await;
         assert_eq!(it.events(), ["0 POST orders/1 1", "5 DELETE orders/2"]);

@@ -9,9 +9,14 @@ use fanin_upstream::ErrorKind;
 fn of_two_failures_the_earlier_in_the_program_is_reported_whatever_comes_first() {
     for (x, y) in [(5, 50), (50, 5)] {
         paused(async move {
-            let star = "def flow(req):\n    return {\"y\": b.get(\"/y\") if False else a.get(\"/x\"), \"z\": b.get(\"/y\")}\n";
+            let star =
+                "def flow(req):\n    return {\"y\": b.get(\"/y\") if False else a.get(\"/x\"), \"z\": b.get(\"/y\")}\n";
             let it = setup(star, move |upstream, _| {
-                if upstream == "a" { after(x, "").error(ErrorKind::Refused) } else { after(y, "").error(ErrorKind::Timeout) }
+                if upstream == "a" {
+                    after(x, "").error(ErrorKind::Refused)
+                } else {
+                    after(y, "").error(ErrorKind::Timeout)
+                }
             });
             let error = it.error("/").await;
             assert_eq!(error.upstream.as_deref(), Some("a"));
@@ -158,7 +163,10 @@ fn an_unused_typo_does_no_harm_and_a_used_one_is_named() {
 fn siblings_are_cancelled_when_the_flow_fails() {
     paused(async {
         let star = "def flow(req):\n    x = a.get(\"/x\")\n    y = b.get(\"/y\")\n    if x[\"z\"]:\n        return y\n    return 0\n";
-        let it = setup(star, |upstream, _| if upstream == "a" { after(5, "").error(ErrorKind::Refused) } else { after(500, "1") });
+        let it = setup(
+            star,
+            |upstream, _| if upstream == "a" { after(5, "").error(ErrorKind::Refused) } else { after(500, "1") },
+        );
         it.error("/").await;
         assert_eq!(it.elapsed(), 5);
         assert_eq!(it.events().last().unwrap(), "cancelled GET b/y");

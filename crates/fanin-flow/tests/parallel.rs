@@ -7,9 +7,10 @@ use common::{after, paused, setup};
 #[test]
 fn two_calls_on_two_lines_run_side_by_side() {
     paused(async {
-        let it = setup("def flow(req):\n    x = a.get(\"/x\")\n    y = b.get(\"/y\")\n    return {\"x\": x, \"y\": y}\n", |_, _| {
-            after(5, "{\"n\": 1.50}")
-        });
+        let it = setup(
+            "def flow(req):\n    x = a.get(\"/x\")\n    y = b.get(\"/y\")\n    return {\"x\": x, \"y\": y}\n",
+            |_, _| after(5, "{\"n\": 1.50}"),
+        );
         assert_eq!(it.text("/").await, "{\"x\":{\"n\": 1.50},\"y\":{\"n\": 1.50}}");
         assert_eq!(it.elapsed(), 5);
     });
@@ -34,7 +35,8 @@ fn a_call_starts_by_itself_when_its_arguments_are_there() {
 fn twenty_items_that_decide_take_two_rounds() {
     paused(async {
         let star = "def one(i):\n    first = a.get(\"/first\", query = {\"i\": i})\n    if first[\"more\"]:\n        return b.get(\"/second\", query = {\"i\": i})\n    return None\n\ndef flow(req):\n    return [one(i) for i in range(20)]\n";
-        let it = setup(star, |upstream, _| if upstream == "a" { after(5, "{\"more\": true}") } else { after(5, "\"x\"") });
+        let it =
+            setup(star, |upstream, _| if upstream == "a" { after(5, "{\"more\": true}") } else { after(5, "\"x\"") });
         let body = it.text("/").await;
         assert_eq!(body, format!("[{}]", ["\"x\""; 20].join(",")));
         assert_eq!(it.elapsed(), 10);
@@ -46,7 +48,8 @@ fn twenty_items_that_decide_take_two_rounds() {
 fn twenty_items_that_decide_inside_the_comprehension_take_two_rounds() {
     paused(async {
         let star = "def flow(req):\n    return [b.get(\"/second\") if a.get(\"/first\")[\"more\"] else None for i in range(20)]\n";
-        let it = setup(star, |upstream, _| if upstream == "a" { after(5, "{\"more\": true}") } else { after(5, "\"x\"") });
+        let it =
+            setup(star, |upstream, _| if upstream == "a" { after(5, "{\"more\": true}") } else { after(5, "\"x\"") });
         assert_eq!(it.text("/").await, format!("[{}]", ["\"x\""; 20].join(",")));
         assert_eq!(it.elapsed(), 10);
     });

@@ -41,7 +41,8 @@ fn what_the_client_left_out_is_the_clients_mistake() {
 #[test]
 fn a_body_is_looked_at_lazily() {
     paused(async {
-        let it = setup("def flow(req):\n    return {\"n\": req.body[\"n\"], \"all\": req.body}\n", |_, _| after(1, "1"));
+        let it =
+            setup("def flow(req):\n    return {\"n\": req.body[\"n\"], \"all\": req.body}\n", |_, _| after(1, "1"));
         let mut incoming = it.incoming("/");
         incoming.method = Method::POST;
         incoming.body = Bytes::from_static(b"{\"n\": 10000000000000000000000.10}");
@@ -182,7 +183,8 @@ fn answers_act_as_the_values_they_hold() {
 #[test]
 fn an_answer_cannot_be_changed() {
     paused(async {
-        let it = setup("def flow(req):\n    x = a.get(\"/x\")\n    x[\"k\"] = 1\n    return x\n", |_, _| after(1, "{}"));
+        let it =
+            setup("def flow(req):\n    x = a.get(\"/x\")\n    x[\"k\"] = 1\n    return x\n", |_, _| after(1, "{}"));
         assert_eq!(it.error("/").await.status, 500);
     });
 }

@@ -108,7 +108,9 @@ pub(crate) enum Op {
         a: Reg,
         b: Reg,
     },
-    AddInt {
+    /// An operator with a small integer on its right.
+    BinaryInt {
+        op: Binary,
         dst: Reg,
         a: Reg,
         value: i16,
@@ -404,6 +406,8 @@ pub(crate) struct Code {
     pub(crate) items: Box<[ItemInfo]>,
     pub(crate) params: Params,
     pub(crate) registers: u16,
+    /// Variables that only ever hold what the function made itself, so that it may change them.
+    pub(crate) own: Box<[Reg]>,
     /// Changes neither a backend nor a value that it did not make, and is in no cycle of calls.
     pub(crate) pure: bool,
     /// May make a call that changes something, as far as is known.
@@ -451,7 +455,7 @@ impl Op {
                 visit(a);
                 visit(b);
             }
-            Self::AddInt { a, .. } => visit(a),
+            Self::BinaryInt { a, .. } => visit(a),
             Self::JumpIf { cond, .. } | Self::JumpIfNot { cond, .. } => visit(cond),
             Self::Index { of, key, .. } => {
                 visit(of);

@@ -23,7 +23,6 @@ pub mod native;
 mod order;
 mod program;
 mod slot;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod value;
 

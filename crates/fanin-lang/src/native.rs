@@ -25,6 +25,10 @@ pub enum Waits {
     Deep,
 }
 
+/// Name of the keyword argument with which the compiler passes the results of `key = f`. No program
+/// can write it.
+pub const KEYS: &str = "\0keys";
+
 /// What a native changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changes {
@@ -51,7 +55,7 @@ pub struct NativeFn {
     /// What it changes.
     pub changes: Changes,
     /// Whether it takes `key = f` as `sorted` does. The compiler then calls `f` for each element
-    /// itself and hands the results over as the argument `keys` (a list as long as the elements).
+    /// itself and hands the results over as the argument [`KEYS`] (a list as long as the elements).
     pub keyed: bool,
 }
 
@@ -192,10 +196,16 @@ impl Ctx<'_> {
     /// # Errors
     /// If something is pending or failed, nested too deep, or over the limits.
     pub fn show(&mut self, value: &Value) -> Result<String, Stop> {
-        let text = crate::value::show::str(value, self.program)?;
+        let text = crate::value::show::str(value, self.program, self.text_left())?;
         self.memory(text.len())?;
         self.steps(text.len() / 8)?;
         Ok(text)
+    }
+
+    /// Bytes of text that steps and memory are left for.
+    fn text_left(&self) -> usize {
+        let most = self.meter.memory_left().min(self.meter.steps_left().saturating_mul(8));
+        usize::try_from(most).unwrap_or(usize::MAX)
     }
 
     /// The text that `repr()` gives.
@@ -203,7 +213,7 @@ impl Ctx<'_> {
     /// # Errors
     /// As [`show`](Self::show).
     pub fn repr(&mut self, value: &Value) -> Result<String, Stop> {
-        let text = crate::value::show::repr(value, self.program)?;
+        let text = crate::value::show::repr(value, self.program, self.text_left())?;
         self.memory(text.len())?;
         self.steps(text.len() / 8)?;
         Ok(text)

@@ -212,7 +212,13 @@ impl Slot {
         if self.0.settled.replace(true) {
             return;
         }
-        *self.0.outcome.borrow_mut() = Some(outcome.map(shorten));
+        *self.0.outcome.borrow_mut() = Some(match outcome {
+            Ok(value @ Value::Pending(_)) => Ok(shorten(value)),
+            other => other,
+        });
+        if self.0.waiters.borrow().is_empty() {
+            return;
+        }
         let waiters = std::mem::take(&mut *self.0.waiters.borrow_mut());
         for (waiter, token) in waiters {
             waiter.settled(token);

@@ -41,7 +41,7 @@ impl<'a> Call<'a> {
         match pass {
             Pass::Free => self.retried(&request, safe).await,
             Pass::Probe(probe) => {
-                let result = self.attempt(&request, safe, None, &Cell::new(None)).await;
+                let result = Box::pin(self.attempt(&request, safe, None, &Cell::new(None))).await;
                 match is_bad(&result) {
                     Some(bad) => probe.end(!bad),
                     // It says nothing about the upstream: the next call is the probe.
@@ -83,7 +83,9 @@ impl<'a> Call<'a> {
             if now + pause >= self.deadline || !upstream.guards.breaker.is_closed() {
                 break;
             }
-            if !upstream.guards.budget.take(policy.floor, now) {
+            // Who was not reached bears no load from a second try, and another endpoint is what there are several for.
+            let free = elsewhere && matches!(&result, Err(failure) if failure.unsent);
+            if !free && !upstream.guards.budget.take(policy.floor, now) {
                 self.local.metrics.count(Extra::RetryDenied);
                 break;
             }
@@ -157,7 +159,9 @@ impl<'a> Call<'a> {
         self.phase.set(Phase::Waiting);
         let place = match upstream.limit.try_enter() {
             Some(place) => place,
-            None => upstream.limit.enter(self.context.request_started).await.map_err(|full| refused(upstream, full))?,
+            None => Box::pin(upstream.limit.enter(self.context.request_started))
+                .await
+                .map_err(|full| refused(upstream, full))?,
         };
         self.attempt_in(place, request, safe, avoid, used).await
     }
@@ -194,7 +198,7 @@ impl<'a> Call<'a> {
         let result = match upstream.policies.attempt_timeout {
             None => reach.connections.send(&attempt).await,
             Some(limit) => {
-                let sent = timeout_at(trial.begun + limit, reach.connections.send(&attempt)).await;
+                let sent = Box::pin(timeout_at(trial.begun + limit, reach.connections.send(&attempt))).await;
                 sent.unwrap_or_else(|_| Err(attempt_timed_out(limit, self.phase)))
             }
         };

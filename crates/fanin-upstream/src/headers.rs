@@ -67,6 +67,18 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
+/// Copies the values out of the buffer that they were read into, so that the connection can use it again.
+pub(crate) fn detach(headers: &mut HeaderMap) {
+    for value in headers.values_mut() {
+        let sensitive = value.is_sensitive();
+        // It was a header's value before, so it is one again.
+        if let Ok(mut own) = HeaderValue::from_bytes(value.as_bytes()) {
+            own.set_sensitive(sensitive);
+            *value = own;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

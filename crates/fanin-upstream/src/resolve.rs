@@ -85,8 +85,8 @@ impl Endpoints {
     }
 
     /// Starts a look-up on this worker if one is due and none is running.
-    pub fn refresh(self: &Arc<Self>, now: Instant, worker: &Rc<WorkerResolver>) {
-        if self.has_names && self.millis(now) >= self.due.load(Relaxed) {
+    pub fn refresh(self: &Arc<Self>, worker: &Rc<WorkerResolver>) {
+        if self.has_names && self.millis(Instant::now()) >= self.due.load(Relaxed) {
             self.start(worker);
         }
     }
@@ -347,7 +347,7 @@ mod tests {
     async fn again(endpoints: &Arc<Endpoints>, names: &Names) {
         let rounds = endpoints.lock().rounds;
         endpoints.due.store(0, Relaxed);
-        endpoints.refresh(Instant::now(), &names.resolver);
+        endpoints.refresh(&names.resolver);
         while endpoints.lock().rounds == rounds {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -413,7 +413,7 @@ mod tests {
             assert_eq!(endpoints.lock().rounds, 1);
             let due = endpoints.due.load(Relaxed);
             assert!((59_000..=61_000 + 30_000).contains(&due), "{due}");
-            endpoints.refresh(Instant::now(), &names.resolver);
+            endpoints.refresh(&names.resolver);
             assert!(!endpoints.lock().running, "it is not due");
         });
     }

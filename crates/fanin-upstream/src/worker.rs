@@ -76,7 +76,7 @@ impl WorkerClient {
             calls: Tally::default(),
         });
         // Before the predecessor goes, so that connections to the endpoints they share stay.
-        local.reaches(Instant::now());
+        local.reaches();
         let mut upstreams = self.upstreams.borrow_mut();
         // A new one comes with a reload: the time to forget those that a reload has removed and no call uses.
         upstreams.retain(|_, local| !local.upstream.is_retired() || Rc::strong_count(local) > 1);
@@ -169,9 +169,9 @@ impl Local {
         }
     }
 
-    fn reaches(&self, now: Instant) -> Rc<[Rc<Reach>]> {
+    fn reaches(&self) -> Rc<[Rc<Reach>]> {
         let endpoints = &self.upstream.endpoints;
-        endpoints.refresh(now, &self.resolver);
+        endpoints.refresh(&self.resolver);
         let version = endpoints.version();
         {
             let known = self.reaches.borrow();
@@ -193,11 +193,11 @@ impl Local {
 
     /// The endpoint for the next attempt, rather not `avoid`, which has just failed.
     pub async fn choose(&self, avoid: Option<u64>, phase: &Cell<Phase>) -> Result<Rc<Reach>, Failure> {
-        let mut reaches = self.reaches(Instant::now());
+        let mut reaches = self.reaches();
         if reaches.is_empty() {
             phase.set(Phase::Resolving);
-            self.upstream.endpoints.known(&self.resolver).await?;
-            reaches = self.reaches(Instant::now());
+            Box::pin(self.upstream.endpoints.known(&self.resolver)).await?;
+            reaches = self.reaches();
         }
         match &*reaches {
             [] => Err(Failure::new(crate::error::ErrorKind::Connect, "no endpoints")),

@@ -73,6 +73,20 @@ pub enum Command {
         #[arg(long)]
         once: bool,
     },
+    /// Send requests at a constant, rising or stepped rate, whatever becomes of them, and measure
+    #[command(after_help = "Examples:\n  \
+        fanin load http://127.0.0.1:8080/vacancies?text=rust --rate 500 --duration 30s\n  \
+        fanin load URL --rate 100..2000 --duration 1m --plot load.html\n  \
+        fanin load URL --rate 50,100,200 -X POST --body order.json -H 'content-type: application/json'\n\n\
+        The load is open: requests are sent at their moments even when earlier ones have no answer yet, and latency\n\
+        counts from that moment. Send load only to servers of your own.")]
+    Load(crate::load::LoadArgs),
+    /// How many threads, or how much memory, does the tier behind an access log need?
+    #[command(after_help = "Examples:\n  \
+        fanin size access.log                              Fanin's, nginx's, Apache's or Jetty's form\n  \
+        fanin size logs/*.gz --growth 2 --slow 2 --servers 4\n  \
+        fanin size - --json < access.log")]
+    Size(fanin_lab::size::SizeArgs),
     /// Print the JSON Schema of fanin.toml
     #[command(after_help = "Examples:\n  \
         fanin schema > fanin.schema.json\n\n\

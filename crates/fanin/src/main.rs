@@ -3,6 +3,7 @@
 mod app;
 mod cli;
 mod demo;
+mod load;
 mod logging;
 mod report;
 mod serve;
@@ -21,6 +22,11 @@ fn main() -> ExitCode {
         Command::Serve { dir } => serve::serve(&dir),
         Command::Check { dir, json } => serve::check(&dir, json),
         Command::Demo { example, once } => demo::run(example, once),
+        Command::Load(args) => load::run(&args),
+        Command::Size(args) => fanin_lab::size::run(args).unwrap_or_else(|error| {
+            report::chain(&error);
+            ExitCode::FAILURE
+        }),
         Command::Schema => {
             report::out(format_args!("{:#}\n", fanin_config::Config::json_schema()));
             ExitCode::SUCCESS

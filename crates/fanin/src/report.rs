@@ -21,6 +21,17 @@ pub fn out(text: fmt::Arguments<'_>) {
     let _ = stdout.write_fmt(text).and_then(|()| stdout.flush());
 }
 
+/// Prints an error and what caused it, on one line.
+pub fn chain(error: &dyn std::error::Error) {
+    let mut text = format!("error: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    eprintln!("{text}");
+}
+
 /// One JSON object: whether all is right, and every problem.
 pub fn to_json(diagnostics: &[Diagnostic]) -> String {
     json!({ "ok": !has_errors(diagnostics), "diagnostics": diagnostics }).to_string()

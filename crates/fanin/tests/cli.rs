@@ -217,7 +217,7 @@ fn both_demos_show_what_they_promise() {
     for (example, calls) in [("vacancies", 8), ("shop", 12)] {
         let (code, out, err) = run(&["demo", example, "--once"]);
         assert_eq!(code, Some(0), "{out}\n{err}");
-        assert!(!out.contains("FAILED") && out.contains("curl -s"), "{out}");
+        assert!(!out.contains("FAILED"), "{out}");
         let bars = out.lines().filter(|line| line.contains('█') && line.contains(".star:")).count();
         assert!(bars >= calls, "{bars} calls in\n{out}");
         assert!(out.contains("after "), "{out}");

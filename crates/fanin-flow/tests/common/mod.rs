@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fanin_config::Config;
-use fanin_flow::{CallFuture, Caller, Flows, FlowError, Incoming, Reply, WorkerFlows};
+use fanin_flow::{CallFuture, Caller, FlowError, Flows, Incoming, Reply, WorkerFlows};
 use fanin_upstream::{Answer, CallContext, CallError, ErrorKind, Fault, Request, Upstream, Upstreams};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};

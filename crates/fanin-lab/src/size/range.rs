@@ -101,6 +101,15 @@ mod tests {
     }
 
     #[test]
+    fn what_may_reach_out_of_a_window_is_not_in_its_mean() {
+        // 900 ms, ten stamped with each of two seconds: the second ten may end as late as 2.9 s, so no window of two
+        // seconds surely holds both.
+        let mut records: Vec<Record> =
+            (0..20).map(|number| Record::within_second(number as i64 / 10 * SECOND, 900_000, number)).collect();
+        assert_eq!(bounds(&mut records, 0.5, 0.99).max, (5, 20));
+    }
+
+    #[test]
     fn long_requests_are_sure() {
         let mut records: Vec<Record> = (0..5).map(|number| Record::within_second(0, 10_000_000, number)).collect();
         let bounds = bounds(&mut records, 0.5, 0.99);

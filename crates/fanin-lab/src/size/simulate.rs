@@ -201,6 +201,8 @@ mod tests {
         assert_eq!((bounded.waited, bounded.refused, bounded.queue), (1, 1, 1));
         assert_eq!(run(load(&records), 1, Some(0)).refused, 2);
         assert_eq!(run(load(&records), 3, None).waited, 0);
+        // One that comes as another ends finds its thread free.
+        assert_eq!(run(load(&requests(&[(0, 100), (100, 100)])), 1, None).waited, 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The figures are those of a count by brute force.
 
-use fanin_lab::size::{Options, Report, Resolution, Stamps, size};
+use fanin_lab::size::{Options, Report, Resolution, Stamps, Why, size};
 use proptest::prelude::*;
 
 use crate::logs::{DAY, Form, Request, count, log, quantile, size_text, write};
@@ -112,6 +112,10 @@ fn growth_slowness_and_servers() {
         [need(1.0, 1.0, 1).peak, need(2.0, 2.0, 1).peak, need(2.0, 2.0, 2).peak, need(2.0, 2.0, 4).peak],
         [1, 4, 2, 1]
     );
+    // One request-second in each second by stamp.
+    let rule =
+        |servers| need(1.0, 1.0, servers).sizes.iter().find(|size| size.why.contains(&Why::Rule)).unwrap().threads;
+    assert_eq!([rule(1), rule(2), rule(3)], [16, 8, 6]);
     let overloaded = need(1.0, 2.0, 1);
     let chosen = overloaded.sizes.iter().find(|size| size.threads == 1).unwrap();
     // Each waits 100 ms longer than the one before: the last one 99.9 s, half of that on average.

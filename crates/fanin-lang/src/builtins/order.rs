@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::error::{Kind, Stop};
 use crate::host::Args;
 use crate::methods::args::{each, there, wrong_type};
-use crate::native::{Ctx, NativeFn};
+use crate::native::{Ctx, KEYS, NativeFn};
 use crate::value::{Value, compare};
 
 pub(super) static FUNCTIONS: [NativeFn; 3] =
@@ -17,7 +17,7 @@ type Keyed = (Value, Value);
 /// Pairs elements with their keys, which the machine computed if the call has `key = f`.
 fn keyed(ctx: &mut Ctx<'_>, args: Args<'_>, items: Vec<Value>) -> Result<Vec<Keyed>, Stop> {
     ctx.memory(items.len().saturating_mul(size_of::<Keyed>()))?;
-    let keys = match args.keyword("keys") {
+    let keys = match args.keyword(KEYS) {
         Some(keys) => ctx.elements(keys)?,
         None => items.clone(),
     };
@@ -35,7 +35,7 @@ fn keywords(args: Args<'_>, name: &str, allowed: &[&str]) -> Result<(), Stop> {
     for given in args.names {
         // `key = None` means no key.
         let none = given.as_str() == "key" && matches!(args.keyword("key"), Some(Value::None));
-        if !none && given.as_str() != "keys" && !allowed.contains(&given.as_str()) {
+        if !none && given.as_str() != KEYS && !allowed.contains(&given.as_str()) {
             return Err(Stop::fail(Kind::Arguments, format!("{name}() got an unexpected keyword argument '{given}'")));
         }
     }
@@ -50,7 +50,7 @@ fn sorted(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
         Some(Value::Bool(reverse)) => *reverse,
         Some(other) => return Err(wrong_type("sorted", "reverse", "a bool", other)),
     };
-    there(args.keyword("keys").unwrap_or(&args.pos[0]))?;
+    there(args.keyword(KEYS).unwrap_or(&args.pos[0]))?;
     let items = ctx.elements(&args.pos[0])?;
     let keyed = keyed(ctx, args, items)?;
     let sorted = merge_sort(ctx, keyed, reverse)?;
@@ -102,7 +102,7 @@ fn extreme(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, wanted: Ordering) -> R
             &mut several
         }
     };
-    let mut keys = args.keyword("keys").map(each).transpose()?;
+    let mut keys = args.keyword(KEYS).map(each).transpose()?;
     let mut best: Option<Keyed> = None;
     for item in items {
         ctx.steps(1)?;

@@ -171,6 +171,12 @@ impl Builder {
     /// The function, its effects still to be worked out.
     pub(super) fn finish(mut self, file: u32) -> (Code, Vec<(u16, Event)>, HashSet<String>) {
         self.find_live_registers();
+        let own = self
+            .vars
+            .iter()
+            .filter(|(name, var)| !var.captured && !var.cell && !self.foreign.contains(*name))
+            .map(|(_, var)| var.reg)
+            .collect();
         let code = Code {
             name: self.name,
             file,
@@ -185,6 +191,7 @@ impl Builder {
             items: self.items.into_boxed_slice(),
             params: self.params,
             registers: self.most,
+            own,
             pure: false,
             writes: false,
             reasons: Vec::<Reason>::new(),

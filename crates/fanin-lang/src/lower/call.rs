@@ -176,6 +176,25 @@ impl Lowerer<'_> {
         {
             return self.host_method(object, name, span, args);
         }
+        // A function in a constant struct, such as `json.encode`.
+        if let Expr::Identifier(ident) = &of.node
+            && let Place::Known(FrozenValue::Frozen(frozen)) = self.place(&ident.node.ident)
+            && let Frozen::Struct(fields) = &*frozen
+        {
+            match fields.iter().find(|(field, _)| field.as_str() == name).map(|(_, value)| value) {
+                Some(FrozenValue::Native(native)) => {
+                    self.calls_native(native);
+                    return Target::Native(native);
+                }
+                Some(value @ FrozenValue::Frozen(inner)) => {
+                    if let Frozen::Function(function) = &**inner {
+                        self.fun().event(Event::Calls(function.code));
+                        return Target::Known(value.clone());
+                    }
+                }
+                _ => {}
+            }
+        }
         let id = self.builtins.method_ids.get(name).copied();
         let host = self.loader.effect(name);
         let mut changes_this = false;
@@ -310,7 +329,7 @@ impl Lowerer<'_> {
         let base = self.fun().temp_run(2 + rest.len());
         self.fun().emit(Op::Move { dst: base, src: elements });
         self.fun().emit(Op::Move { dst: base + 1, src: keys });
-        let mut names = vec![ArcStr::from("keys")];
+        let mut names = vec![ArcStr::from(crate::native::KEYS)];
         for (at, (name, value)) in rest.iter().enumerate() {
             names.push(ArcStr::from(*name));
             self.expr_to(value, base + 2 + at as u16);

@@ -351,18 +351,15 @@ impl Lowerer<'_> {
             return;
         }
         let a = self.expr(left);
-        if let (BinOp::Add | BinOp::Subtract, Expr::Literal(AstLiteral::Int(int))) = (op, &right.node)
+        if let (Some(op), Expr::Literal(AstLiteral::Int(int))) = (binary_of(op), &right.node)
             && let TokenInt::I32(value) = &int.node
+            && let Ok(value) = i16::try_from(*value)
         {
-            let value = if op == BinOp::Add { Some(*value) } else { value.checked_neg() };
-            if let Some(value) = value.and_then(|value| i16::try_from(value).ok()) {
-                self.fun().span = span;
-                self.fun().emit(Op::AddInt { dst, a, value });
-                return;
-            }
+            self.fun().span = span;
+            self.fun().emit(Op::BinaryInt { op, dst, a, value });
+            return;
         }
         let b = self.expr(right);
-        let binary = |op| Op::Binary { op, dst, a, b };
         let compare = |op| Op::Compare { op, dst, a, b };
         let op = match op {
             BinOp::Equal => Op::Equal { dst, a, b, not: false },
@@ -373,19 +370,11 @@ impl Lowerer<'_> {
             BinOp::GreaterOrEqual => compare(Order::GreaterEqual),
             BinOp::In => Op::In { dst, a, b, not: false },
             BinOp::NotIn => Op::In { dst, a, b, not: true },
-            BinOp::Subtract => binary(Binary::Subtract),
-            BinOp::Add => binary(Binary::Add),
-            BinOp::Multiply => binary(Binary::Multiply),
-            BinOp::Percent => binary(Binary::Modulo),
-            BinOp::Divide => binary(Binary::Divide),
-            BinOp::FloorDivide => binary(Binary::FloorDivide),
-            BinOp::BitAnd => binary(Binary::And),
-            BinOp::BitOr => binary(Binary::Or),
-            BinOp::BitXor => binary(Binary::Xor),
-            BinOp::LeftShift => binary(Binary::Left),
-            BinOp::RightShift => binary(Binary::Right),
-            // Handled above.
-            BinOp::And | BinOp::Or => return,
+            other => match binary_of(other) {
+                Some(op) => Op::Binary { op, dst, a, b },
+                // `and` and `or` were handled above.
+                None => return,
+            },
         };
         self.fun().span = span;
         self.fun().emit(op);
@@ -427,4 +416,22 @@ impl Lowerer<'_> {
         fun.formats.push(pieces.into_boxed_slice());
         fun.emit(Op::Format { dst, format, base });
     }
+}
+
+/// The arithmetic operator, if it is one.
+fn binary_of(op: BinOp) -> Option<Binary> {
+    Some(match op {
+        BinOp::Subtract => Binary::Subtract,
+        BinOp::Add => Binary::Add,
+        BinOp::Multiply => Binary::Multiply,
+        BinOp::Percent => Binary::Modulo,
+        BinOp::Divide => Binary::Divide,
+        BinOp::FloorDivide => Binary::FloorDivide,
+        BinOp::BitAnd => Binary::And,
+        BinOp::BitOr => Binary::Or,
+        BinOp::BitXor => Binary::Xor,
+        BinOp::LeftShift => Binary::Left,
+        BinOp::RightShift => Binary::Right,
+        _ => return None,
+    })
 }

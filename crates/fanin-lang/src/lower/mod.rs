@@ -4,6 +4,7 @@ mod build;
 mod call;
 mod comp;
 mod expr;
+mod function;
 pub(crate) mod guard;
 mod purity;
 mod scope;

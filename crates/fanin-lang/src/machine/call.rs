@@ -145,13 +145,19 @@ fn native_call(
     if !info.simple() {
         let mut spread = Spread::of(regs, info)?;
         settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
-        return (native.code)(&mut cx.ctx(pc), spread.args());
+        return run_native(native, cx, pc, spread.args());
     }
     let base = usize::from(info.base);
     let positional = usize::from(info.positional);
     let (pos, named) = regs[base..base + positional + info.names.len()].split_at_mut(positional);
     settle_args(native.waits, pos, named)?;
-    (native.code)(&mut cx.ctx(pc), Args { pos, names: &info.names, named })
+    run_native(native, cx, pc, Args { pos, names: &info.names, named })
+}
+
+fn run_native(native: &NativeFn, cx: &mut Cx<'_>, pc: usize, args: Args<'_>) -> Result<Value, Stop> {
+    let mark = cx.meter.mark();
+    let result = (native.code)(&mut cx.ctx(pc), args);
+    cx.meter.settle(mark, result)
 }
 
 /// A call of a native with its object before the arguments of the call.
@@ -166,7 +172,7 @@ fn bound_call(
     let mut spread = Spread::of(regs, info)?;
     spread.pos.insert(0, this.clone());
     settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
-    (native.code)(&mut cx.ctx(pc), spread.args())
+    run_native(native, cx, pc, spread.args())
 }
 
 fn dynamic(
@@ -300,7 +306,7 @@ fn field_call(
                 let mut spread = Spread::of(regs, info)?;
                 spread.pos.remove(0);
                 settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
-                (native.code)(&mut cx.ctx(pc), spread.args()).map(Some)
+                run_native(native, cx, pc, spread.args()).map(Some)
             }
             other => Err(not_called(other)),
         },

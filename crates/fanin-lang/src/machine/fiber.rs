@@ -74,6 +74,9 @@ pub(crate) struct Fiber {
     pub(crate) callers: Link,
     /// Containers that it can see and that others must not change while it waits.
     pub(crate) lends: Vec<Value>,
+    /// Whether that has been worked out. What others can change is all that it could see when it was
+    /// started, so this is done once.
+    pub(crate) lent: bool,
 }
 
 impl Fiber {

@@ -62,7 +62,7 @@ impl Instance {
         limits: Limits,
     ) -> Result<Self, Box<Failure>> {
         let code = &program.0.codes[function.code as usize];
-        let mut regs = vec![Value::UNBOUND; usize::from(code.registers)];
+        let mut regs = unbound(code.registers);
         let callee = match &program.0.globals[function.global as usize] {
             FrozenValue::Frozen(frozen) => match &**frozen {
                 Frozen::Function(function) => args::Callee::Frozen(function),
@@ -81,7 +81,7 @@ impl Instance {
 
     pub(crate) fn top_level(program: &Program, main: u32, building: Building) -> Self {
         let code = &program.0.codes[main as usize];
-        let regs = vec![Value::UNBOUND; usize::from(code.registers)];
+        let regs = unbound(code.registers);
         Self::with(program.clone(), main, regs, crate::program::LOAD_LIMITS, Some(Box::new(building)))
     }
 
@@ -95,6 +95,7 @@ impl Instance {
             depth: 0,
             callers: None,
             lends: Vec::new(),
+            lent: false,
         };
         let mut fibers = Fibers::default();
         let token = fibers.insert(Box::new(root));
@@ -149,12 +150,12 @@ impl Instance {
             let Some(token) = next else { break };
             // A token may come twice, or after its fiber was cancelled.
             let Some(mut fiber) = self.fibers.take(token) else { continue };
-            unlend(&mut fiber.lends);
             if let End::Gather { slot, acc, build } = &fiber.end {
                 match open_hole(acc) {
                     Some(hole) => self.park(token, fiber, Stop::Wait(hole)),
                     None => {
                         let (slot, value) = (slot.clone(), build_from(acc, *build));
+                        unlend(&mut fiber.lends);
                         self.retire(token);
                         self.settle(&slot, value, host);
                         self.ended();
@@ -166,6 +167,7 @@ impl Instance {
             machine.frames.append(&mut fiber.frames);
             match self.drive(machine, host, &mut fiber) {
                 super::run::Exit::Done(value) => {
+                    unlend(&mut fiber.lends);
                     self.retire(token);
                     match &fiber.end {
                         End::Root => self.result = Some(value),
@@ -189,6 +191,7 @@ impl Instance {
                 super::run::Exit::Failed(failure) => {
                     machine.regs.clear();
                     machine.frames.clear();
+                    unlend(&mut fiber.lends);
                     self.retire(token);
                     let order = Order { path: fiber.path.clone(), tick: fiber.tick + 1 };
                     forget(&fiber);
@@ -231,7 +234,7 @@ impl Instance {
             match derived {
                 Derived::Lend(token) => {
                     if let Some(fiber) = self.fibers.get(token) {
-                        lend(std::iter::once(&value), token, &mut fiber.lends);
+                        lend(std::slice::from_ref(&value), &[], token, &mut fiber.lends);
                     }
                 }
                 Derived::Index(later) => {
@@ -332,4 +335,11 @@ impl Drop for Instance {
         }
         self.meter.break_cycles();
     }
+}
+
+/// Registers without values.
+pub(super) fn unbound(count: u16) -> Vec<Value> {
+    let mut regs = Vec::new();
+    regs.resize_with(usize::from(count), || Value::UNBOUND);
+    regs
 }

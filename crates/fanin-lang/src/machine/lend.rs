@@ -4,14 +4,28 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
+use crate::code::Reg;
 use crate::slot::{Derived, Slot, SlotKind};
 use crate::value::Value;
 
 /// Marks every container that can be reached from `roots`, through results of fibers too, and adds it
 /// to `lends`. A result that is not there yet is marked for the fiber `token` when it comes. Gives
 /// the number of values looked at.
-pub(crate) fn lend<'a>(roots: impl Iterator<Item = &'a Value>, token: u64, lends: &mut Vec<Value>) -> u64 {
-    let mut stack: Vec<Value> = roots.filter(|value| value.may_hold()).cloned().collect();
+///
+/// Nobody but the fiber can change what is in its own variables, the roots at the places `own`: only
+/// what is inside them is marked.
+pub(crate) fn lend(roots: &[Value], own: &[Reg], token: u64, lends: &mut Vec<Value>) -> u64 {
+    let mut stack: Vec<Value> = Vec::new();
+    for (at, root) in roots.iter().enumerate().filter(|(_, value)| value.may_hold()) {
+        match root {
+            Value::List(list) if own.contains(&(at as Reg)) => stack.extend(list.items().iter().cloned()),
+            Value::Dict(dict) if own.contains(&(at as Reg)) => {
+                stack.extend(dict.map().iter().map(|(_, value)| value.clone()));
+            }
+            Value::Set(_) if own.contains(&(at as Reg)) => {}
+            other => stack.push(other.clone()),
+        }
+    }
     // Keyed by address; `lends` and `stack` keep the values alive.
     let mut seen: HashSet<usize> = HashSet::new();
     let mut kept: Vec<Value> = Vec::new();

@@ -36,6 +36,14 @@ pub(crate) struct Meter {
     tracked: Vec<Tracked>,
 }
 
+/// What was left at some point.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    fuel: u64,
+    left: u64,
+    memory: u64,
+}
+
 #[derive(Debug)]
 enum Tracked {
     List(Weak<List>),
@@ -58,6 +66,34 @@ impl Meter {
     /// Whether nothing is left at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.fuel == 0 && self.left == 0
+    }
+
+    /// Steps left in all.
+    pub(crate) fn steps_left(&self) -> u64 {
+        self.fuel.saturating_add(self.left)
+    }
+
+    /// Bytes left.
+    pub(crate) fn memory_left(&self) -> u64 {
+        self.memory
+    }
+
+    /// What is left, to come back to if an operation stops to wait: it will run again from its start,
+    /// and what it may use must not depend on how often.
+    #[inline]
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { fuel: self.fuel, left: self.left, memory: self.memory }
+    }
+
+    /// Gives back what was charged since the mark if the operation stopped to wait.
+    #[inline]
+    pub(crate) fn settle<T>(&mut self, mark: Mark, result: Result<T, Stop>) -> Result<T, Stop> {
+        if let Err(Stop::Wait(_) | Stop::Lent | Stop::Barrier) = &result {
+            self.fuel = mark.fuel;
+            self.left = mark.left;
+            self.memory = mark.memory;
+        }
+        result
     }
 
     #[inline]

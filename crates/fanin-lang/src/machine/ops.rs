@@ -93,7 +93,7 @@ pub(crate) fn binary(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Res
 
 /// Integers whose result fits.
 #[inline]
-fn small(op: Binary, a: i64, b: i64) -> Option<Value> {
+pub(crate) fn small(op: Binary, a: i64, b: i64) -> Option<Value> {
     Some(Value::Int(match op {
         Binary::Add => a.checked_add(b)?,
         Binary::Subtract => a.checked_sub(b)?,
@@ -366,18 +366,24 @@ pub(crate) fn equal(ctx: &mut Ctx<'_>, a: &Value, b: &Value) -> Result<bool, Sto
     if let (Value::Int(a), Value::Int(b)) = (a, b) {
         return Ok(a == b);
     }
-    let mut work = 0;
-    let result = compare::equal_counted(a, b, &mut work);
-    ctx.steps(work as usize)?;
-    result
+    counted(ctx, |work| compare::equal_counted(a, b, work))
+}
+
+/// Runs a comparison with as much work as one may do, and charges what it did.
+fn counted<T>(ctx: &mut Ctx<'_>, compare: impl FnOnce(&mut u64) -> Result<T, Stop>) -> Result<T, Stop> {
+    let most = compare::MAX_WORK.min(ctx.meter.steps_left());
+    let mut left = most;
+    let result = compare(&mut left)?;
+    ctx.steps((most - left) as usize)?;
+    Ok(result)
 }
 
 /// `a < b` and its like.
 #[inline]
-pub(crate) fn ordered(op: Order, a: &Value, b: &Value) -> Result<bool, Stop> {
+pub(crate) fn ordered(ctx: &mut Ctx<'_>, op: Order, a: &Value, b: &Value) -> Result<bool, Stop> {
     let order = match (a, b) {
         (Value::Int(a), Value::Int(b)) => a.cmp(b),
-        _ => compare::order(a, b)?,
+        _ => counted(ctx, |work| compare::order_counted(a, b, work))?,
     };
     Ok(match op {
         Order::Less => order == Ordering::Less,
@@ -409,15 +415,14 @@ pub(crate) fn contains(ctx: &mut Ctx<'_>, a: &Value, b: &Value) -> Result<bool, 
         Kind::List | Kind::Tuple => {
             let wanted = a.decide()?;
             let iter = view::Iter::of(&b)?;
-            let mut work = 0;
-            while let Some(item) = iter.next() {
-                if compare::equal_counted(&wanted, &item, &mut work)? {
-                    ctx.steps(work as usize)?;
-                    return Ok(true);
+            counted(ctx, |work| {
+                while let Some(item) = iter.next() {
+                    if compare::equal_counted(&wanted, &item, work)? {
+                        return Ok(true);
+                    }
                 }
-            }
-            ctx.steps(work as usize)?;
-            Ok(false)
+                Ok(false)
+            })
         }
         _ => Err(Stop::fail(Error::Type, format!("nothing can be in {}", type_name(&b)))),
     }

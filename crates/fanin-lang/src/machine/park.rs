@@ -57,6 +57,7 @@ impl Instance {
             depth: fiber.depth + machine.frames.len() as u32,
             callers: callers_of(&machine.frames, &fiber.callers),
             lends: Vec::new(),
+            lent: false,
         };
         fiber.tick += 1;
         if let Some(caller) = machine.frames.last() {
@@ -79,7 +80,7 @@ impl Instance {
     ) {
         let slot = Slot::fiber();
         let base = frame.base as usize;
-        let mut regs = vec![Value::UNBOUND; usize::from(registers)];
+        let mut regs = super::instance::unbound(registers);
         for reg in &item.live {
             regs[usize::from(*reg)] = machine.regs[base + usize::from(*reg)].clone();
         }
@@ -104,6 +105,7 @@ impl Instance {
             depth: fiber.depth + below.len() as u32,
             callers: callers_of(below, &fiber.callers),
             lends: Vec::new(),
+            lent: false,
         };
         fiber.tick += 1;
         if let Some(top) = machine.frames.last_mut() {
@@ -131,6 +133,7 @@ impl Instance {
             depth: fiber.depth + machine.frames.len() as u32,
             callers: fiber.callers.clone(),
             lends: Vec::new(),
+            lent: false,
         };
         fiber.tick += 1;
         if let Some(hole) = super::step::open_hole(&acc) {
@@ -150,13 +153,18 @@ impl Instance {
     /// Puts a fiber to sleep until what it stopped for has come.
     pub(super) fn park(&mut self, token: u64, mut fiber: Box<Fiber>, stop: Stop) {
         // While the root waits only fibers that it started run, and they change nothing of its.
-        if !fiber.is_root() {
+        if !fiber.is_root() && !fiber.lent {
+            fiber.lent = true;
             let work = match &fiber.end {
                 End::Gather { acc, .. } => {
                     let acc = Value::Acc(acc.clone());
-                    lend(std::iter::once(&acc), token, &mut fiber.lends)
+                    lend(std::slice::from_ref(&acc), &[], token, &mut fiber.lends)
                 }
-                _ => lend(fiber.regs.iter(), token, &mut fiber.lends),
+                End::Function(_) => {
+                    let own = fiber.frames.first().map(|frame| &*self.program.0.codes[frame.code as usize].own);
+                    lend(&fiber.regs, own.unwrap_or_default(), token, &mut fiber.lends)
+                }
+                _ => lend(&fiber.regs, &[], token, &mut fiber.lends),
             };
             self.meter.fuel = self.meter.fuel.saturating_sub(work / 4);
         }

@@ -3,6 +3,7 @@
 use super::args::{self, Callee};
 use super::fiber::{End, Fiber};
 use super::instance::Instance;
+use super::lend::unlend;
 use super::step::{Action, Cx, build_from, open_hole, place, step};
 use super::{Frame, Machine};
 use crate::error::{Failure, Kind, Stop};
@@ -103,9 +104,18 @@ impl Instance {
                 },
             };
             let stop = match stop {
+                // It may be lent to this very fiber, which made it before it first waited. Nobody else
+                // can change what a fiber made, so its own marks may go until it waits again.
+                Stop::Lent if !fiber.lends.is_empty() => {
+                    unlend(&mut fiber.lends);
+                    fiber.lent = false;
+                    continue;
+                }
                 Stop::Fail(failure) => return Exit::Failed(self.placed(machine, fiber, failure, host)),
                 other => other,
             };
+            // The operation runs again, and counts then.
+            self.meter.fuel += 1;
             match self.step_aside(machine, fiber, stop) {
                 Ok(()) => {}
                 Err(Stop::Fail(failure)) => return Exit::Failed(self.placed(machine, fiber, failure, host)),

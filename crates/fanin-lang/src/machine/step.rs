@@ -106,12 +106,23 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 regs[usize::from($reg)]
             };
         }
+        // Operations that charge for the size of their operands.
+        macro_rules! charged {
+            ($result:expr) => {{
+                let mark = cx.meter.mark();
+                let result = $result;
+                attempt!(pc, at, cx.meter.settle(mark, result))
+            }};
+        }
         match code.ops[at] {
             Op::Const { dst, k } => r!(dst) = code.consts[usize::from(k)].to_value(),
-            Op::Int { dst, value } => r!(dst) = Value::Int(i64::from(value)),
+            Op::Int { dst, value } => set(&mut r!(dst), Value::Int(i64::from(value))),
             Op::None { dst } => r!(dst) = Value::None,
             Op::Bool { dst, value } => r!(dst) = Value::Bool(value),
-            Op::Move { dst, src } => r!(dst) = r!(src).clone(),
+            Op::Move { dst, src } => {
+                let value = r!(src).clone();
+                set(&mut r!(dst), value);
+            }
             Op::Global { dst, index } => r!(dst) = attempt!(pc, at, global(cx, index)),
             Op::SetGlobal { src, index } => {
                 if let Some(building) = cx.building {
@@ -144,41 +155,49 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 }
             }
             Op::Binary { op, dst, a, b } => {
-                let value = attempt!(pc, at, ops::binary(&mut cx.ctx(at), op, &r!(a), &r!(b)));
-                r!(dst) = value;
-            }
-            Op::InPlace { op, dst, a, b } => {
-                let value = attempt!(pc, at, ops::in_place(&mut cx.ctx(at), op, &r!(a), &r!(b)));
-                r!(dst) = value;
-            }
-            Op::AddInt { dst, a, value } => {
-                let sum = match &r!(a) {
-                    Value::Int(a) => a.checked_add(i64::from(value)).map(Value::Int),
+                let quick = match (&r!(a), &r!(b)) {
+                    (Value::Int(a), Value::Int(b)) => ops::small(op, *a, *b),
                     _ => None,
                 };
-                r!(dst) = match sum {
-                    Some(sum) => sum,
-                    // What `a - n` was written for a negative `n` must fail as a subtraction.
-                    None => {
-                        let (op, by) = if value < 0 {
-                            (crate::code::Binary::Subtract, -i64::from(value))
-                        } else {
-                            (crate::code::Binary::Add, i64::from(value))
-                        };
-                        attempt!(pc, at, ops::binary(&mut cx.ctx(at), op, &r!(a), &Value::Int(by)))
-                    }
+                let value = match quick {
+                    Some(value) => value,
+                    None => charged!(ops::binary(&mut cx.ctx(at), op, &r!(a), &r!(b))),
                 };
+                set(&mut r!(dst), value);
+            }
+            Op::InPlace { op, dst, a, b } => {
+                let quick = match (&r!(a), &r!(b)) {
+                    (Value::Int(a), Value::Int(b)) => ops::small(op, *a, *b),
+                    _ => None,
+                };
+                let value = match quick {
+                    Some(value) => value,
+                    None => charged!(ops::in_place(&mut cx.ctx(at), op, &r!(a), &r!(b))),
+                };
+                set(&mut r!(dst), value);
+            }
+            Op::BinaryInt { op, dst, a, value } => {
+                let by = i64::from(value);
+                let quick = match &r!(a) {
+                    Value::Int(a) => ops::small(op, *a, by),
+                    _ => None,
+                };
+                let value = match quick {
+                    Some(value) => value,
+                    None => charged!(ops::binary(&mut cx.ctx(at), op, &r!(a), &Value::Int(by))),
+                };
+                set(&mut r!(dst), value);
             }
             Op::Equal { dst, a, b, not } => {
-                let equal = attempt!(pc, at, ops::equal(&mut cx.ctx(at), &r!(a), &r!(b)));
-                r!(dst) = Value::Bool(equal != not);
+                let equal = charged!(ops::equal(&mut cx.ctx(at), &r!(a), &r!(b)));
+                set(&mut r!(dst), Value::Bool(equal != not));
             }
             Op::Compare { op, dst, a, b } => {
-                let holds = attempt!(pc, at, ops::ordered(op, &r!(a), &r!(b)));
-                r!(dst) = Value::Bool(holds);
+                let holds = attempt!(pc, at, ops::ordered(&mut cx.ctx(at), op, &r!(a), &r!(b)));
+                set(&mut r!(dst), Value::Bool(holds));
             }
             Op::In { dst, a, b, not } => {
-                let found = attempt!(pc, at, ops::contains(&mut cx.ctx(at), &r!(a), &r!(b)));
+                let found = charged!(ops::contains(&mut cx.ctx(at), &r!(a), &r!(b)));
                 r!(dst) = Value::Bool(found != not);
             }
             Op::Not { dst, src } => {
@@ -233,7 +252,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             }
             Op::Slice { dst, of, base } => {
                 let base = usize::from(base);
-                let value = attempt!(pc, at, index::slice(&mut cx.ctx(at), &r!(of), &regs[base..base + 3]));
+                let value = charged!(index::slice(&mut cx.ctx(at), &r!(of), &regs[base..base + 3]));
                 r!(dst) = value;
             }
             Op::Attribute { dst, of, key } => {
@@ -265,8 +284,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 r!(dst) = Value::Dict(Rc::new(Dict::new(map)));
             }
             Op::Format { dst, format, base } => {
-                let value =
-                    attempt!(pc, at, render(&code.formats[usize::from(format)], &regs[usize::from(base)..], cx, at));
+                let value = charged!(render(&code.formats[usize::from(format)], &regs[usize::from(base)..], cx, at));
                 r!(dst) = value;
             }
             Op::Call { dst, call } => {
@@ -303,7 +321,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                     _ => None,
                 };
                 match next {
-                    Some(value) => r!(dst) = value,
+                    Some(value) => set(&mut r!(dst), value),
                     None => {
                         r!(iter) = Value::None;
                         *pc = usize::from(to);
@@ -312,7 +330,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             }
             Op::Forget { reg } => r!(reg) = Value::None,
             Op::Unpack { src, base, count } => {
-                let items = attempt!(pc, at, unpack(&r!(src), count, cx, at));
+                let items = charged!(unpack(&r!(src), count, cx, at));
                 for (offset, item) in items.into_iter().enumerate() {
                     regs[usize::from(base) + offset] = item;
                 }
@@ -357,6 +375,16 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 r!(dst) = build_from(&list, Some(build));
             }
         }
+    }
+}
+
+/// Writes a register. Most hold something that needs no dropping.
+#[inline(always)]
+fn set(reg: &mut Value, value: Value) {
+    if matches!(reg, Value::Unbound | Value::None | Value::Int(_) | Value::Bool(_) | Value::Float(_)) {
+        std::mem::forget(std::mem::replace(reg, value));
+    } else {
+        *reg = value;
     }
 }
 

@@ -15,8 +15,8 @@ use crate::error::{Failure, Kind as Error, Stop};
 /// one is then an error, so that no recursion over a program's data can overflow the stack.
 pub const MAX_NESTING: usize = 256;
 
-/// Most elements that one comparison looks at.
-const MAX_WORK: u64 = 10_000_000;
+/// Most elements that one comparison looks at: it cannot yield to the worker.
+pub(crate) const MAX_WORK: u64 = 1_000_000;
 
 #[cold]
 pub(crate) fn too_deep() -> Failure {
@@ -28,20 +28,30 @@ pub(crate) fn too_deep() -> Failure {
 /// # Errors
 /// [`Stop::Wait`] for something pending; a failure for something failed, or nested too deep.
 pub fn equal(a: &Value, b: &Value) -> Result<bool, Stop> {
-    equal_within(a, b, 0, &mut 0)
+    equal_within(a, b, 0, &mut { MAX_WORK })
 }
 
-/// The same, and counts the elements looked at.
+/// The same; takes the elements looked at off `work`, and fails when nothing is left of it.
 pub(crate) fn equal_counted(a: &Value, b: &Value, work: &mut u64) -> Result<bool, Stop> {
     equal_within(a, b, 0, work)
 }
 
+/// [`order`], counted like [`equal_counted`].
+pub(crate) fn order_counted(a: &Value, b: &Value, work: &mut u64) -> Result<Ordering, Stop> {
+    order_within(a, b, 0, work)
+}
+
 fn count(work: &mut u64) -> Result<(), Stop> {
-    *work += 1;
-    if *work > MAX_WORK {
-        return Err(Stop::fail(Error::Limit, format!("one comparison looked at over {MAX_WORK} elements")));
+    match work.checked_sub(1) {
+        Some(left) => {
+            *work = left;
+            Ok(())
+        }
+        None => Err(Stop::fail(
+            Error::Limit,
+            format!("one comparison looked at over {MAX_WORK} elements, or at more than the flow has steps left"),
+        )),
     }
-    Ok(())
 }
 
 fn equal_within(a: &Value, b: &Value, depth: usize, work: &mut u64) -> Result<bool, Stop> {
@@ -171,7 +181,7 @@ fn same(a: &Value, b: &Value) -> bool {
 /// # Errors
 /// [`Stop::Wait`] for something pending; a failure for values that have no order.
 pub fn order(a: &Value, b: &Value) -> Result<Ordering, Stop> {
-    order_within(a, b, 0, &mut 0)
+    order_within(a, b, 0, &mut { MAX_WORK })
 }
 
 fn order_within(a: &Value, b: &Value, depth: usize, work: &mut u64) -> Result<Ordering, Stop> {

@@ -4,7 +4,7 @@ use std::cell::{Ref, RefCell, RefMut};
 
 use hashbrown::HashTable;
 
-use super::drop::drop_values;
+use super::drop::{drop_values, is_nested};
 use super::list::Marks;
 use super::{Value, compare};
 use crate::error::Stop;
@@ -176,7 +176,9 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        drop_values(self.entries.drain(..).flat_map(|(key, value)| [key, value]));
+        if self.entries.iter().any(|(key, value)| is_nested(value) || is_nested(key)) {
+            drop_values(self.entries.drain(..).flat_map(|(key, value)| [key, value]));
+        }
     }
 }
 

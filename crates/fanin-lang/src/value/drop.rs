@@ -12,11 +12,29 @@ thread_local! {
     static LATER: RefCell<Vec<Value>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Drops what a container held.
+/// Whether dropping a value may drop further containers, one within the other.
+#[inline]
+pub(crate) fn is_nested(value: &Value) -> bool {
+    match value {
+        Value::List(_)
+        | Value::Dict(_)
+        | Value::Set(_)
+        | Value::Tuple(_)
+        | Value::Struct(_)
+        | Value::Function(_)
+        | Value::Bound(_)
+        | Value::Object(_)
+        | Value::Cell(_) => true,
+        Value::Pending(slot) => !slot.is_soft(),
+        _ => false,
+    }
+}
+
+/// Drops what a container held. Containers without anything nested need not call it.
 pub(crate) fn drop_values(values: impl Iterator<Item = Value>) {
     let mut entered = None;
     for value in values {
-        if !value.may_hold() {
+        if !is_nested(&value) {
             continue;
         }
         // When the thread ends its queue is gone, and plain recursion is all that is left.

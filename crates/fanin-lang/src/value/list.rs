@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 
-use super::drop::drop_values;
+use super::drop::{drop_values, is_nested};
 use super::{Map, Value};
 use crate::error::{Kind, Stop};
 
@@ -66,7 +66,10 @@ impl List {
 
 impl Drop for List {
     fn drop(&mut self) {
-        drop_values(self.items.get_mut().drain(..));
+        let items = self.items.get_mut();
+        if items.iter().any(is_nested) {
+            drop_values(items.drain(..));
+        }
     }
 }
 
@@ -121,6 +124,8 @@ impl std::ops::Deref for Tuple {
 
 impl Drop for Tuple {
     fn drop(&mut self) {
-        drop_values(self.0.iter_mut().map(std::mem::take));
+        if self.0.iter().any(is_nested) {
+            drop_values(self.0.iter_mut().map(std::mem::take));
+        }
     }
 }

@@ -10,19 +10,19 @@ use crate::program::ProgramData;
 /// Longest text that `str` or `repr` of one value may give, in bytes.
 pub const MAX_TEXT: usize = 16 << 20;
 
-/// The text of `str(value)`.
-pub(crate) fn str(value: &Value, program: &ProgramData) -> Result<String, Stop> {
+/// The text of `str(value)`, at most `most` bytes.
+pub(crate) fn str(value: &Value, program: &ProgramData, most: usize) -> Result<String, Stop> {
     let value = value.decide()?;
     if let Value::Str(text) = &value {
         return Ok(text.to_string());
     }
-    repr(&value, program)
+    repr(&value, program, most)
 }
 
-/// The text of `repr(value)`.
-pub(crate) fn repr(value: &Value, program: &ProgramData) -> Result<String, Stop> {
+/// The text of `repr(value)`, at most `most` bytes.
+pub(crate) fn repr(value: &Value, program: &ProgramData, most: usize) -> Result<String, Stop> {
     let mut out = String::new();
-    write(value, program, &mut out, 0)?;
+    Show { program, most: most.min(MAX_TEXT) }.write(value, &mut out, 0)?;
     Ok(out)
 }
 
@@ -36,7 +36,16 @@ pub fn write_float(out: &mut String, value: f64) {
         let mut bytes = Vec::with_capacity(24);
         // Finite floats always have a notation.
         let _ = fanin_json::write_float(&mut bytes, value);
-        out.push_str(&String::from_utf8_lossy(&bytes));
+        let text = String::from_utf8_lossy(&bytes);
+        match text.split_once("e-") {
+            // Negative exponents have two digits at least.
+            Some((digits, exponent)) if exponent.len() == 1 => {
+                out.push_str(digits);
+                out.push_str("e-0");
+                out.push_str(exponent);
+            }
+            _ => out.push_str(&text),
+        }
     }
 }
 
@@ -59,124 +68,127 @@ pub fn write_quoted(out: &mut String, text: &str) {
     out.push('"');
 }
 
-fn write(value: &Value, program: &ProgramData, out: &mut String, depth: usize) -> Result<(), Stop> {
-    if depth > compare::MAX_NESTING {
-        return Err(compare::too_deep().into());
-    }
-    if out.len() > MAX_TEXT {
-        return Err(Stop::fail(Error::Limit, format!("the text of one value is longer than {MAX_TEXT} bytes")));
-    }
-    let value = value.decide()?;
-    match &value {
-        Value::None => out.push_str("None"),
-        Value::Bool(true) => out.push_str("True"),
-        Value::Bool(false) => out.push_str("False"),
-        Value::Int(value) => out.push_str(itoa::Buffer::new().format(*value)),
-        Value::BigInt(value) => {
-            let _ = write!(out, "{value}");
-        }
-        Value::Float(value) => write_float(out, *value),
-        Value::Str(text) => write_quoted(out, text),
-        Value::Bytes(bytes) => {
-            out.push_str("b\"");
-            for byte in bytes.iter() {
-                match byte {
-                    b'"' => out.push_str("\\\""),
-                    b'\\' => out.push_str("\\\\"),
-                    b'\n' => out.push_str("\\n"),
-                    0x20..=0x7e => out.push(char::from(*byte)),
-                    other => {
-                        let _ = write!(out, "\\x{other:02x}");
-                    }
-                }
-            }
-            out.push('"');
-        }
-        Value::Range(range) => {
-            let _ = if range.step != 1 {
-                write!(out, "range({}, {}, {})", range.start, range.stop, range.step)
-            } else if range.start != 0 {
-                write!(out, "range({}, {})", range.start, range.stop)
-            } else {
-                write!(out, "range({})", range.stop)
-            };
-        }
-        Value::Native(native) => {
-            let _ = write!(out, "<built-in function {}>", native.name);
-        }
-        Value::Function(function) => {
-            let _ = write!(out, "<function {}>", program.codes[function.code as usize].name);
-        }
-        Value::Bound(bound) => {
-            let name = match &bound.method {
-                super::object::BoundMethod::Native(native) => native.name,
-                super::object::BoundMethod::Host(name) => name.as_str(),
-            };
-            let _ = write!(out, "<built-in method {name} of {} value>", view::type_name(&bound.this));
-        }
-        Value::Host(host) => {
-            let _ = write!(out, "<{} {}>", host.type_name(), host.name());
-        }
-        Value::Object(object) => out.push_str(&object.show()),
-        Value::Frozen(frozen) if matches!(&**frozen, Frozen::Function(_)) => {
-            if let Frozen::Function(function) = &**frozen {
-                let _ = write!(out, "<function {}>", program.codes[function.code as usize].name);
-            }
-        }
-        other => match view::kind(other) {
-            Kind::List => sequence(other, program, out, depth, "[", "]")?,
-            Kind::Tuple => {
-                let close = if view::len(other) == Some(1) { ",)" } else { ")" };
-                sequence(other, program, out, depth, "(", close)?;
-            }
-            Kind::Set => sequence(other, program, out, depth, "set([", "])")?,
-            Kind::Dict => {
-                out.push('{');
-                for (at, (key, value)) in view::entries(other).unwrap_or_default().iter().enumerate() {
-                    if at > 0 {
-                        out.push_str(", ");
-                    }
-                    write(key, program, out, depth + 1)?;
-                    out.push_str(": ");
-                    write(value, program, out, depth + 1)?;
-                }
-                out.push('}');
-            }
-            Kind::Struct => {
-                out.push_str("struct(");
-                for (at, (name, value)) in compare::fields(other).iter().enumerate() {
-                    if at > 0 {
-                        out.push_str(", ");
-                    }
-                    out.push_str(name);
-                    out.push_str(" = ");
-                    write(value, program, out, depth + 1)?;
-                }
-                out.push(')');
-            }
-            _ => out.push_str("<internal>"),
-        },
-    }
-    Ok(())
+struct Show<'a> {
+    program: &'a ProgramData,
+    most: usize,
 }
 
-fn sequence(
-    value: &Value,
-    program: &ProgramData,
-    out: &mut String,
-    depth: usize,
-    open: &str,
-    close: &str,
-) -> Result<(), Stop> {
-    out.push_str(open);
-    for (at, element) in view::elements(value)?.iter().enumerate() {
-        if at > 0 {
-            out.push_str(", ");
+impl Show<'_> {
+    fn write(&self, value: &Value, out: &mut String, depth: usize) -> Result<(), Stop> {
+        if depth > compare::MAX_NESTING {
+            return Err(compare::too_deep().into());
         }
-        write(element, program, out, depth + 1)?;
+        if out.len() > self.most {
+            return Err(Stop::fail(
+                Error::Limit,
+                format!("the text of one value is longer than {} bytes, which is all the flow may have", self.most),
+            ));
+        }
+        let value = value.decide()?;
+        match &value {
+            Value::None => out.push_str("None"),
+            Value::Bool(true) => out.push_str("True"),
+            Value::Bool(false) => out.push_str("False"),
+            Value::Int(value) => out.push_str(itoa::Buffer::new().format(*value)),
+            Value::BigInt(value) => {
+                let _ = write!(out, "{value}");
+            }
+            Value::Float(value) => write_float(out, *value),
+            Value::Str(text) => write_quoted(out, text),
+            Value::Bytes(bytes) => {
+                out.push_str("b\"");
+                for byte in bytes.iter() {
+                    match byte {
+                        b'"' => out.push_str("\\\""),
+                        b'\\' => out.push_str("\\\\"),
+                        b'\n' => out.push_str("\\n"),
+                        0x20..=0x7e => out.push(char::from(*byte)),
+                        other => {
+                            let _ = write!(out, "\\x{other:02x}");
+                        }
+                    }
+                }
+                out.push('"');
+            }
+            Value::Range(range) => {
+                let _ = if range.step != 1 {
+                    write!(out, "range({}, {}, {})", range.start, range.stop, range.step)
+                } else if range.start != 0 {
+                    write!(out, "range({}, {})", range.start, range.stop)
+                } else {
+                    write!(out, "range({})", range.stop)
+                };
+            }
+            Value::Native(native) => {
+                let _ = write!(out, "<built-in function {}>", native.name);
+            }
+            Value::Function(function) => {
+                let _ = write!(out, "<function {}>", self.program.codes[function.code as usize].name);
+            }
+            Value::Bound(bound) => {
+                let name = match &bound.method {
+                    super::object::BoundMethod::Native(native) => native.name,
+                    super::object::BoundMethod::Host(name) => name.as_str(),
+                };
+                let _ = write!(out, "<built-in method {name} of {} value>", view::type_name(&bound.this));
+            }
+            Value::Host(host) => {
+                let _ = write!(out, "<{} {}>", host.type_name(), host.name());
+            }
+            Value::Object(object) => out.push_str(&object.show()),
+            Value::Frozen(frozen) if matches!(&**frozen, Frozen::Function(_)) => {
+                if let Frozen::Function(function) = &**frozen {
+                    let _ = write!(out, "<function {}>", self.program.codes[function.code as usize].name);
+                }
+            }
+            other => match view::kind(other) {
+                Kind::List => self.sequence(other, out, depth, "[", "]")?,
+                Kind::Tuple => {
+                    let close = if view::len(other) == Some(1) { ",)" } else { ")" };
+                    self.sequence(other, out, depth, "(", close)?;
+                }
+                Kind::Set => self.sequence(other, out, depth, "set([", "])")?,
+                Kind::Dict => {
+                    out.push('{');
+                    for (at, (key, value)) in view::entries(other).unwrap_or_default().iter().enumerate() {
+                        if at > 0 {
+                            out.push_str(", ");
+                        }
+                        self.write(key, out, depth + 1)?;
+                        out.push_str(": ");
+                        self.write(value, out, depth + 1)?;
+                    }
+                    out.push('}');
+                }
+                Kind::Struct => {
+                    out.push_str("struct(");
+                    for (at, (name, value)) in compare::fields(other).iter().enumerate() {
+                        if at > 0 {
+                            out.push_str(", ");
+                        }
+                        out.push_str(name);
+                        out.push_str(" = ");
+                        self.write(value, out, depth + 1)?;
+                    }
+                    out.push(')');
+                }
+                _ => out.push_str("<internal>"),
+            },
+        }
+        Ok(())
     }
-    out.push_str(close);
-    Ok(())
+
+    fn sequence(&self, value: &Value, out: &mut String, depth: usize, open: &str, close: &str) -> Result<(), Stop> {
+        out.push_str(open);
+        for (at, element) in view::elements(value)?.iter().enumerate() {
+            if at > 0 {
+                out.push_str(", ");
+            }
+            self.write(element, out, depth + 1)?;
+        }
+        out.push_str(close);
+        Ok(())
+    }
 }
 
 /// What `{:?}` shows: one level, nothing decided.

@@ -11,10 +11,13 @@ use hyper::body::Incoming;
 use super::Attempt;
 use crate::error::{ErrorKind, Failure};
 
+/// Bodies up to this are copied out of the buffer that they were read into.
+const SMALL: usize = 4 << 10;
+
 /// Room made at once for an announced body. More is made as it really comes.
 const FIRST_ROOM: usize = 1 << 20;
 
-/// Collects parts; a body that comes as one part is passed on as it is.
+/// Collects parts; a large body that comes as one part is passed on as it is.
 #[derive(Debug)]
 pub(crate) struct Parts {
     max: usize,
@@ -55,8 +58,13 @@ impl Parts {
         self.first.len() + self.rest.len()
     }
 
+    /// A small part is copied: as it came it keeps the connection's read buffer, many times its size, from being used again.
     pub fn finish(self) -> Bytes {
-        if self.rest.is_empty() { self.first } else { self.rest.freeze() }
+        match self.rest.is_empty() {
+            true if self.first.len() <= SMALL => Bytes::copy_from_slice(&self.first),
+            true => self.first,
+            false => self.rest.freeze(),
+        }
     }
 }
 
@@ -69,7 +77,8 @@ fn too_large(bytes: usize, max: usize) -> Failure {
 pub(crate) async fn within<T>(limit: Option<Duration>, part: impl Future<Output = T>) -> Result<T, Failure> {
     match limit {
         None => Ok(part.await),
-        Some(limit) => tokio::time::timeout(limit, part).await.map_err(|_| {
+        // Boxed: without a limit, as by default, a call does not carry the timer's state.
+        Some(limit) => Box::pin(tokio::time::timeout(limit, part)).await.map_err(|_| {
             Failure::new(ErrorKind::Timeout, format!("no further part of the answer within {} ms", limit.as_millis()))
         }),
     }
@@ -105,11 +114,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_part_is_not_copied_and_several_are_joined() {
-        let part = Bytes::from(vec![1; 100]);
-        let mut parts = Parts::new(200, 0).unwrap();
-        parts.push(part.clone()).unwrap();
-        assert_eq!(parts.finish().as_ptr(), part.as_ptr());
+    fn one_large_part_is_not_copied_a_small_one_is_and_several_are_joined() {
+        for (size, copied) in [(SMALL, true), (SMALL + 1, false)] {
+            let part = Bytes::from(vec![1; size]);
+            let mut parts = Parts::new(SMALL * 2, 0).unwrap();
+            parts.push(part.clone()).unwrap();
+            let whole = parts.finish();
+            assert_eq!(whole, part);
+            assert_eq!(whole.as_ptr() != part.as_ptr(), copied, "{size}");
+        }
 
         let mut parts = Parts::new(200, 150).unwrap();
         parts.push(Bytes::from_static(b"ab")).unwrap();

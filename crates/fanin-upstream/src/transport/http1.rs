@@ -15,6 +15,7 @@ use super::pool::{Kind, Pool};
 use super::{Attempt, Phase, Received, body, stream};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
+use crate::headers;
 use crate::metrics::Extra;
 
 type Body = Full<Bytes>;
@@ -139,7 +140,9 @@ pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Resul
                 }
                 let body = body::collect(incoming, attempt).await?;
                 finish(lease);
-                return Ok(Received { status: head.status, headers: head.headers, body });
+                let mut headers = head.headers;
+                headers::detach(&mut headers);
+                return Ok(Received { status: head.status, headers, body });
             }
             Err(mut error) => {
                 let unsent = error.take_message().is_some();

@@ -157,7 +157,8 @@ impl Connections {
     pub async fn send(&self, attempt: &Attempt<'_>) -> Result<Received, Failure> {
         let mut received = match self {
             Connections::Http1(pool) => http1::send(pool, attempt).await?,
-            Connections::Http2(pool) => http2::send(pool, attempt).await?,
+            // Boxed: a call over HTTP/1.1, the usual one, does not carry its state.
+            Connections::Http2(pool) => Box::pin(http2::send(pool, attempt)).await?,
         };
         headers::strip_hop_by_hop(&mut received.headers);
         Ok(received)

@@ -118,8 +118,8 @@ fn show(example: Example, once: bool) -> Result<ExitCode, DemoError> {
         path: folder.path().to_path_buf(),
         variables: backends.urls.iter().map(|(name, url)| ((*name).to_owned(), url.clone())).collect(),
         server: Some(Server {
-            listen: vec![address(8080)],
-            admin: Some(address(9090)),
+            listen: vec![address(once, 8080)],
+            admin: Some(address(once, 9090)),
             access_log: AccessLog::Off,
             max_connections: 1000,
             ..Server::default()
@@ -140,8 +140,7 @@ fn show(example: Example, once: bool) -> Result<ExitCode, DemoError> {
     }
     out(format_args!("\n░ waits for its arguments   █ is on its way   times in ms since the request came\n\n"));
     let failed = run_samples(example, server, &traces)?;
-    out(format_args!("Try it yourself:\n{}", curl_lines(example, server, handle.admin())));
-    let served = if once { stop(handle) } else { wait(handle, &folder) };
+    let served = if once { stop(handle) } else { wait(example, server, handle, &folder) };
     if failed > 0 {
         eprintln!("error: {failed} of {} samples failed", example.samples().len());
         return Ok(ExitCode::FAILURE);
@@ -154,18 +153,17 @@ fn stop(handle: Handle) -> Exit {
     handle.wait()
 }
 
-fn wait(handle: Handle, folder: &Folder) -> Exit {
-    out(format_args!(
-        "\nServing until Ctrl-C. Change {} and send a request again.\n",
-        folder.path().join("flows").display()
-    ));
+fn wait(example: Example, server: SocketAddr, handle: Handle, folder: &Folder) -> Exit {
+    let flows = folder.path().join("flows");
+    out(format_args!("Try it yourself:\n{}\n", curl_lines(example, server, handle.admin())));
+    out(format_args!("Serving until Ctrl-C. Change {} and send a request again.\n", flows.display()));
     handle.wait()
 }
 
-/// A port of loopback: this one, or any free one if it is taken.
-fn address(port: u16) -> SocketAddr {
+/// An address of loopback: this port, or any free one if it is taken or if nobody will look for it.
+fn address(once: bool, port: u16) -> SocketAddr {
     let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let free = TcpListener::bind(wanted).is_ok();
+    let free = !once && TcpListener::bind(wanted).is_ok();
     if free { wanted } else { SocketAddr::from((Ipv4Addr::LOCALHOST, 0)) }
 }
 

@@ -1,0 +1,126 @@
+//! A hundred thousand interleaved flows with suspensions, failures and cancellations at random: each answer is what a naive
+//! evaluation gives, nothing is left over, and memory returns to where it was.
+
+mod common;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use common::{Script, after, paused, setup};
+use fanin_upstream::ErrorKind;
+
+const WAVES: u64 = 5;
+const FLOWS: u64 = 20_000;
+
+const STAR: &str = "
+def one(n, i):
+    first = a.get(\"/first\", query = {\"n\": n, \"i\": i})
+    if first[\"v\"] % 2 == 0:
+        return b.get(\"/second\", query = {\"n\": n, \"i\": i}, default = {\"v\": -1})[\"v\"]
+    return first[\"v\"]
+
+def flow(req):
+    n = int(req.query[\"n\"])
+    last = c.get(\"/last\", query = {\"n\": n})
+    return {\"items\": [one(n, i) for i in range(n % 4)], \"last\": last[\"v\"]}
+";
+
+/// A number that depends on `x` alone (SplitMix64).
+fn mix(x: u64) -> u64 {
+    let mut z = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// What the upstream's endpoint says for `n` and `i`, and whether it fails.
+fn value(path: &str, n: u64, i: u64) -> (u64, bool) {
+    let seed = mix(n * 31 + i * 7 + path.len() as u64);
+    (seed % 1000, seed % 17 == 0)
+}
+
+fn number(query: &str, name: &str) -> u64 {
+    query.split(['?', '&']).find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse().ok()).unwrap_or(0)
+}
+
+fn script(path_and_query: &str) -> Script {
+    let (path, query) = path_and_query.split_once('?').unwrap();
+    let (n, i) = (number(query, "n"), number(query, "i"));
+    let (v, fails) = value(path, n, i);
+    let delay = mix(n ^ (i << 40) ^ path.len() as u64) % 20;
+    let script = after(delay, format!("{{\"v\": {v}}}"));
+    if fails { script.error(ErrorKind::Refused) } else { script }
+}
+
+/// The same program, run naively: its body, or the upstream whose call fails first in program order.
+fn expected(n: u64) -> Result<String, &'static str> {
+    let mut items = Vec::new();
+    for i in 0..n % 4 {
+        let (first, fails) = value("/first", n, i);
+        if fails {
+            return Err("a");
+        }
+        items.push(if first % 2 == 0 {
+            match value("/second", n, i) {
+                (_, true) => "-1".to_owned(),
+                (second, false) => second.to_string(),
+            }
+        } else {
+            first.to_string()
+        });
+    }
+    match value("/last", n, 0) {
+        (_, true) => Err("c"),
+        (last, false) => Ok(format!("{{\"items\":[{}],\"last\":{last}}}", items.join(","))),
+    }
+}
+
+fn resident_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_hundred_thousand_flows_answer_rightly_and_leave_nothing() {
+    paused(async {
+        let it = Rc::new(setup(STAR, |_, request| script(&request.path_and_query)));
+        let mut after_first = 0;
+        let (mut answered, mut failed, mut cancelled) = (0, 0, 0);
+        for wave in 0..WAVES {
+            let flows: Vec<_> = (0..FLOWS)
+                .map(|k| {
+                    let n = wave * FLOWS + k;
+                    let it = it.clone();
+                    tokio::task::spawn_local(async move {
+                        let flow = it.flows.run(0, it.incoming(&format!("/?n={n}")));
+                        // One in eight leaves early.
+                        let patience = if mix(n) % 8 == 0 { mix(n + 1) % 25 } else { 3_600_000 };
+                        (n, tokio::time::timeout(Duration::from_millis(patience), flow).await.ok())
+                    })
+                })
+                .collect();
+            for flow in flows {
+                let (n, reply) = flow.await.unwrap();
+                match reply.map(|reply| reply.result) {
+                    None => cancelled += 1,
+                    Some(Ok(success)) => {
+                        answered += 1;
+                        assert_eq!(Ok(String::from_utf8(success.body.concat()).unwrap()), expected(n), "{n}");
+                    }
+                    Some(Err(error)) => {
+                        failed += 1;
+                        assert_eq!(expected(n), Err(error.upstream.as_deref().unwrap()), "{n}: {error}");
+                    }
+                }
+            }
+            it.events.borrow_mut().clear();
+            if wave == 0 {
+                after_first = resident_kb();
+            }
+        }
+        assert!(answered > 50_000 && failed > 1_000 && cancelled > 1_000, "{answered} {failed} {cancelled}");
+        let end = resident_kb();
+        assert!(end < after_first * 11 / 10 + 4096, "{after_first} kB after the first wave, {end} kB at the end");
+    });
+}

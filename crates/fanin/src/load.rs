@@ -1,0 +1,174 @@
+//! `fanin load URL`: open-loop load from the command line.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use fanin_load::{Arrivals, LoadError, Plan, Protocol, Request, Segment, Shape, parse_headers};
+use http::Method;
+
+use crate::report;
+
+/// What `fanin load` was asked to do.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// What to ask for: `http://127.0.0.1:8080/vacancies?text=rust`
+    url: String,
+    /// Requests a second, one rate or several: `100`, `100..500` (rising evenly), `100,200,400` (steps)
+    #[arg(long, short, default_value = "100", value_parser = shape)]
+    rate: Rates,
+    /// How long each rate, or the whole rise, lasts
+    #[arg(long, short, default_value = "10s", value_parser = duration)]
+    duration: Duration,
+    /// Space requests as independent users do, with random numbers of this seed; without it, evenly
+    #[arg(long, value_name = "SEED")]
+    poisson: Option<u64>,
+    /// Speak HTTP/2 (prior knowledge) instead of HTTP/1.1
+    #[arg(long)]
+    http2: bool,
+    /// Connections at most
+    #[arg(long, short, default_value_t = 1000)]
+    connections: usize,
+    /// Method; POST by itself when there is a body
+    #[arg(long, short = 'X')]
+    method: Option<Method>,
+    /// A header, "name: value"; may be given several times
+    #[arg(long, short = 'H', value_name = "HEADER")]
+    header: Vec<String>,
+    /// File of headers, one a line
+    #[arg(long, value_name = "FILE")]
+    headers: Option<PathBuf>,
+    /// File with the body
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
+    /// Give a request up that has no answer so long after its moment
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    timeout: Duration,
+    /// Count an answer as good only if it took at most this long
+    #[arg(long, value_parser = duration)]
+    good_within: Option<Duration>,
+    /// Write the result as JSON to this file, `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw rate, goodput and percentiles over time into this file (.svg or .html)
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+/// Rates as they are written.
+#[derive(Clone, Debug, PartialEq)]
+enum Rates {
+    Rise(f64, f64),
+    Steps(Vec<f64>),
+}
+
+fn shape(text: &str) -> Result<Rates, String> {
+    let number = |part: &str| match part.trim().parse::<f64>() {
+        Ok(rate) if rate >= 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err(format!("`{part}` is not a number of requests a second")),
+    };
+    match text.split_once("..") {
+        Some((from, to)) => Ok(Rates::Rise(number(from)?, number(to)?)),
+        None => text.split(',').map(number).collect::<Result<_, _>>().map(Rates::Steps),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    fanin_config::parse_duration(text)
+}
+
+fn plan(args: &LoadArgs) -> Result<Plan, LoadError> {
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(|error| LoadError::Plan(format!("{} cannot be read: {error}", path.display())))
+    };
+    let body = args.body.as_deref().map(read).transpose()?;
+    let mut lines = args.header.join("\n");
+    if let Some(path) = &args.headers {
+        lines.push('\n');
+        lines.push_str(&String::from_utf8_lossy(&read(path)?));
+    }
+    let method = args.method.clone().unwrap_or(if body.is_some() { Method::POST } else { Method::GET });
+    let mut request = Request::new(method, &args.url)?.with_headers(parse_headers(&lines)?);
+    if let Some(body) = body {
+        request = request.with_body(body);
+    }
+    let shape = match &args.rate {
+        Rates::Rise(from, to) => Shape::ramp(*from, *to, args.duration),
+        Rates::Steps(rates) => {
+            Shape::of(rates.iter().map(|rate| Segment { from: *rate, to: *rate, duration: args.duration }))
+        }
+    };
+    let mut plan = Plan::new(request, shape);
+    plan.arrivals = args.poisson.map_or(Arrivals::Even, |seed| Arrivals::Poisson { seed });
+    plan.protocol = if args.http2 { Protocol::Http2 } else { Protocol::Http1 };
+    plan.connections = args.connections;
+    plan.timeout = args.timeout;
+    plan.good_within = args.good_within;
+    plan.check()?;
+    Ok(plan)
+}
+
+/// Runs the load and shows what came of it. Exit status 0 when it ran, whatever the answers were.
+pub fn run(args: &LoadArgs) -> ExitCode {
+    match load(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report::chain(&*error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn load(args: &LoadArgs) -> Result<(), Box<dyn std::error::Error>> {
+    let plan = plan(args)?;
+    let live = std::io::stderr().is_terminal();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = tokio::task::LocalSet::new().block_on(
+        &runtime,
+        fanin_load::run(&plan, |progress| {
+            if live {
+                eprint!("\r\x1b[2K{progress}");
+            } else {
+                eprintln!("{progress}");
+            }
+        }),
+    )?;
+    if live {
+        eprint!("\r\x1b[2K");
+    }
+    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
+    if !to_stdout {
+        report::out(format_args!("{}\n", outcome.text()));
+    }
+    if let Some(path) = &args.json {
+        let json = format!("{:#}\n", outcome.json());
+        if to_stdout {
+            report::out(format_args!("{json}"));
+        } else {
+            std::fs::write(path, json).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+    }
+    if let Some(path) = &args.plot {
+        let html = path.extension().is_some_and(|end| end == "html");
+        let plot = if html { outcome.html()? } else { outcome.svg()? };
+        std::fs::write(path, plot).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read() {
+        assert_eq!(shape("100"), Ok(Rates::Steps(vec![100.0])));
+        assert_eq!(shape("10..20.5"), Ok(Rates::Rise(10.0, 20.5)));
+        assert_eq!(shape("1, 2,3"), Ok(Rates::Steps(vec![1.0, 2.0, 3.0])));
+        for bad in ["", "x", "1..", "-1", "nan", "1,,2"] {
+            assert!(shape(bad).is_err(), "{bad}");
+        }
+    }
+}

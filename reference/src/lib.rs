@@ -1,1 +1,0 @@
-//! Holds fanin-lang against the starlark crate.
