@@ -172,3 +172,18 @@ fn siblings_are_cancelled_when_the_flow_fails() {
         assert_eq!(it.events().last().unwrap(), "cancelled GET b/y");
     });
 }
+
+#[test]
+fn a_redirect_is_not_followed() {
+    paused(async {
+        let it = setup("def flow(req):\n    return a.get(\"/x\")\n", |_, _| after(1, "{}").status(302));
+        let error = it.error("/").await;
+        assert_eq!((error.status.as_u16(), error.kind), (502, "upstream-status"));
+        assert_eq!(it.events().len(), 1);
+    });
+    paused(async {
+        let star = "def flow(req):\n    return a.get(\"/x\", ok = [302]).status\n";
+        let it = setup(star, |_, _| after(1, "{}").status(302));
+        assert_eq!(it.text("/").await, "302");
+    });
+}

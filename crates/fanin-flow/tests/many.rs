@@ -36,7 +36,7 @@ fn mix(x: u64) -> u64 {
 /// What the upstream's endpoint says for `n` and `i`, and whether it fails.
 fn value(path: &str, n: u64, i: u64) -> (u64, bool) {
     let seed = mix(n * 31 + i * 7 + path.len() as u64);
-    (seed % 1000, seed % 17 == 0)
+    (seed % 1000, seed.is_multiple_of(17))
 }
 
 fn number(query: &str, name: &str) -> u64 {
@@ -95,7 +95,7 @@ fn a_hundred_thousand_flows_answer_rightly_and_leave_nothing() {
                     tokio::task::spawn_local(async move {
                         let flow = it.flows.run(0, it.incoming(&format!("/?n={n}")));
                         // One in eight leaves early.
-                        let patience = if mix(n) % 8 == 0 { mix(n + 1) % 25 } else { 3_600_000 };
+                        let patience = if mix(n).is_multiple_of(8) { mix(n + 1) % 25 } else { 3_600_000 };
                         (n, tokio::time::timeout(Duration::from_millis(patience), flow).await.ok())
                     })
                 })

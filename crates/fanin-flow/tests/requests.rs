@@ -233,3 +233,15 @@ fn recursion_is_refused() {
         assert_eq!(it.error("/").await.status, 500);
     });
 }
+
+#[test]
+fn a_header_that_comes_twice_is_joined() {
+    paused(async {
+        let it = setup("def flow(req):\n    return req.headers[\"x-a\"]\n", |_, _| after(1, "1"));
+        let mut incoming = it.incoming("/");
+        incoming.headers.append("x-a", HeaderValue::from_static("1"));
+        incoming.headers.append("x-a", HeaderValue::from_static("2"));
+        let success = it.flows.run(0, incoming).await.result.unwrap();
+        assert_eq!(success.body.concat(), b"\"1, 2\"");
+    });
+}
