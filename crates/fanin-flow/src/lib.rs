@@ -1,8 +1,8 @@
 //! Flows: requests in, calls out, responses.
 //!
 //! [`Flows`] compiles every flow of a configuration; [`WorkerFlows`] runs them on one worker. A running flow is a
-//! [`FlowFuture`]: the machine of `fanin-lang` runs until it has to wait, [`host`] makes the calls that it asks for, and what
-//! comes back settles the values that were not there yet. [`respond`] splices them into the response.
+//! [`FlowFuture`]: the machine of `fanin-lang` runs until it has to wait, `host` makes the calls that it asks for, and what
+//! comes back settles the values that were not there yet. `respond` splices them into the response.
 //!
 //! There is no timer here: a flow waits only for calls, and each of these ends by the request's deadline.
 

@@ -1,7 +1,7 @@
 //! The machine: runs compiled functions, moves aside what must wait, keeps the order of failures.
 //!
 //! A *fiber* is a row of frames. An instance starts with one, the root; others come into being only
-//! when something pure must wait: a function whose caller goes on ([`park`]), or one item of a
+//! when something pure must wait: a function whose caller goes on (`park`), or one item of a
 //! comprehension. At most one fiber runs at a time, with its frames on the [`Machine`]'s stack; a
 //! waiting one is a few exact-sized boxes. Rust never recurses for a call of a program.
 
