@@ -86,8 +86,7 @@ fn compile(ast: AstModule, globals: &Globals) -> anyhow::Result<FrozenModule> {
     })
 }
 
-/// Evaluations that share a heap: the making of a heap for each would more than double the figure, and so
-/// many that it does not count is the crate's best case.
+/// Evaluations that share a heap: so many that making it does not count, which is the crate's best case.
 const BATCH: u32 = 1000;
 
 fn run(module: &FrozenModule, globals: &Globals, count: u32) -> anyhow::Result<()> {
