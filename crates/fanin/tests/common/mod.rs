@@ -1,0 +1,104 @@
+//! The program as a user runs it: started, asked, signalled, ended.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+/// Nothing here may take longer.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+
+pub fn fanin(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fanin"));
+    command.args(arguments).env_remove("RUST_LOG").env("NO_COLOR", "1").current_dir(root());
+    command
+}
+
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+pub fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = fanin(arguments).output().expect("the program runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// A server that runs, and the lines that it logs.
+pub struct Serving {
+    child: Child,
+    log: Receiver<String>,
+    pub listen: String,
+}
+
+impl Serving {
+    pub fn start(dir: &Path) -> Serving {
+        let path = dir.to_str().expect("a path of text");
+        let mut child =
+            fanin(&["serve", path]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
+        let stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let (sender, log) = channel();
+        thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let mut serving = Serving { child, log, listen: String::new() };
+        let line = serving.logged("serving");
+        let listen = line.split("listen=\"").nth(1).and_then(|rest| rest.split('"').next());
+        serving.listen = listen.unwrap_or_else(|| panic!("no address in {line}")).to_owned();
+        serving
+    }
+
+    /// Waits for a line of the log that has a text in it.
+    pub fn logged(&self, part: &str) -> String {
+        loop {
+            match self.log.recv_timeout(TIMEOUT) {
+                Ok(line) if line.contains(part) => return line,
+                Ok(_) => {}
+                Err(error) => panic!("no `{part}` in the log: {error}"),
+            }
+        }
+    }
+
+    pub fn get(&self, path: &str) -> String {
+        let address = self.listen.parse().expect("an address");
+        let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("connected");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("set");
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+
+    #[cfg(unix)]
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([name, &self.child.id().to_string()]).status().expect("kill runs");
+        assert!(status.success());
+    }
+
+    /// Waits for its end: status and access log.
+    pub fn end(mut self) -> (Option<i32>, String) {
+        loop {
+            match self.log.recv_timeout(TIMEOUT) {
+                Ok(_) => {}
+                // Standard error closes when the process ends.
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end"),
+            }
+        }
+        let mut access = String::new();
+        self.child.stdout.take().expect("piped").read_to_string(&mut access).expect("text");
+        (self.child.wait().expect("a status").code(), access)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Only a test that has failed leaves it running.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
