@@ -117,7 +117,8 @@ fn parts(answer: &str) -> (u16, Value) {
 
 /// The answer to bytes sent as they are.
 fn raw(serving: &Serving, bytes: &[u8]) -> String {
-    let mut stream = TcpStream::connect(&serving.listen).expect("connected");
+    let address = serving.listen.parse().expect("an address");
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("connected");
     stream.set_read_timeout(Some(TIMEOUT)).expect("set");
     stream.write_all(bytes).expect("sent");
     let mut answer = String::new();
