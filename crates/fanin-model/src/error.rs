@@ -1,0 +1,97 @@
+//! What can go wrong with a model, and with a request to it.
+
+use std::path::PathBuf;
+
+/// A model version that cannot be loaded. The version that runs, if one does, is not touched by it.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A file or folder cannot be read.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The model is not what its format says: cut off, contradictory, or something else altogether.
+    #[error("{at}: {what}")]
+    Broken {
+        /// The place: a file, a tree, a node, a key.
+        at: String,
+        /// What is wrong there.
+        what: String,
+    },
+    /// The model is fine, but needs what the engine does not compute.
+    #[error("{at}: {what}; this engine does not compute it, so the model is refused")]
+    Unsupported {
+        /// The place.
+        at: String,
+        /// What it asks for.
+        what: String,
+    },
+    /// The model is too large for what is left of a bound.
+    #[error("{what}: {bytes} bytes, {limit} are allowed ({key})")]
+    TooLarge {
+        /// What is too large.
+        what: String,
+        /// Its size.
+        bytes: u64,
+        /// The bound.
+        limit: u64,
+        /// The configuration key of the bound.
+        key: &'static str,
+    },
+    /// The model's signature is not that of the version before it.
+    #[error("{0}")]
+    Signature(String),
+    /// The model does not answer its own sample as the sample says.
+    #[error("sample.json: {0}")]
+    Sample(String),
+}
+
+impl LoadError {
+    pub(crate) fn broken(at: impl Into<String>, what: impl Into<String>) -> LoadError {
+        LoadError::Broken { at: at.into(), what: what.into() }
+    }
+
+    pub(crate) fn unsupported(at: impl Into<String>, what: impl Into<String>) -> LoadError {
+        LoadError::Unsupported { at: at.into(), what: what.into() }
+    }
+}
+
+/// A request that gets no answer from a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InferError {
+    /// The request does not fit the model's signature.
+    #[error("{0}")]
+    Invalid(String),
+    /// No such model, or not this version of it.
+    #[error("{0}")]
+    NotFound(String),
+    /// The model is known, but no version of it is ready.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The queue is full, or so long that the request would miss its deadline.
+    #[error("{0}")]
+    Overloaded(String),
+    /// The deadline came before the answer.
+    #[error("{0}")]
+    Deadline(String),
+    /// The engine failed.
+    #[error("{0}")]
+    Engine(String),
+}
+
+impl InferError {
+    /// The error's name in metrics and messages.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            InferError::Invalid(_) => "invalid",
+            InferError::NotFound(_) => "not_found",
+            InferError::Unavailable(_) => "unavailable",
+            InferError::Overloaded(_) => "overloaded",
+            InferError::Deadline(_) => "deadline",
+            InferError::Engine(_) => "engine",
+        }
+    }
+}
