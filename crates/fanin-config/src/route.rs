@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::read::{At, Reader};
 use crate::table::Table;
 use crate::upstream::is_identifier;
-use crate::{FlowLimits, Position, Server, schema, text};
+use crate::{FlowLimits, Position, Priority, Server, overload, schema, text};
 
 /// One of `[[routes]]`: a method and a path bound to a flow. A GET route answers HEAD as well.
 ///
@@ -40,6 +40,10 @@ pub struct Route {
     /// Requests of this route that may wait for a place below `limit`. Default: the server's `max_waiting`.
     #[schemars(with = "schema::Count<0>")]
     pub max_waiting: usize,
+    /// How important its requests are. Under overload, `"background"` is refused first, then `"low"`, `"normal"`, and
+    /// `"critical"` last. Under which conditions a client may say otherwise: `[server] priority_header`.
+    #[schemars(with = "schema::PriorityText")]
+    pub priority: Priority,
     /// What happens when the client leaves: `"cancel"` ends the flow, `"finish"` lets it run to its end, `"effect"` cancels
     /// a flow that has only read and finishes one that has begun to change something.
     #[schemars(with = "schema::DisconnectText")]
@@ -67,6 +71,7 @@ impl Route {
             timeout: Duration::from_secs(10),
             limit: server.limit,
             max_waiting: server.max_waiting,
+            priority: Priority::Normal,
             on_disconnect: OnDisconnect::Effect,
             max_body: server.max_body,
             errors: false,
@@ -217,6 +222,7 @@ impl Route {
             table.reader().warning(&span, message, hint);
         }
         route.max_waiting = table.count("max_waiting", 0..=u64::MAX).unwrap_or(server.max_waiting);
+        route.priority = overload::read_priority(table).unwrap_or_default();
         let choices =
             [("effect", OnDisconnect::Effect), ("cancel", OnDisconnect::Cancel), ("finish", OnDisconnect::Finish)];
         route.on_disconnect = table.choice("on_disconnect", &choices).unwrap_or_default();

@@ -105,6 +105,27 @@ leaf!(
     json_schema!({ "anyOf": [{ "enum": ["effect", "cancel", "finish"] }, variable()] })
 );
 leaf!(
+    /// How important.
+    PriorityText,
+    json_schema!({ "anyOf": [{ "enum": ["critical", "normal", "low", "background"] }, variable()] })
+);
+leaf!(
+    /// `"10.0.0.0/8"`.
+    NetworkText,
+    json_schema!({ "type": "string", "pattern": r"^[0-9a-fA-F.:]+(/[0-9]+)?$|\$\{", "x-type": "address or network" })
+);
+leaf!(
+    /// A size, `"auto"` or `"off"`.
+    MemoryText,
+    json_schema!({
+        "anyOf": [
+            { "type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([KkMmGg]?[Ii]?[Bb])?\s*$|^(auto|off)$|\$\{" },
+            { "type": "integer", "minimum": 1 << 20 }
+        ],
+        "x-type": "size, `\"auto\"` or `\"off\"`"
+    })
+);
+leaf!(
     /// `"adaptive"`.
     Adaptive,
     json_schema!({ "const": "adaptive" })

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::table::Table;
-use crate::{schema, text};
+use crate::{MemoryBudget, Network, overload, schema, text};
 
 /// `[server]`: where Fanin listens, how much it takes in, how long it waits for clients, what it logs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -37,6 +37,27 @@ pub struct Server {
     /// Requests that may wait for a place below `limit`. The next one is refused at once with 503.
     #[schemars(with = "schema::Count<0>")]
     pub max_waiting: usize,
+    /// How long requests may wait in front of a worker that cannot keep up. Once that queue has not been empty for ten times
+    /// as long, who would wait longer is refused with 503, the least important first; in a burst that is over sooner, each
+    /// may wait ten times as long. It looks at this server's own work only, never at how long an upstream takes. `"off"`:
+    /// requests wait as long as it takes.
+    #[serde(serialize_with = "overload::duration_or_off")]
+    #[schemars(with = "schema::Or<schema::DurationText, schema::Off>")]
+    pub queueing: Option<Duration>,
+    /// Memory that this process may use. From 85 % on, background requests are refused, from 90 % on low ones, from 94 % on
+    /// normal ones, from 97 % on all. `"auto"`: what the cgroup allows, or else what the machine has; `"off"`: nothing is
+    /// refused for it.
+    #[schemars(with = "schema::MemoryText")]
+    pub memory: MemoryBudget,
+    /// Request header in which the peers of `trusted` say how important a request is: `critical`, `normal`, `low` or
+    /// `background`. It wins over the route's `priority`. `"off"`: only the route says it.
+    #[serde(serialize_with = "text::or_off")]
+    #[schemars(with = "schema::Or<schema::Off, schema::Text>")]
+    pub priority_header: Option<HeaderName>,
+    /// Addresses and networks (`"10.0.0.0/8"`) whose `priority_header` is believed. The header of others is ignored.
+    #[serde(serialize_with = "text::list")]
+    #[schemars(with = "Vec<schema::NetworkText>")]
+    pub trusted: Vec<Network>,
     /// Open client connections. The excess is closed at once.
     #[schemars(with = "schema::Count<1>")]
     pub max_connections: usize,
@@ -93,6 +114,10 @@ impl Default for Server {
             tls: None,
             limit: 10_000,
             max_waiting: 1_000,
+            queueing: Some(Duration::from_millis(10)),
+            memory: MemoryBudget::Auto,
+            priority_header: None,
+            trusted: Vec::new(),
             max_connections: 10_000,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
@@ -180,6 +205,21 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         Some(other) => other,
         None => default.access_log,
     };
+    let priority_header = table.header("priority_header").unwrap_or(default.priority_header);
+    let trusted = table.list("trusted", "an address or a network such as \"10.0.0.0/8\"", false, str::parse);
+    let trusted: Vec<Network> = trusted.into_iter().flatten().map(|network| network.value).collect();
+    match (&priority_header, trusted.is_empty(), table.at("trusted").is_some()) {
+        (Some(_), true, false) => {
+            table.error(
+                "priority_header",
+                "is believed of nobody; name the addresses of those who may send it in `trusted`",
+            );
+        }
+        (None, false, _) => {
+            table.warning("trusted", "is of no use", "it says whose `priority_header` is believed; name that header");
+        }
+        _ => {}
+    }
     let server = Server {
         listen,
         admin,
@@ -187,6 +227,10 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         tls: table.table("tls").and_then(ServerTls::read),
         limit: table.count("limit", 1..=u64::MAX).unwrap_or(default.limit),
         max_waiting: table.count("max_waiting", 0..=u64::MAX).unwrap_or(default.max_waiting),
+        queueing: overload::read_duration_or_off(&mut table, "queueing").unwrap_or(default.queueing),
+        memory: overload::read_memory(&mut table).unwrap_or(default.memory),
+        priority_header,
+        trusted,
         max_connections: table.count("max_connections", 1..=u64::MAX).unwrap_or(default.max_connections),
         header_timeout: table.duration("header_timeout").unwrap_or(default.header_timeout),
         idle_timeout: table.duration("idle_timeout").unwrap_or(default.idle_timeout),

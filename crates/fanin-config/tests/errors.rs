@@ -49,6 +49,13 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         ("[server]\nstall = '20'".into(), "2:9", "server.stall: `20` has no unit"),
         ("[server]\nstall = '0s'".into(), "2:9", "must be longer than zero"),
         ("[flow]\nmax_json_depth = 20000".into(), "2:18", "not between 1 and 10000"),
+        ("[server]\nqueueing = '0ms'".into(), "2:12", "must be longer than zero"),
+        ("[server]\nqueueing = 'on'".into(), "2:12", "`on` is not a duration"),
+        ("[server]\nmemory = '10B'".into(), "2:10", "10 bytes is below the least, 1048576"),
+        ("[server]\nmemory = 'some'".into(), "2:10", "`some` is not a size"),
+        ("[server]\npriority_header = 'x-p'".into(), "2:19", "is believed of nobody"),
+        ("[server]\npriority_header = 'x-p'\ntrusted = ['a']".into(), "3:12", "is neither an address nor a network"),
+        (full_route("priority = 'high'"), "4:12", "`high` is not \"critical\" or \"normal\""),
         // Environment.
         ("[server]\nlog = 'a${NONE}b'".into(), "2:9", "server.log: the environment variable NONE is not set"),
         ("[server]\nlog = '${NONE'".into(), "2:8", "`${` without `}`"),

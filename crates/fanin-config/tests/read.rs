@@ -32,6 +32,10 @@ fn every_key_is_read() {
     assert_eq!(server.listen.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0.0.0.0:80", "[::1]:80"]);
     assert_eq!(server.admin, None);
     assert_eq!((server.workers, server.limit, server.max_waiting, server.max_connections), (3, 500, 0, 600));
+    assert_eq!(server.queueing, Some(Duration::from_millis(7)));
+    assert_eq!(server.memory, fanin_config::MemoryBudget::Bytes(256 << 20));
+    assert_eq!(server.priority_header.as_ref().map(|name| name.as_str()), Some("x-priority"));
+    assert_eq!(server.trusted.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "::1"]);
     assert_eq!(server.header_timeout, Duration::from_secs(5));
     assert_eq!(server.idle_timeout, Duration::from_secs(90));
     assert_eq!(server.body_timeout, Duration::from_secs(20));
@@ -105,6 +109,7 @@ fn every_key_is_read() {
     assert_eq!((page.flow.file.as_path(), page.flow.function.as_str()), (Path::new("flows/page.star"), "page"));
     assert_eq!(page.timeout, Duration::from_millis(400));
     assert_eq!((page.limit, page.max_waiting, page.max_body), (7, 8, 9_000));
+    assert_eq!(page.priority, fanin_config::Priority::Low);
     assert_eq!((page.on_disconnect, page.errors), (OnDisconnect::Finish, true));
     assert_eq!(page.limits, FlowLimits { max_calls: 11, ..flow.clone() });
     assert_eq!(

@@ -10,6 +10,8 @@ pub(crate) struct Pulse {
     turn: AtomicU64,
     /// The worker sleeps until something happens: it cannot be held.
     parked: AtomicBool,
+    /// It slept since it was asked last.
+    slept: AtomicBool,
     activity: AtomicU64,
 }
 
@@ -26,7 +28,18 @@ impl Pulse {
 
     pub(crate) fn unpark(&self) {
         self.parked.store(false, Relaxed);
+        self.slept.store(true, Relaxed);
         self.turn();
+    }
+
+    /// Whether the worker slept since it was asked last. For the worker itself.
+    #[inline]
+    pub(crate) fn has_slept(&self) -> bool {
+        let slept = self.slept.load(Relaxed);
+        if slept {
+            self.slept.store(false, Relaxed);
+        }
+        slept
     }
 
     /// The turn it is in, if it is in one.

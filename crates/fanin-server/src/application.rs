@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Method;
 use prometheus_client::registry::Registry;
 
-use crate::{Activity, LoadError, Request, Response};
+use crate::{Activity, LoadError, Priority, Request, Response};
 
 /// One loaded configuration with everything compiled. All workers share it; a reload replaces it as a whole, and requests
 /// that run on the old one end there.
@@ -141,26 +141,7 @@ impl From<&fanin_config::Route> for RouteSpec {
             limit: route.limit,
             max_waiting: route.max_waiting,
             max_body: route.max_body,
-            priority: Priority::Normal,
+            priority: route.priority,
         }
     }
-}
-
-/// How important a request is: the more important waits in front, the less important is refused first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Priority {
-    /// Refused last.
-    Critical,
-    /// What a route has if nothing is said.
-    #[default]
-    Normal,
-    /// Refused before `Normal`.
-    Low,
-    /// Refused first.
-    Background,
-}
-
-impl Priority {
-    /// How many there are.
-    pub(crate) const COUNT: usize = 4;
 }

@@ -14,6 +14,11 @@
 //!    upstream anything.
 //! 4. The response is measured, logged and sent.
 //!
+//! # Admission
+//! In this order, each before any work is done for the request: the memory budget (`memory`), the queue in front of a worker
+//! that cannot keep up (`worker::ready`), the limit of the route and of the server (`admission`). The first two look at
+//! this process only: a slow upstream keeps requests in flight, which is what the limits are for, and not in our way.
+//!
 //! # Paths
 //! Routes are matched on the *raw* path, segment by segment. A path parameter is percent-decoded after the match, so an
 //! encoded slash (`%2F`) stays inside its segment. Answered 400: an invalid percent-encoding, a parameter that is not
@@ -25,7 +30,7 @@
 //! by itself with an empty body. With HTTP/1.1: 400 `malformed-request`, 408 `head-timeout`, 414 `uri-too-long`, 431
 //! `head-too-large`. For requests: 400 `bad-request`, 404 `no-route`, 405 `method-not-allowed` with `Allow`, 408
 //! `body-timeout`, 413 `body-too-large`, 500 `internal`, 503 `overloaded` with `Retry-After` and a `reason` (`route-limit`,
-//! `server-limit`, `priority`, `deadline`, `max-connections`), 504 `deadline`. After an answer to a request that was not
+//! `server-limit`, `priority`, `deadline`, `queueing`, `memory`, `max-connections`), 504 `deadline`. After an answer to a request that was not
 //! read to its end, the server goes on reading for a moment, so that the answer is not lost in a reset.
 //!
 //! # Request smuggling
@@ -49,6 +54,7 @@ mod error;
 mod generation;
 mod limits;
 mod listen;
+mod memory;
 mod metrics;
 mod path;
 mod problem;
@@ -64,9 +70,10 @@ mod worker;
 
 pub use activity::Activity;
 pub use admission::Permit;
-pub use application::{Application, Loader, Priority, RouteSpec, Worker, WorkerContext};
+pub use application::{Application, Loader, RouteSpec, Worker, WorkerContext};
 pub use body::{Body, Pieces};
 pub use error::{LoadError, StartError};
+pub use fanin_config::Priority;
 pub use problem::Problem;
 pub use request::{Params, Request, RequestId};
 pub use response::{Report, Response};

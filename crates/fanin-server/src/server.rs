@@ -16,6 +16,7 @@ use crate::admission::Gates;
 use crate::control::{self, Command, Control};
 use crate::error::{LoadError, StartError};
 use crate::generation::Generation;
+use crate::memory::Readings;
 use crate::metrics::Metrics;
 use crate::watchdog::{self, Watched};
 use crate::{Application, Loader, limits, listen, worker};
@@ -164,6 +165,7 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
             pulse,
             log: log.clone(),
             open: open.clone(),
+            memory: metrics.memory.clone(),
             messages,
         };
         let ready = ready_sender.clone();
@@ -176,10 +178,15 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
     }
 
     let (end_watchdog, watchdog_ends) = channel::<()>();
-    let watched_app = current.clone();
+    let (watched_app, memory) = (current.clone(), metrics.memory.clone());
     let watchdog = spawn("the watchdog", "fanin-watchdog".into(), move || {
-        let stall = || watched_app.load().app.server().stall;
-        watchdog::run(&watched, &watchdog_ends, stall, |activity| watched_app.load().app.describe(activity));
+        let mut readings = Readings::find();
+        let look = |now| {
+            let generation = watched_app.load();
+            readings.tick(generation.app.server().memory, &memory, now);
+            generation.app.server().stall
+        };
+        watchdog::run(&watched, &watchdog_ends, look, |activity| watched_app.load().app.describe(activity));
     })?;
 
     let (commands, receiver) = mpsc::unbounded_channel();

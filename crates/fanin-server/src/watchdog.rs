@@ -10,24 +10,27 @@ use std::time::{Duration, Instant};
 use crate::activity::Pulse;
 use crate::metrics::WorkerStats;
 
+/// What else is looked at cannot wait longer.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
 /// A worker under watch.
 pub(crate) struct Watched {
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) stats: Arc<WorkerStats>,
 }
 
-/// Watches until the sender of `end` is gone. `stall` gives the bound, which a reload may change; `describe` the words for an
-/// activity.
+/// Watches until the sender of `end` is gone. `look` is called each time, for what else is to be looked at, and gives the
+/// bound, which a reload may change; `describe` the words for an activity.
 pub(crate) fn run(
     workers: &[Watched],
     end: &Receiver<()>,
-    stall: impl Fn() -> Duration,
+    mut look: impl FnMut(Instant) -> Duration,
     describe: impl Fn(u64) -> String,
 ) {
     let mut seen = workers.iter().map(|_| Seen::default()).collect::<Vec<_>>();
     loop {
-        let bound = stall();
-        let pause = (bound / 2).clamp(Duration::from_millis(1), Duration::from_millis(500));
+        let bound = look(Instant::now());
+        let pause = (bound / 2).clamp(Duration::from_millis(1), LONGEST_PAUSE);
         match end.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {}
             _ => return,

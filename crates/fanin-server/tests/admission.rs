@@ -169,3 +169,125 @@ fn many_clients_at_once() {
     assert_eq!(metric(&page, "fanin_requests_total{method=\"GET\",route=\"/items/{id}\",status=\"2xx\"}"), 2560.0);
     assert_eq!(metric(&page, "fanin_server_in_flight"), 0.0);
 }
+
+fn refused(server: &TestServer, route: &str, reason: &str) -> f64 {
+    metric(
+        &server.metrics(),
+        &format!("fanin_requests_refused_total{{method=\"GET\",route=\"{route}\",reason=\"{reason}\"}}"),
+    )
+}
+
+#[test]
+fn who_is_trusted_can_say_how_important_a_request_is() {
+    let start = |trusted: &str| {
+        TestServer::with(|setup| {
+            setup.server.priority_header = Some("x-priority".parse().unwrap());
+            setup.server.trusted = vec![trusted.parse().unwrap()];
+        })
+    };
+    let get = |priority: &str| format!("GET /items/1 HTTP/1.1\r\nhost: a\r\nx-priority: {priority}\r\n\r\n");
+    let server = start("127.0.0.0/8");
+    let mut client = server.connect();
+    let mut with = |priority: &str| {
+        client.send(get(priority));
+        client.reply()
+    };
+    assert_eq!(with("critical").json()["priority"], "critical");
+    assert_eq!(with("background").json()["priority"], "background");
+    let reply = with("urgent");
+    assert_eq!((reply.status, reply.problem().as_str()), (400, "bad-request"));
+    assert_eq!(client.get("/items/1").json()["priority"], "normal", "the route's");
+
+    let untrusting = start("10.0.0.0/8");
+    let mut client = untrusting.connect();
+    for priority in ["critical", "urgent"] {
+        client.send(get(priority));
+        assert_eq!(client.reply().json()["priority"], "normal", "not from this client");
+    }
+}
+
+#[test]
+fn without_memory_requests_are_refused_and_a_reload_lets_them_in_again() {
+    let server = TestServer::with(|setup| setup.server.memory = fanin_config::MemoryBudget::Bytes(1 << 20));
+    eventually("a reading is taken", || metric(&server.metrics(), "fanin_memory_shedding") == 4.0);
+    let page = server.metrics();
+    assert_eq!(metric(&page, "fanin_memory_budget_bytes"), f64::from(1 << 20));
+    assert!(metric(&page, "fanin_memory_used_bytes") > f64::from(1 << 20));
+    let reply = server.get("/hello");
+    assert_eq!((reply.status, reply.problem().as_str()), (503, "overloaded"));
+    assert_eq!((reply.header("retry-after"), &reply.json()["reason"]), (Some("1"), &"memory".into()));
+    assert_eq!(refused(&server, "/hello", "memory"), 1.0);
+
+    server.change(|setup| setup.server.memory = fanin_config::MemoryBudget::Off);
+    server.handle().reload().unwrap();
+    eventually("the budget is gone", || metric(&server.metrics(), "fanin_memory_shedding") == 0.0);
+    assert_eq!(server.get("/hello").status, 200);
+}
+
+#[test]
+fn a_worker_that_cannot_keep_up_lets_the_important_in_and_refuses_the_rest() {
+    let server = TestServer::with(|setup| {
+        setup.server.workers = 1;
+        setup.server.priority_header = Some("x-priority".parse().unwrap());
+        setup.server.trusted = vec!["127.0.0.1".parse().unwrap()];
+        setup.server.queueing = Some(std::time::Duration::from_millis(20));
+    });
+    let address = server.address;
+    let ask = |client: &mut common::Client, priority: &str| {
+        client.send(format!("GET /work HTTP/1.1\r\nhost: a\r\nx-priority: {priority}\r\n\r\n"));
+    };
+    // Each costs the worker two milliseconds: 40 clients at once are a queue of 80 ms that never ends.
+    let (mut good, mut bad, mut important) = (0, 0, Vec::new());
+    std::thread::scope(|scope| {
+        let herd = (0..40)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = common::Client::connect(address);
+                    (0..25).fold((0, 0), |(good, bad), _| {
+                        ask(&mut client, "low");
+                        let reply = client.reply();
+                        if reply.status == 200 {
+                            return (good + 1, bad);
+                        }
+                        assert_eq!((reply.status, &reply.json()["reason"]), (503, &"queueing".into()));
+                        assert_eq!(reply.header("retry-after"), Some("1"));
+                        (good, bad + 1)
+                    })
+                })
+            })
+            .collect::<Vec<_>>();
+        let mut client = common::Client::connect(address);
+        while !herd.iter().all(|thread| thread.is_finished()) {
+            ask(&mut client, "critical");
+            important.push(client.reply().status);
+        }
+        for thread in herd {
+            let (more_good, more_bad) = thread.join().unwrap();
+            good += more_good;
+            bad += more_bad;
+        }
+    });
+    assert!(good > 0 && bad > 0, "{good} of the herd were served, {bad} refused");
+    assert!(important.iter().all(|status| *status == 200), "{important:?}");
+    assert_eq!(refused(&server, "/work", "queueing"), f64::from(bad));
+    let page = server.metrics();
+    assert_eq!(metric(&page, "fanin_requests_queued{worker=\"0\"}"), 0.0);
+    assert_eq!(metric(&page, "fanin_server_in_flight"), 0.0);
+    assert_eq!(server.get("/work").status, 200, "the queue is gone");
+}
+
+#[test]
+fn slow_answers_are_no_reason_to_refuse() {
+    let server = TestServer::with(|setup| {
+        setup.server.workers = 1;
+        setup.server.queueing = Some(std::time::Duration::from_millis(1));
+    });
+    let mut clients = (0..50).map(|_| server.connect()).collect::<Vec<_>>();
+    for (at, client) in clients.iter_mut().enumerate() {
+        client.send_get("/gate");
+        eventually("it runs", || server.shared.begun.load(SeqCst) == at + 1);
+    }
+    server.shared.gate.add_permits(50);
+    assert!(clients.iter_mut().all(|client| client.reply().status == 200));
+    assert_eq!(refused(&server, "/gate", "queueing"), 0.0);
+}

@@ -25,7 +25,7 @@ pub(crate) struct Gate {
 
 #[derive(Debug, Default)]
 struct Queue {
-    by_priority: [VecDeque<Arc<Waiter>>; Priority::COUNT],
+    by_priority: [VecDeque<Arc<Waiter>>; Priority::ALL.len()],
     len: usize,
 }
 

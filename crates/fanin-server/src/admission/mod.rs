@@ -1,7 +1,7 @@
 //! Who is let in: before any work, by the limits of the route and of the server.
 //!
 //! A request takes a place of its route first and then one of the server: who waits for a route holds nothing that other
-//! routes need. Other reasons to refuse (our own queueing, memory) belong in front of both, into [`admit`].
+//! routes need. The memory budget and the worker's own queue stand in front of both.
 
 mod gate;
 
@@ -81,9 +81,16 @@ pub(crate) enum Refusal {
     Evicted,
     /// The deadline passed in the queue.
     Deadline,
+    /// The worker cannot keep up.
+    Queueing,
+    /// Memory runs short.
+    Memory,
 }
 
 impl Refusal {
+    pub(crate) const ALL: [Refusal; 6] =
+        [Refusal::Route, Refusal::Server, Refusal::Evicted, Refusal::Deadline, Refusal::Queueing, Refusal::Memory];
+
     /// The member `reason` of the problem, and the label of the metric.
     pub(crate) fn reason(self) -> &'static str {
         match self {
@@ -91,6 +98,8 @@ impl Refusal {
             Refusal::Server => "server-limit",
             Refusal::Evicted => "priority",
             Refusal::Deadline => "deadline",
+            Refusal::Queueing => "queueing",
+            Refusal::Memory => "memory",
         }
     }
 
@@ -100,6 +109,8 @@ impl Refusal {
             Refusal::Server => "as many requests are in flight and waiting as the server's limits allow",
             Refusal::Evicted => "a more important request took the place in the queue",
             Refusal::Deadline => "the request's deadline passed while it waited for a place",
+            Refusal::Queueing => "the server has more to do than it can; the request would have waited too long",
+            Refusal::Memory => "the server's memory runs short",
         }
     }
 }
@@ -113,16 +124,16 @@ pub(crate) enum Admission {
 }
 
 /// Asks for a place.
-pub(crate) fn admit(route: &Rc<Route>) -> Admission {
+pub(crate) fn admit(route: &Rc<Route>, priority: Priority) -> Admission {
     if !route.gate.try_enter() {
-        return match route.gate.enqueue(route.priority) {
-            Some(ticket) => Admission::Wait(Admitting { route: route.clone(), ticket, at: Level::Route }),
+        return match route.gate.enqueue(priority) {
+            Some(ticket) => Admission::Wait(Admitting { route: route.clone(), priority, ticket, at: Level::Route }),
             None => Admission::Refused(Refusal::Route),
         };
     }
     if !route.server_gate.try_enter() {
-        return match route.server_gate.enqueue(route.priority) {
-            Some(ticket) => Admission::Wait(Admitting { route: route.clone(), ticket, at: Level::Server }),
+        return match route.server_gate.enqueue(priority) {
+            Some(ticket) => Admission::Wait(Admitting { route: route.clone(), priority, ticket, at: Level::Server }),
             None => {
                 route.gate.leave();
                 Admission::Refused(Refusal::Server)
@@ -144,6 +155,7 @@ enum Level {
 #[derive(Debug)]
 pub(crate) struct Admitting {
     route: Rc<Route>,
+    priority: Priority,
     ticket: Ticket,
     at: Level,
 }
@@ -159,7 +171,7 @@ impl Admitting {
                 self.at = Level::Done;
                 return Poll::Ready(Ok(Permit { route: Some(self.route.clone()) }));
             }
-            match self.route.server_gate.enqueue(self.route.priority) {
+            match self.route.server_gate.enqueue(self.priority) {
                 Some(ticket) => self.ticket = ticket,
                 None => return Poll::Ready(Err(Refusal::Server)),
             }
@@ -180,4 +192,4 @@ impl Drop for Admitting {
     }
 }
 
-const _: () = assert!(Priority::Background as usize + 1 == Priority::COUNT);
+const _: () = assert!(Priority::Background as usize + 1 == Priority::ALL.len());

@@ -17,7 +17,6 @@ use crate::admission::Refusal;
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-const REFUSALS: [Refusal; 4] = [Refusal::Route, Refusal::Server, Refusal::Evicted, Refusal::Deadline];
 
 /// The numbers of a route as they are when the page is made.
 struct Row {
@@ -93,7 +92,7 @@ impl Metrics {
         )?;
         family(to, "fanin_requests_refused", "Requests refused by admission.", MetricType::Counter, |metric| {
             for row in &rows {
-                for refusal in REFUSALS {
+                for refusal in Refusal::ALL {
                     let refused = row.sum(|stats| &stats.refused[refusal as usize]);
                     count(metric, &row.with("reason", refusal.reason()), refused)?;
                 }
@@ -133,6 +132,10 @@ impl Metrics {
         let help = "Seconds that something ready waits for its worker.";
         family(to, "fanin_worker_queueing_seconds", help, MetricType::Histogram, |metric| {
             each().try_for_each(|(stats, labels)| histogram(metric, &labels, &Merged::of([&stats.queueing])))
+        })?;
+        let help = "Requests that wait in front of a worker which cannot keep up.";
+        family(to, "fanin_requests_queued", help, MetricType::Gauge, |metric| {
+            each().try_for_each(|(stats, labels)| gauge(metric, &labels, stats.queued.get() as f64))
         })?;
         family(to, "fanin_connections", "Open client connections.", MetricType::Gauge, |metric| {
             each().try_for_each(|(stats, labels)| {
@@ -178,6 +181,9 @@ impl Metrics {
             ("fanin_workers", "Worker threads.", self.workers.len() as f64),
             ("fanin_threads", "Threads of the process.", process.threads as f64),
             ("fanin_resident_memory_bytes", "Memory in use.", process.resident_bytes as f64),
+            ("fanin_memory_budget_bytes", "Memory that may be used, 0: no bound.", self.memory.budget() as f64),
+            ("fanin_memory_used_bytes", "Memory that counts against the budget.", self.memory.used() as f64),
+            ("fanin_memory_shedding", "Priorities refused for want of memory.", f64::from(self.memory.shedding())),
             ("fanin_open_files", "Open files and sockets.", process.open_files as f64),
             ("fanin_uptime_seconds", "Seconds since the start.", self.started.elapsed().as_secs_f64()),
             (

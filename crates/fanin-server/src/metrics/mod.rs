@@ -17,6 +17,7 @@ pub(crate) use stats::{Closed, RouteStats, WorkerStats};
 
 use crate::BuildInfo;
 use crate::admission::{Gate, Gates};
+use crate::memory::Memory;
 
 /// Everything that the server counts.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub(crate) struct Metrics {
     build: BuildInfo,
     started: Instant,
     pub(crate) gates: Arc<Gates>,
+    pub(crate) memory: Arc<Memory>,
     workers: Vec<Arc<WorkerStats>>,
     routes: Mutex<BTreeMap<Label, RouteCells>>,
     pub(crate) reloads_ok: AtomicU64,
@@ -52,6 +54,7 @@ impl Metrics {
             build,
             started: Instant::now(),
             gates,
+            memory: Arc::default(),
             workers: (0..workers).map(|_| Arc::default()).collect(),
             routes: Mutex::default(),
             reloads_ok: AtomicU64::new(0),

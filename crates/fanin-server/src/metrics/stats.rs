@@ -17,7 +17,7 @@ pub(crate) struct RouteStats {
     pub(super) calls: Count,
     pub(super) partial: Count,
     /// By [`Refusal`].
-    pub(super) refused: [Count; 4],
+    pub(super) refused: [Count; Refusal::ALL.len()],
     /// Requests whose client left before the response.
     pub(super) left: Count,
     pub(super) panics: Count,
@@ -65,6 +65,8 @@ pub(crate) struct WorkerStats {
     /// Requests that were answered without having become one: not HTTP, head too large, head too slow.
     pub(crate) protocol_errors: Count,
     pub(crate) queueing: Histogram,
+    /// Requests in front of the worker now.
+    pub(crate) queued: Count,
     pub(crate) log_lines_dropped: Count,
     pub(crate) stalls: Count,
     pub(crate) held_micros: Count,

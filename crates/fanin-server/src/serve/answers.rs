@@ -19,6 +19,7 @@ pub(super) enum Answer {
         allow: HeaderValue,
     },
     TimeoutHeader(HeaderName),
+    PriorityHeader(HeaderName),
     TooLarge {
         limit: usize,
     },
@@ -47,6 +48,9 @@ impl Answer {
                 "The path has no route for this method",
             ),
             Answer::TimeoutHeader(name) => bad(format!("the header {name} is not a whole number of milliseconds")),
+            Answer::PriorityHeader(name) => {
+                bad(format!("the header {name} is none of critical, normal, low, background"))
+            }
             Answer::TooLarge { limit } => {
                 Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "The request's body is too large")
                     .detail(format!("at most {limit} bytes are taken"))

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::Method;
@@ -19,10 +19,10 @@ use super::outgoing::Outgoing;
 use super::read_body::{BodyError, ReadBody};
 use super::{Head, Meta, admitted, handle_head};
 use crate::access_log::Line;
-use crate::admission::{Admitting, Permit, Refusal};
+use crate::admission::{Admission, Admitting, Permit, Refusal, admit};
 use crate::connection::Conn;
 use crate::sweep::Timeout;
-use crate::worker::{Site, WorkerState};
+use crate::worker::{Ready, Site, WorkerState};
 use crate::{Application, Body, Report, Response, Worker};
 
 /// The application is expected to answer by the deadline. After this much more the server answers instead.
@@ -31,12 +31,43 @@ const GRACE: Duration = Duration::from_millis(100);
 /// In the access log, the status of a request whose client left before the response.
 const CLIENT_LEFT: u16 = 499;
 
-/// A request that waits for a place.
+/// A request that waits to be let in.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    pub(super) admitting: Admitting,
+    pub(super) wait: Wait,
     /// `None` once it has been admitted.
     pub(super) head: Option<(Head, Incoming)>,
+}
+
+/// What for.
+#[derive(Debug)]
+pub(super) enum Wait {
+    /// Its worker, which has more to do than it can.
+    Worker(Ready),
+    /// A place below the limits.
+    Place(Admitting),
+}
+
+impl Waiting {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Refusal>> {
+        if let Wait::Worker(ready) = &self.wait {
+            if ready!(ready.poll(cx)).is_err() {
+                return Poll::Ready(Err(Refusal::Queueing));
+            }
+            // It is taken only on the way out of this state.
+            let Some((head, _)) = &self.head else { return Poll::Pending };
+            match admit(&head.route, head.priority) {
+                Admission::Admitted(permit) => return Poll::Ready(Ok(permit)),
+                Admission::Refused(refusal) => return Poll::Ready(Err(refusal)),
+                Admission::Wait(admitting) => self.wait = Wait::Place(admitting),
+            }
+        }
+        match &mut self.wait {
+            Wait::Place(admitting) => admitting.poll(cx),
+            // It became a place above.
+            Wait::Worker(_) => Poll::Pending,
+        }
+    }
 }
 
 pin_project! {
@@ -137,9 +168,9 @@ impl<A: Application> Future for Serve<A> {
                     })
                 }
                 StateProj::Admit { waiting } => {
-                    let Waiting { admitting, head } = &mut **waiting;
-                    let answer = match (admitting.poll(cx), head.as_ref().map(|(head, _)| head.deadline)) {
-                        (Poll::Ready(Ok(permit)), _) => match head.take() {
+                    let deadline = waiting.head.as_ref().map(|(head, _)| head.deadline);
+                    let answer = match (waiting.poll(cx), deadline) {
+                        (Poll::Ready(Ok(permit)), _) => match waiting.head.take() {
                             Some((head, body)) => {
                                 *this.timeout = None;
                                 Ok(admitted(this.site, meta, this.conn, head, body, permit))

@@ -13,21 +13,21 @@ use bytes::Bytes;
 use http::header::HOST;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{Method, Version};
+use http::{HeaderName, Method, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use answers::Answer;
-use future::{Serve, State, Waiting};
+use future::{Serve, State, Wait, Waiting};
 use outgoing::Outgoing;
 use read_body::ReadBody;
 
-use crate::admission::{Admission, Permit, admit};
+use crate::admission::{Admission, Permit, Refusal, admit};
 use crate::connection::Conn;
 use crate::router::Found;
 use crate::worker::{Route, Site, WorkerState};
-use crate::{Application, Params, Request, RequestId, Worker};
+use crate::{Application, Params, Priority, Request, RequestId, Worker};
 
 /// What hyper calls for each request of a connection.
 pub(crate) struct Service<A: Application> {
@@ -53,6 +53,7 @@ struct Head {
     parts: Parts,
     params: Params,
     deadline: Instant,
+    priority: Priority,
     route: Rc<Route>,
 }
 
@@ -140,24 +141,57 @@ impl<A: Application> Service<A> {
         }
         let deadline = meta.start + timeout;
         let params = Params { names: if values.is_empty() { None } else { route.names.clone() }, values };
-        match admit(route) {
+        let priority = match &site.server().priority_header {
+            None => route.priority,
+            Some(name) => self.said_priority(site, name, &parts)?.unwrap_or(route.priority),
+        };
+        if self.worker.memory.refuses(priority) {
+            route.stats.refused(Refusal::Memory);
+            return Err(Answer::Refused(Refusal::Memory));
+        }
+        if self.worker.ready.is_on() {
+            let Ok(ready) = self.worker.ready.enqueue(priority, meta.start) else {
+                route.stats.refused(Refusal::Queueing);
+                return Err(Answer::Refused(Refusal::Queueing));
+            };
+            let head = Head { parts, params, deadline, priority, route: route.clone() };
+            return Ok(State::Admit {
+                waiting: Box::new(Waiting { wait: Wait::Worker(ready), head: Some((head, body)) }),
+            });
+        }
+        match admit(route, priority) {
             // Nearly every request: no body, and a place. Nothing of it is moved once more than needed.
             Admission::Admitted(permit) if body.is_end_stream() => {
-                Ok(handle(site, meta, &self.conn, route, parts, params, deadline, Bytes::new(), permit))
+                Ok(handle(site, meta, &self.conn, route, parts, params, (deadline, priority), Bytes::new(), permit))
             }
             Admission::Admitted(permit) => {
-                let head = Head { parts, params, deadline, route: route.clone() };
+                let head = Head { parts, params, deadline, priority, route: route.clone() };
                 Ok(admitted(site, meta, &self.conn, head, body, permit))
             }
             Admission::Wait(admitting) => {
-                let head = Head { parts, params, deadline, route: route.clone() };
-                Ok(State::Admit { waiting: Box::new(Waiting { admitting, head: Some((head, body)) }) })
+                let head = Head { parts, params, deadline, priority, route: route.clone() };
+                let wait = Wait::Place(admitting);
+                Ok(State::Admit { waiting: Box::new(Waiting { wait, head: Some((head, body)) }) })
             }
             Admission::Refused(refusal) => {
                 route.stats.refused(refusal);
                 Err(Answer::Refused(refusal))
             }
         }
+    }
+}
+
+impl<A: Application> Service<A> {
+    /// What a trusted client says of the request's importance; `None` if nothing, or not to us.
+    #[cold]
+    fn said_priority(&self, site: &Site<A>, name: &HeaderName, parts: &Parts) -> Result<Option<Priority>, Answer> {
+        let Some(value) = parts.headers.get(name) else { return Ok(None) };
+        let from = self.conn.remote.ip();
+        if !site.server().trusted.iter().any(|network| network.contains(from)) {
+            return Ok(None);
+        }
+        let said = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+        said.map(Some).ok_or_else(|| Answer::PriorityHeader(name.clone()))
     }
 }
 
@@ -187,8 +221,8 @@ fn handle_head<A: Application>(
     body: Bytes,
     permit: Permit,
 ) -> State<<A::Worker as Worker>::Future> {
-    let Head { parts, params, deadline, route } = head;
-    handle(site, meta, conn, &route, parts, params, deadline, body, permit)
+    let Head { parts, params, deadline, priority, route } = head;
+    handle(site, meta, conn, &route, parts, params, (deadline, priority), body, permit)
 }
 
 /// Hands the request over to the application.
@@ -201,7 +235,7 @@ fn handle<A: Application>(
     route: &Route,
     parts: Parts,
     params: Params,
-    deadline: Instant,
+    (deadline, priority): (Instant, Priority),
     body: Bytes,
     permit: Permit,
 ) -> State<<A::Worker as Worker>::Future> {
@@ -217,7 +251,7 @@ fn handle<A: Application>(
         remote: conn.remote,
         start: meta.start,
         deadline,
-        priority: route.priority,
+        priority,
         permit,
     };
     match future::caught(|| site.app.handle(request)) {

@@ -2,6 +2,7 @@
 
 mod accept;
 mod probe;
+mod ready;
 mod site;
 mod state;
 
@@ -19,12 +20,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 
+pub(crate) use ready::{Ready, ReadyQueue};
 pub(crate) use site::{Route, Site};
 pub(crate) use state::WorkerState;
 
 use crate::access_log::{LogSender, WorkerLog};
 use crate::activity::{Activity, Pulse};
 use crate::generation::Generation;
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::{Application, WorkerContext};
 
@@ -38,6 +41,7 @@ pub(crate) struct Setup<A> {
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) log: LogSender,
     pub(crate) open: Arc<AtomicUsize>,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) messages: mpsc::UnboundedReceiver<Message<A>>,
 }
 
@@ -63,13 +67,13 @@ pub(crate) fn runtime(pulse: &Arc<Pulse>) -> io::Result<LocalRuntime> {
 
 /// Serves until told to end.
 pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::Result<()>)) {
-    let Setup { index, workers, generation, listeners, metrics, pulse, log, open, mut messages } = setup;
+    let Setup { index, workers, generation, listeners, metrics, pulse, log, open, memory, mut messages } = setup;
     let context = WorkerContext { index, workers, activity: Activity(pulse.clone()) };
     let stats = metrics.worker(index);
     let site = Site::new(generation, &metrics, context.clone());
     let mut log = WorkerLog::new(log, stats.clone());
     log.enable(site.server().access_log != AccessLog::Off);
-    let worker = WorkerState::new(site, pulse, stats, log, open);
+    let worker = WorkerState::new(site, pulse, stats, log, open, memory);
 
     let listeners = match listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<Vec<_>>>() {
         Ok(listeners) => listeners.into_iter().map(Rc::new).collect::<Vec<_>>(),
@@ -78,6 +82,8 @@ pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::
     spawn_local(worker.sweep.clone().run());
     spawn_local(housekeeping(worker.clone()));
     spawn_local(probe::run(worker.clone()));
+    let stats = worker.stats.clone();
+    spawn_local(worker.ready.clone().run(move |waiting| stats.queued.set(waiting as u64)));
     let accepting =
         listeners.iter().map(|listener| spawn_local(accept::run(worker.clone(), listener.clone()))).collect::<Vec<_>>();
     ready(Ok(()));

@@ -11,10 +11,11 @@ use slab::Slab;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Site;
+use super::{ReadyQueue, Site};
 use crate::access_log::WorkerLog;
 use crate::activity::Pulse;
 use crate::connection::Conn;
+use crate::memory::Memory;
 use crate::metrics::WorkerStats;
 use crate::sweep::Sweep;
 use crate::{Application, RequestId};
@@ -33,6 +34,10 @@ pub(crate) struct WorkerState<A: Application> {
     pub(crate) connections: RefCell<Slab<Rc<Conn>>>,
     /// Wakes the housekeeping when the first connection comes.
     pub(crate) first_connection: Notify,
+    /// Requests that wait for this worker.
+    pub(crate) ready: Rc<ReadyQueue>,
+    /// Of the process.
+    pub(crate) memory: Arc<Memory>,
     /// Connections of the process.
     pub(crate) open: Arc<AtomicUsize>,
     /// The time as of the last tick or request, for what need not be exact.
@@ -53,7 +58,9 @@ impl<A: Application> WorkerState<A> {
         stats: Arc<WorkerStats>,
         log: WorkerLog,
         open: Arc<AtomicUsize>,
+        memory: Arc<Memory>,
     ) -> Rc<WorkerState<A>> {
+        let ready = ReadyQueue::new(site.server().queueing, site.server().max_waiting);
         Rc::new(WorkerState {
             site: RefCell::new(Rc::new(site)),
             pulse,
@@ -62,6 +69,8 @@ impl<A: Application> WorkerState<A> {
             sweep: Sweep::new(REQUEST_TICK),
             connections: RefCell::default(),
             first_connection: Notify::new(),
+            ready,
+            memory,
             open,
             now: Rc::new(Cell::new(Instant::now())),
             draining: Cell::new(false),
@@ -79,6 +88,7 @@ impl<A: Application> WorkerState<A> {
     }
 
     pub(crate) fn set_site(&self, site: Site<A>) {
+        self.ready.set(site.server().queueing, site.server().max_waiting);
         let old = self.site.replace(Rc::new(site));
         // Its end may run the application's code, which must not find the cell borrowed.
         drop(old);
@@ -97,6 +107,7 @@ impl<A: Application> WorkerState<A> {
         self.pulse.turn();
         self.now.set(now);
         self.active.set(self.active.get() + 1);
+        self.ready.request_comes(now, self.pulse.has_slept());
         if self.probe_sleeps.get() {
             self.probe_sleeps.set(false);
             self.wake_probe.notify_one();

@@ -58,6 +58,8 @@ impl Default for Setup {
             workers: 2,
             access_log: AccessLog::Off,
             drain_timeout: Duration::from_secs(5),
+            // A build for tests on a busy machine would often be too slow for the default.
+            queueing: None,
             ..Server::default()
         };
         let get = |path: &str| RouteSpec::new(Method::GET, path);
@@ -74,6 +76,7 @@ impl Default for Setup {
             get("/panic"),
             get("/panic-later"),
             get("/hold"),
+            get("/work"),
             get("/status/{code}"),
             RouteSpec { timeout: Duration::from_millis(50), ..get("/never") },
             RouteSpec { limit: 1, max_waiting: 1, ..get("/limited") },
@@ -318,6 +321,10 @@ async fn answer(app: Arc<TestApp>, activity: Activity, request: Request) -> Resp
             activity.clear();
             Response::default()
         }
+        "/work" => {
+            pause(Duration::from_millis(2));
+            Response::default()
+        }
         "/never" => std::future::pending().await,
         path if path.starts_with("/status/") => {
             let code = request.params.get("code").unwrap().parse::<StatusCode>().unwrap();
@@ -337,6 +344,7 @@ async fn answer(app: Arc<TestApp>, activity: Activity, request: Request) -> Resp
                     "deadline_ms": left,
                     "id": request.id.to_string(),
                     "route": request.route,
+                    "priority": request.priority.as_str(),
                 })
                 .to_string(),
             )

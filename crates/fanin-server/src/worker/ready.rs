@@ -1,0 +1,370 @@
+//! The queue in front of a worker that cannot keep up: parsed requests whose flow has not started.
+//!
+//! While the worker sleeps now and then, it keeps up, and a request's flow starts as soon as its head is parsed. Once it has
+//! not slept for a while, requests queue here, and a task starts their flows, a few each lap of the worker's run queue. So a
+//! flow whose answer has arrived, a head that waits to be parsed and a refusal never wait for more than a lap (about a
+//! millisecond), however many requests there are, and what a request waits here is known exactly: it is our own queueing and
+//! nothing else. A slow upstream leaves the worker asleep.
+//!
+//! Who waits too long is refused. How long is too long depends on whether the queue *stands*: a burst may wait ten times the
+//! bound, but once the queue has not been empty for that long, each request only gets the bound itself. (Nichols and Jacobson's
+//! controlled delay, in the form for servers of Maurer's *Fail at Scale*, ACM Queue 13:8.) Who would have to wait longer as
+//! things stand is refused at once. The more important goes first.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::Priority;
+
+/// How much longer than the bound a request may wait while the queue does not stand.
+const BURST: u32 = 10;
+/// A lap that is longer starts fewer flows the next time, one of half the length more.
+const LAP: Duration = Duration::from_millis(1);
+/// Flows started in a lap, at most.
+const MOST_A_LAP: usize = 64;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ReadyQueue {
+    /// `[server] queueing`.
+    bound: Cell<Option<Duration>>,
+    /// `[server] max_waiting`: no more wait here either, however short they would.
+    most: Cell<usize>,
+    /// Requests queue.
+    on: Cell<bool>,
+    wake: Notify,
+    /// The first request since the worker slept last came then.
+    busy_since: Cell<Instant>,
+    queues: RefCell<[VecDeque<Rc<Waiter>>; Priority::ALL.len()]>,
+    /// Who waits, by priority. Who has left meanwhile is still in `queues` until its turn comes.
+    waiting: [Cell<usize>; Priority::ALL.len()],
+    /// The queue was empty then.
+    empty_at: Cell<Instant>,
+    /// How long it takes until one more has been started, smoothed; zero while it is not known.
+    each: Cell<Duration>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    since: Instant,
+    state: Cell<State>,
+    waker: RefCell<Option<Waker>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waits,
+    Granted,
+    Refused,
+    Gone,
+}
+
+/// The worker has more to do than it can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLate;
+
+impl ReadyQueue {
+    pub(crate) fn new(bound: Option<Duration>, most: usize) -> Rc<ReadyQueue> {
+        let now = Instant::now();
+        Rc::new(ReadyQueue {
+            bound: Cell::new(bound),
+            most: Cell::new(most),
+            on: Cell::new(false),
+            wake: Notify::new(),
+            busy_since: Cell::new(now),
+            queues: RefCell::default(),
+            waiting: Default::default(),
+            empty_at: Cell::new(now),
+            each: Cell::default(),
+        })
+    }
+
+    /// Follows a reload.
+    pub(crate) fn set(&self, bound: Option<Duration>, most: usize) {
+        self.bound.set(bound);
+        self.most.set(most);
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.iter().map(Cell::get).sum()
+    }
+
+    /// Whether requests have to queue.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.get()
+    }
+
+    /// A request has come. `slept`: the worker slept since the one before.
+    #[inline]
+    pub(crate) fn request_comes(&self, now: Instant, slept: bool) {
+        if slept {
+            self.busy_since.set(now);
+        } else if !self.on.get() {
+            self.turn_on_if_late(now);
+        }
+    }
+
+    fn turn_on_if_late(&self, now: Instant) {
+        if let Some(bound) = self.bound.get()
+            && now.saturating_duration_since(self.busy_since.get()) > bound / 2
+        {
+            self.on.set(true);
+            self.empty_at.set(now);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Queues, unless the wait would be too long.
+    pub(crate) fn enqueue(self: &Rc<ReadyQueue>, priority: Priority, now: Instant) -> Result<Ready, TooLate> {
+        let ahead: usize = self.waiting[..=priority as usize].iter().map(Cell::get).sum();
+        let wait = self.each.get().saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX));
+        // A burst may come at once; how long it will take is known only after some of it has been started.
+        let too_late = self.stands(now) && self.bound.get().is_some_and(|bound| wait > bound);
+        if too_late || ahead >= self.most.get() {
+            return Err(TooLate);
+        }
+        let waiter = Rc::new(Waiter { since: now, state: Cell::new(State::Waits), waker: RefCell::default() });
+        self.queues.borrow_mut()[priority as usize].push_back(waiter.clone());
+        let waiting = &self.waiting[priority as usize];
+        waiting.set(waiting.get() + 1);
+        Ok(Ready { queue: self.clone(), waiter, priority })
+    }
+
+    /// Whether the queue has not been empty for long.
+    fn stands(&self, now: Instant) -> bool {
+        self.bound.get().is_some_and(|bound| now.saturating_duration_since(self.empty_at.get()) > bound * BURST)
+    }
+
+    /// How long a request may wait now.
+    fn patience(&self, now: Instant) -> Option<Duration> {
+        let bound = self.bound.get()?;
+        Some(if self.stands(now) { bound } else { bound * BURST })
+    }
+
+    /// Starts flows as long as the server lives. `observe` is told each lap how many wait.
+    pub(crate) async fn run(self: Rc<ReadyQueue>, observe: impl Fn(usize)) {
+        loop {
+            self.wake.notified().await;
+            let mut last = Instant::now();
+            let mut starts = 1;
+            loop {
+                // Comes back after whatever is ready has run and the sockets have been looked at.
+                tokio::task::yield_now().await;
+                let now = Instant::now();
+                let lap = now.saturating_duration_since(last);
+                last = now;
+                observe(self.len());
+                if self.len() == 0 && lap < LAP {
+                    self.queues.borrow_mut().iter_mut().for_each(VecDeque::clear);
+                    self.on.set(false);
+                    // Whether the worker keeps up is to be seen anew.
+                    self.busy_since.set(now);
+                    break;
+                }
+                starts = match lap {
+                    lap if lap > LAP => (starts / 2).max(1),
+                    lap if lap < LAP / 2 => (starts * 2).min(MOST_A_LAP),
+                    _ => starts,
+                };
+                let granted = self.turn(now, starts);
+                if granted > 0 && self.len() > 0 {
+                    let each = lap / u32::try_from(granted).unwrap_or(u32::MAX);
+                    let before = self.each.get();
+                    // A lap in which the system ran something else says little: it counts for twice the usual at most.
+                    let next = if before.is_zero() { each } else { (before * 7 + each.min(before * 2)) / 8 };
+                    self.each.set(next.max(Duration::from_micros(1)));
+                }
+            }
+        }
+    }
+
+    /// Starts so many of those who wait, and refuses who has waited too long then. Gives how many were started.
+    fn turn(&self, now: Instant, starts: usize) -> usize {
+        let patience = self.patience(now);
+        // Who is first is started even if it is late, as after a pause of the whole process, but not at any age.
+        let longest = self.bound.get().map(|bound| bound * BURST);
+        let mut granted = 0;
+        let mut queues = self.queues.borrow_mut();
+        for (queue, waiting) in queues.iter_mut().zip(&self.waiting) {
+            while let Some(first) = queue.front() {
+                let age = now.saturating_duration_since(first.since);
+                let state = match first.state.get() {
+                    State::Waits if granted < starts && longest.is_none_or(|longest| age <= longest) => State::Granted,
+                    State::Waits if patience.is_some_and(|patience| age > patience) => State::Refused,
+                    State::Waits => break,
+                    gone => gone,
+                };
+                if first.state.get() == State::Waits {
+                    granted += usize::from(state == State::Granted);
+                    waiting.set(waiting.get() - 1);
+                    first.state.set(state);
+                    if let Some(waker) = first.waker.take() {
+                        waker.wake();
+                    }
+                }
+                queue.pop_front();
+            }
+        }
+        if queues.iter().all(VecDeque::is_empty) {
+            self.empty_at.set(now);
+        }
+        granted
+    }
+}
+
+/// A place in the queue. Dropping it gives it up.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    queue: Rc<ReadyQueue>,
+    waiter: Rc<Waiter>,
+    priority: Priority,
+}
+
+impl Ready {
+    /// Ready when the flow is to start, or not to.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<(), TooLate>> {
+        match self.waiter.state.get() {
+            State::Granted => Poll::Ready(Ok(())),
+            State::Refused => Poll::Ready(Err(TooLate)),
+            State::Waits | State::Gone => {
+                let mut waker = self.waiter.waker.borrow_mut();
+                match &mut *waker {
+                    Some(waker) => waker.clone_from(cx.waker()),
+                    None => *waker = Some(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        if self.waiter.state.get() == State::Waits {
+            self.waiter.state.set(State::Gone);
+            let waiting = &self.queue.waiting[self.priority as usize];
+            waiting.set(waiting.get() - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn queue() -> (Rc<ReadyQueue>, Instant) {
+        let queue = ReadyQueue::new(Some(5 * MS), 100);
+        let now = queue.empty_at.get();
+        (queue, now)
+    }
+
+    fn poll(ready: &Ready) -> Poll<Result<(), TooLate>> {
+        ready.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn it_is_off_while_the_worker_sleeps_now_and_then() {
+        let (queue, now) = queue();
+        for at in 0..100 {
+            queue.request_comes(now + at * MS, at % 2 == 0);
+            assert!(!queue.is_on());
+        }
+        for at in 99..103 {
+            queue.request_comes(now + at * MS, false);
+        }
+        assert!(queue.is_on(), "more than half of the bound without sleep");
+        let off = ReadyQueue::new(None, 100);
+        off.request_comes(now + 1000 * MS, false);
+        assert!(!off.is_on());
+    }
+
+    #[test]
+    fn the_more_important_starts_first_and_equals_in_order() {
+        let (queue, now) = queue();
+        let enter = |priority| queue.enqueue(priority, now).unwrap();
+        let (low, first, second) = (enter(Priority::Low), enter(Priority::Normal), enter(Priority::Normal));
+        let critical = enter(Priority::Critical);
+        assert_eq!(queue.turn(now, 2), 2);
+        assert!(poll(&critical).is_ready() && poll(&first).is_ready());
+        assert!(poll(&second).is_pending() && poll(&low).is_pending());
+        assert_eq!(queue.turn(now, 10), 2);
+        assert_eq!((poll(&second), poll(&low)), (Poll::Ready(Ok(())), Poll::Ready(Ok(()))));
+        assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn a_burst_may_wait_longer_than_who_comes_to_a_queue_that_stands() {
+        let (queue, now) = queue();
+        let burst = (0..10).map(|_| queue.enqueue(Priority::Normal, now).unwrap()).collect::<Vec<_>>();
+        assert_eq!(queue.turn(now + 40 * MS, 1), 1);
+        assert!(burst[1..].iter().all(|ready| poll(ready).is_pending()));
+        let late = queue.enqueue(Priority::Normal, now + 48 * MS).unwrap();
+        assert_eq!(queue.turn(now + 51 * MS, 1), 1, "who has waited for 51 ms is refused, who has for 3 is started");
+        assert!(burst[1..].iter().all(|ready| poll(ready) == Poll::Ready(Err(TooLate))));
+        assert_eq!(poll(&late), Poll::Ready(Ok(())));
+    }
+
+    #[test]
+    fn who_would_wait_too_long_is_refused_at_once() {
+        let (queue, now) = queue();
+        queue.each.set(MS);
+        let standing = now + 60 * MS;
+        let waiting = (0..6).map(|_| queue.enqueue(Priority::Normal, standing).unwrap()).collect::<Vec<_>>();
+        assert_eq!(queue.enqueue(Priority::Normal, standing).unwrap_err(), TooLate);
+        assert_eq!(queue.enqueue(Priority::Low, standing).unwrap_err(), TooLate);
+        assert!(queue.enqueue(Priority::Critical, standing).is_ok(), "it would be the first");
+        drop(waiting);
+        assert_eq!(queue.len(), 0);
+        assert!(queue.enqueue(Priority::Low, standing).is_ok(), "who has left is not in the way");
+    }
+
+    #[test]
+    fn a_burst_is_bounded_by_count() {
+        let (queue, now) = queue();
+        queue.each.set(MS);
+        let waiting = (0..100).map(|_| queue.enqueue(Priority::Normal, now).unwrap()).collect::<Vec<_>>();
+        assert_eq!(queue.enqueue(Priority::Normal, now).unwrap_err(), TooLate);
+        assert!(queue.enqueue(Priority::Critical, now).is_ok());
+        drop(waiting);
+    }
+
+    #[test]
+    fn who_leaves_is_passed_over() {
+        let (queue, now) = queue();
+        let gone = queue.enqueue(Priority::Normal, now).unwrap();
+        let stays = queue.enqueue(Priority::Normal, now).unwrap();
+        drop(gone);
+        assert_eq!((queue.len(), queue.turn(now, 1)), (1, 1));
+        assert!(poll(&stays).is_ready());
+        assert!(queue.queues.borrow().iter().all(VecDeque::is_empty));
+    }
+
+    #[tokio::test]
+    async fn the_task_starts_all_and_turns_itself_off() {
+        let queue = ReadyQueue::new(Some(Duration::from_secs(3600)), 100);
+        let local = tokio::task::LocalSet::new();
+        local.spawn_local(queue.clone().run(|_| ()));
+        let test = async {
+            queue.on.set(true);
+            queue.wake.notify_one();
+            let waiting = (0..100).map(|_| queue.enqueue(Priority::Normal, Instant::now()).unwrap());
+            for ready in waiting.collect::<Vec<_>>() {
+                assert_eq!(std::future::poll_fn(|cx| ready.poll(cx)).await, Ok(()));
+            }
+            while queue.is_on() {
+                tokio::task::yield_now().await;
+            }
+        };
+        local.run_until(test).await;
+    }
+}
