@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::read::{At, Reader};
 use crate::table::Table;
 use crate::upstream::is_identifier;
-use crate::{FlowLimits, Position, Priority, Server, overload, schema, text};
+use crate::{Executor, FlowLimits, Position, Priority, Server, Threads, executor, overload, schema, text};
 
 /// One of `[[routes]]`: a method and a path bound to a flow. A GET route answers HEAD as well.
 ///
@@ -55,6 +55,10 @@ pub struct Route {
     /// Whether a partial response that is a JSON object carries the list `errors`: which optional calls failed, and how.
     #[schemars(with = "schema::Flag")]
     pub errors: bool,
+    /// What runs the flow: `"coroutines"`, where a flow that waits costs memory only, or `{ threads = 600, waiting = 200 }`, where
+    /// it holds a thread.
+    #[schemars(with = "schema::Or<schema::Coroutines, Threads>")]
+    pub executor: Executor,
     /// What one request may use: `[flow]`, with what this route says otherwise.
     #[serde(flatten)]
     pub limits: FlowLimits,
@@ -75,6 +79,7 @@ impl Route {
             on_disconnect: OnDisconnect::Effect,
             max_body: server.max_body,
             errors: false,
+            executor: Executor::Coroutines,
             limits: FlowLimits::default(),
         }
     }
@@ -228,6 +233,17 @@ impl Route {
         route.on_disconnect = table.choice("on_disconnect", &choices).unwrap_or_default();
         route.max_body = table.size("max_body", 0).unwrap_or(server.max_body);
         route.errors = table.flag("errors").unwrap_or(false);
+        route.executor = executor::read(table);
+        if let Executor::Threads(Threads { threads, waiting }) = route.executor
+            && route.limit < threads.saturating_add(waiting)
+        {
+            let hint = "raise the route's limit (and the server's) to threads + waiting, or lower these";
+            table.warning(
+                "executor",
+                &format!("admission lets only {} requests in, fewer than threads and waiting together", route.limit),
+                hint,
+            );
+        }
         route.limits = FlowLimits::read(table, flow);
         (path.is_some() && flow_ref.is_some()).then_some(route)
     }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::limit::AdaptiveLimit;
-use crate::{Breaker, Config, FlowLimits, FlowRef, Retry, Route, Server, Upstream};
+use crate::{Breaker, Config, FlowLimits, FlowRef, Retry, Route, Server, Threads, Upstream};
 
 /// Text that names an environment variable stands for any other value.
 fn variable() -> Value {
@@ -124,6 +124,11 @@ leaf!(
         ],
         "x-type": "size, `\"auto\"` or `\"off\"`"
     })
+);
+leaf!(
+    /// `"coroutines"`.
+    Coroutines,
+    json_schema!({ "const": "coroutines" })
 );
 leaf!(
     /// `"adaptive"`.
@@ -243,6 +248,7 @@ impl Config {
         strict(&mut sections["ClientTls"], &[], &json!({}));
         strict(&mut sections["Operation"], &["path"], &json!({ "method": "GET", "ok": [] }));
         strict(&mut sections["AdaptiveLimit"], &[], &value(&AdaptiveLimit::default()));
+        strict(&mut sections["Threads"], &[], &value(&Threads::default()));
         strict(&mut sections["Retry"], &[], &value(&Retry::default()));
         strict(&mut sections["Breaker"], &[], &value(&Breaker::default()));
         // `max_connections` depends on `http`; its description says how.

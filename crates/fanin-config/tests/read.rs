@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use common::{FULL, folder, parse};
 use fanin_config::{
-    AccessLog, Breaker, Config, FILE_NAME, FlowLimits, Hedge, Limit, MASK, OnDisconnect, Protocol, QueryLists, Retry,
-    Server, Upstream,
+    AccessLog, Breaker, Config, Executor, FILE_NAME, FlowLimits, Hedge, Limit, MASK, OnDisconnect, Protocol,
+    QueryLists, Retry, Server, Threads, Upstream,
 };
 use http::{Method, StatusCode};
 
@@ -119,6 +119,26 @@ fn every_key_is_read() {
     assert_eq!((home.limit, home.max_waiting, home.max_body), (500, 0, 2_000_000), "the server's");
     assert_eq!(home.limits, flow, "what [flow] says");
     assert_eq!(&FULL[home.flow.at.start..home.flow.at.end], "\"flows/page.star:home\"");
+}
+
+#[test]
+fn a_route_chooses_what_runs_its_flow() {
+    let dir = folder();
+    let read = |text: &str| {
+        let file = format!("[[routes]]\npath = '/'\nflow = 'flows/page.star:page'\n{text}");
+        parse(&file, dir.path()).unwrap_or_else(|error| panic!("{error}"))
+    };
+    assert_eq!(read("").routes[0].executor, Executor::Coroutines);
+    assert_eq!(read("executor = 'coroutines'").routes[0].executor, Executor::Coroutines);
+    let both = read("executor = { threads = 8, waiting = 2 }");
+    assert_eq!(both.routes[0].executor, Executor::Threads(Threads { threads: 8, waiting: 2 }));
+    assert_eq!(both.warnings, []);
+    assert_eq!(
+        read("executor = { threads = 8 }").routes[0].executor,
+        Executor::Threads(Threads { threads: 8, waiting: 200 })
+    );
+    let few = read("limit = 100\nexecutor = { threads = 90, waiting = 20 }");
+    assert!(few.warnings[0].to_string().contains("admission lets only 100 requests in"), "{:?}", few.warnings);
 }
 
 #[test]

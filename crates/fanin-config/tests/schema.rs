@@ -36,6 +36,15 @@ fn good_files_are_valid() {
 }
 
 #[test]
+fn both_executors_are_valid() {
+    for executor in ["'coroutines'", "{ threads = 8 }", "{ threads = 8, waiting = 0 }"] {
+        valid(&toml_to_json(&format!("[[routes]]\npath = '/'\nflow = 'a.star:b'\nexecutor = {executor}")))
+            .expect(executor);
+    }
+    valid(&toml_to_json("[[routes]]\npath = '/'\nflow = 'a.star:b'\nexecutor = 'threads'")).expect_err("no such word");
+}
+
+#[test]
 fn what_we_show_is_valid() {
     let dir = folder();
     let config = parse(FULL, dir.path()).expect("valid");
@@ -97,11 +106,12 @@ fn the_reader_knows_what_the_schema_says() {
         ("ClientTls", "[upstreams.a.tls]\nzzzzzzzzzzzz = 1"),
         ("Operation", "[upstreams.a.operations.b]\nzzzzzzzzzzzz = 1"),
         ("Route", "[[routes]]\nzzzzzzzzzzzz = 1"),
+        ("Threads", "[[routes]]\n[routes.executor]\nzzzzzzzzzzzz = 1"),
     ] {
         assert_eq!(known(text), keys(&schema["$defs"][name]), "{name}");
     }
     let sections = schema["$defs"].as_object().expect("sections");
-    assert_eq!(sections.len(), 10, "a section that is not compared above: {:?}", sections.keys());
+    assert_eq!(sections.len(), 11, "a section that is not compared above: {:?}", sections.keys());
 }
 
 #[test]

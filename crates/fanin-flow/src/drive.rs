@@ -19,6 +19,7 @@ use crate::incoming::{BODY, ClientMistake, HEADERS, Incoming, QUERY, Req, ReqObj
 use crate::log::FailureLog;
 use crate::reply::{FlowError, Reply};
 use crate::respond;
+use crate::threads::{self, Pool};
 
 /// Steps after which a flow lets its worker turn: about 200 microseconds.
 const TURN: u64 = 6_000;
@@ -29,7 +30,7 @@ pub(crate) struct Worker {
     pub(crate) caller: Rc<dyn Caller>,
     /// Told which route the worker runs, and `None` when it stops.
     pub(crate) activity: Box<dyn Fn(Option<usize>)>,
-    pub(crate) log: FailureLog,
+    pub(crate) log: Arc<FailureLog>,
     pub(crate) traced: bool,
 }
 
@@ -57,6 +58,25 @@ impl FlowFuture {
         let on_disconnect = route.on_disconnect;
         let run = Box::pin(run(worker, program, route, incoming, wrote.clone()));
         FlowFuture { run: Some(run), wrote, on_disconnect }
+    }
+
+    /// The same on a thread of `pool`.
+    pub(crate) fn on_thread(
+        worker: Rc<Worker>,
+        pool: Arc<Pool>,
+        program: Program,
+        route: Arc<RouteFlow>,
+        incoming: Incoming,
+    ) -> FlowFuture {
+        let wrote = Rc::new(Cell::new(false));
+        let on_disconnect = route.on_disconnect;
+        let run = Box::pin(threads::run(worker, pool, program, route, incoming, wrote.clone()));
+        FlowFuture { run: Some(run), wrote, on_disconnect }
+    }
+
+    /// Ends the flow, whatever its route says.
+    pub(crate) fn cancel(&mut self) {
+        self.run = None;
     }
 }
 

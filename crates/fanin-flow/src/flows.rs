@@ -3,9 +3,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fanin_config::{Config, Diagnostic, FILE_NAME, Source};
+use fanin_config::{Config, Diagnostic, Executor, FILE_NAME, Source};
 use fanin_lang::{Instance, Limits, Machine, Program, Value};
 use fanin_upstream::Upstreams;
+use prometheus_client::registry::Registry;
 
 use crate::builtins;
 use crate::caller::Caller;
@@ -13,12 +14,15 @@ use crate::drive::{FlowFuture, RouteFlow, Worker};
 use crate::incoming::Incoming;
 use crate::log::FailureLog;
 use crate::modules::Modules;
+use crate::threads::{Pool, Pools};
 use crate::upstream::UpstreamObject;
 
 /// The flows of a configuration's routes: compiled once, shared by all workers.
 pub struct Flows {
     program: Program,
     routes: Vec<Arc<RouteFlow>>,
+    /// For each route its pool of threads, if it has one.
+    pools: Vec<Option<Arc<Pool>>>,
 }
 
 impl Flows {
@@ -68,7 +72,35 @@ impl Flows {
                 }
             }
         }
-        if problems.is_empty() { Ok(Flows { program, routes }) } else { Err(problems) }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let pools = config.routes.iter().map(|route| pool(route, false)).collect();
+        Ok(Flows { program, routes, pools })
+    }
+
+    /// Keeps the pools of threads of `old`, the flows before a reload, for routes that need the same.
+    pub fn keep_threads(&mut self, old: &Flows) {
+        for pool in self.pools.iter_mut().flatten() {
+            if let Some(kept) = old.pools.iter().flatten().find(|old| old.serves(pool)) {
+                *pool = kept.clone();
+            }
+        }
+    }
+
+    /// For tests in paused time: before a worker's runtime rests it waits until all threads of pools have come to rest, so that
+    /// time, which jumps whenever the runtime rests, does not run away from them.
+    #[doc(hidden)]
+    pub fn in_paused_time(&mut self, config: &Config) {
+        self.pools = config.routes.iter().map(|route| pool(route, true)).collect();
+    }
+
+    /// Adds the metrics of pools of threads, if there are any.
+    pub fn register(&self, registry: &mut Registry) {
+        let pools = Pools::of(self.pools.iter().flatten());
+        if !pools.is_empty() {
+            registry.register_collector(Box::new(pools));
+        }
     }
 
     /// Words for a route's flow, for the watchdog and for logs.
@@ -87,7 +119,17 @@ impl Flows {
         let machine = Machine::new().into();
         WorkerFlows {
             flows: self.clone(),
-            worker: Rc::new(Worker { machine, caller, activity, log: FailureLog::new(), traced }),
+            worker: Rc::new(Worker { machine, caller, activity, log: Arc::new(FailureLog::new()), traced }),
+        }
+    }
+}
+
+/// The pool of threads that a route asks for. Its threads are made when they are first needed.
+fn pool(route: &fanin_config::Route, paused: bool) -> Option<Arc<Pool>> {
+    match route.executor {
+        Executor::Coroutines => None,
+        Executor::Threads(bounds) => {
+            Some(Arc::new(Pool::new(route.method.to_string(), route.path.clone(), bounds, paused)))
         }
     }
 }
@@ -136,7 +178,11 @@ impl WorkerFlows {
     /// # Panics
     /// If there is no such route.
     pub fn run(&self, route: usize, incoming: Incoming) -> FlowFuture {
-        let route = self.flows.routes[route].clone();
-        FlowFuture::new(self.worker.clone(), self.flows.program.clone(), route, incoming)
+        let flow = self.flows.routes[route].clone();
+        let (worker, program) = (self.worker.clone(), self.flows.program.clone());
+        match &self.flows.pools[route] {
+            None => FlowFuture::new(worker, program, flow, incoming),
+            Some(pool) => FlowFuture::on_thread(worker, pool.clone(), program, flow, incoming),
+        }
     }
 }

@@ -4,7 +4,10 @@
 //! [`FlowFuture`]: the machine of `fanin-lang` runs until it has to wait, `host` makes the calls that it asks for, and what
 //! comes back settles the values that were not there yet. `respond` splices them into the response.
 //!
-//! There is no timer here: a flow waits only for calls, and each of these ends by the request's deadline.
+//! What runs it is its route's choice: the request's worker, or a thread of a bounded pool (`threads`).
+//!
+//! There is no timer here: a flow waits only for calls, and each of these ends by the request's deadline (and for a thread, in
+//! `threads::remote`).
 
 mod answer;
 mod builtins;
@@ -21,6 +24,7 @@ mod log;
 mod modules;
 mod reply;
 mod respond;
+mod threads;
 mod trace;
 mod upstream;
 

@@ -1,7 +1,7 @@
-//! Failures in the log: at most a few a second for each worker, so that a storm of them costs nothing.
+//! Failures in the log: at most a few a second for each worker or pool of threads, so that a storm of them costs nothing.
 
-use std::cell::Cell;
 use std::fmt::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fanin_lang::Failure;
@@ -14,47 +14,56 @@ use crate::reply::FlowError;
 const BURST: u32 = 20;
 const EVERY: Duration = Duration::from_millis(100);
 
-/// A worker's log of failures.
-pub(crate) struct FailureLog {
-    tokens: Cell<u32>,
-    last: Cell<Option<Instant>>,
-    suppressed: Cell<u64>,
+/// The log of failures of a worker, or of all threads of a pool.
+pub(crate) struct FailureLog(Mutex<Bucket>);
+
+struct Bucket {
+    tokens: u32,
+    last: Option<Instant>,
+    suppressed: u64,
 }
 
 impl FailureLog {
     pub(crate) fn new() -> FailureLog {
-        FailureLog { tokens: Cell::new(BURST), last: Cell::new(None), suppressed: Cell::new(0) }
+        FailureLog(Mutex::new(Bucket { tokens: BURST, last: None, suppressed: 0 }))
     }
 
-    /// Whether a line may be written now.
-    fn admit(&self) -> bool {
+    fn bucket(&self) -> MutexGuard<'_, Bucket> {
+        // No code that can panic runs under this lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a line may be written now; then how many were not since the last one.
+    fn admit(&self) -> Option<u64> {
         let now = Instant::now();
-        let last = self.last.get().unwrap_or(now);
+        let mut bucket = self.bucket();
+        let last = bucket.last.unwrap_or(now);
         let earned = now.duration_since(last).as_millis() / EVERY.as_millis();
-        if earned > 0 || self.last.get().is_none() {
-            self.last.set(Some(now));
+        if earned > 0 || bucket.last.is_none() {
+            bucket.last = Some(now);
         }
-        let tokens = self.tokens.get().saturating_add(u32::try_from(earned).unwrap_or(BURST)).min(BURST);
-        self.tokens.set(tokens.saturating_sub(1));
+        let tokens = bucket.tokens.saturating_add(u32::try_from(earned).unwrap_or(BURST)).min(BURST);
+        bucket.tokens = tokens.saturating_sub(1);
         if tokens == 0 {
-            self.suppressed.set(self.suppressed.get() + 1);
+            bucket.suppressed += 1;
+            return None;
         }
-        tokens > 0
+        Some(std::mem::take(&mut bucket.suppressed))
     }
 
     /// Says what failed, where, and through which functions. What an `abort` or a client's mistake ends is no failure.
     #[cold]
     pub(crate) fn failure(&self, route: &str, failure: &Failure, error: &FlowError) {
-        if error.status.is_client_error() || error.kind == "abort" || !self.admit() {
+        if error.status.is_client_error() || error.kind == "abort" {
             return;
         }
+        let Some(suppressed) = self.admit() else { return };
         let position = failure.position.as_ref().map(ToString::to_string).unwrap_or_default();
         let mut trace = String::new();
         for frame in &failure.trace {
             let _ = write!(trace, "\n  {} in {}", frame.position, frame.function);
         }
         let hint = failure.hint.as_deref().unwrap_or("");
-        let suppressed = self.suppressed.take();
         if error.status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(target: "fanin::flow", route, at = position, hint, suppressed, "{failure}{trace}");
         } else {
@@ -70,11 +79,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_storm_is_cut_off_and_a_trickle_is_not() {
         let log = FailureLog::new();
-        assert_eq!((0..1000).filter(|_| log.admit()).count(), BURST as usize);
-        assert_eq!(log.suppressed.get(), 1000 - u64::from(BURST));
-        for _ in 0..50 {
+        assert_eq!((0..1000).filter(|_| log.admit().is_some()).count(), BURST as usize);
+        for at in 0..50 {
             tokio::time::advance(EVERY).await;
-            assert!(log.admit());
+            assert_eq!(log.admit(), Some(if at == 0 { 1000 - u64::from(BURST) } else { 0 }));
         }
     }
 }

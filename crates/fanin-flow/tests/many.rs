@@ -86,11 +86,13 @@ fn a_hundred_thousand_flows_answer_rightly_and_leave_nothing() {
     paused(async {
         let it = Rc::new(setup(STAR, |_, request| script(&request.path_and_query)));
         let mut after_first = 0;
+        // On threads only as many as there are threads and places in the queue.
+        let flows_a_wave = if common::threaded() { 500 } else { FLOWS };
         let (mut answered, mut failed, mut cancelled) = (0, 0, 0);
         for wave in 0..WAVES {
-            let flows: Vec<_> = (0..FLOWS)
+            let flows: Vec<_> = (0..flows_a_wave)
                 .map(|k| {
-                    let n = wave * FLOWS + k;
+                    let n = wave * flows_a_wave + k;
                     let it = it.clone();
                     tokio::task::spawn_local(async move {
                         let flow = it.flows.run(0, it.incoming(&format!("/?n={n}")));
@@ -119,7 +121,8 @@ fn a_hundred_thousand_flows_answer_rightly_and_leave_nothing() {
                 after_first = resident_kb();
             }
         }
-        assert!(answered > 50_000 && failed > 1_000 && cancelled > 1_000, "{answered} {failed} {cancelled}");
+        let all = WAVES * flows_a_wave;
+        assert!(answered > all / 2 && failed > all / 100 && cancelled > all / 100, "{answered} {failed} {cancelled}");
         let end = resident_kb();
         assert!(end < after_first * 11 / 10 + 4096, "{after_first} kB after the first wave, {end} kB at the end");
     });

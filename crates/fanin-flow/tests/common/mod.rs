@@ -12,6 +12,7 @@ use fanin_flow::{CallFuture, Caller, FlowError, Flows, Incoming, Reply, WorkerFl
 use fanin_upstream::{Answer, CallContext, CallError, ErrorKind, Fault, Request, Upstream, Upstreams};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// What a scripted upstream does with one request.
@@ -123,6 +124,7 @@ impl Caller for Scripted {
 /// One loaded flow file with upstreams `a`, `b`, `c` and `orders`.
 pub struct Setup {
     pub flows: WorkerFlows,
+    pub all: Arc<Flows>,
     pub events: Rc<RefCell<Vec<String>>>,
     start: Instant,
     timeout: Duration,
@@ -152,9 +154,19 @@ safe = true
 url = "http://127.0.0.1:1"
 "#;
 
+/// Whether these tests run on the threads executor: `tests/threads.rs` takes the other files in once more.
+pub fn threaded() -> bool {
+    module_path!().starts_with("threads::")
+}
+
 /// A file that loads with the prelude `load("@upstreams", …)` and serves `flow` at `GET /`.
 pub fn load(star: &str, more: &str) -> Result<(Arc<Flows>, tempfile::TempDir), Vec<String>> {
     let dir = tempfile::tempdir().unwrap();
+    let more = if threaded() && !more.contains("executor") {
+        format!("executor = {{ threads = 400, waiting = 100 }}\n{more}")
+    } else {
+        more.to_owned()
+    };
     let toml = format!("{UPSTREAMS}\n[[routes]]\nmethod = \"GET\"\npath = \"/\"\nflow = \"flow.star:flow\"\n{more}\n");
     std::fs::write(dir.path().join("fanin.toml"), toml).unwrap();
     let star = format!("load(\"@upstreams\", \"a\", \"b\", \"c\", \"orders\")\n{star}");
@@ -162,7 +174,13 @@ pub fn load(star: &str, more: &str) -> Result<(Arc<Flows>, tempfile::TempDir), V
     let config = Config::load(dir.path()).map_err(|error| vec![error.to_string()])?;
     let upstreams = Upstreams::new(config.upstreams.values()).unwrap();
     match Flows::load(&config, &upstreams) {
-        Ok(flows) => Ok((Arc::new(flows), dir)),
+        Ok(mut flows) => {
+            // Those that set real time up themselves take the flows as they are.
+            if threaded() && Handle::try_current().is_ok() {
+                flows.in_paused_time(&config);
+            }
+            Ok((Arc::new(flows), dir))
+        }
         Err(problems) => Err(problems.iter().map(ToString::to_string).collect()),
     }
 }
@@ -172,8 +190,8 @@ pub fn setup_with(star: &str, more: &str, answers: impl Fn(&str, &Request) -> Sc
     let events: Rc<RefCell<Vec<String>>> = Rc::default();
     let start = Instant::now();
     let caller = Scripted { answers: Box::new(answers), events: events.clone(), start };
-    let flows = flows.worker(Rc::new(caller), Box::new(|_| {}), true);
-    Setup { flows, events, start, timeout: Duration::from_secs(10), _dir: dir }
+    let worker = flows.worker(Rc::new(caller), Box::new(|_| {}), true);
+    Setup { flows: worker, all: flows, events, start, timeout: Duration::from_secs(10), _dir: dir }
 }
 
 pub fn setup(star: &str, answers: impl Fn(&str, &Request) -> Script + 'static) -> Setup {

@@ -58,7 +58,10 @@ impl Origin {
             };
             errors.iter().map(told).collect::<Vec<_>>()
         })?;
-        let flows = Flows::load(&config, &upstreams)?;
+        let mut flows = Flows::load(&config, &upstreams)?;
+        if let Some(old) = old {
+            flows.keep_threads(&old.flows);
+        }
         Ok(App {
             masked: config.masked().to_string(),
             params: config.routes.iter().map(|route| param_names(&route.path)).collect(),

@@ -59,6 +59,7 @@ impl Application for App {
 
     fn register_metrics(&self, registry: &mut Registry) {
         self.upstreams.register(registry);
+        self.flows.register(registry);
     }
 
     fn config(&self) -> String {

@@ -1,0 +1,61 @@
+//! `executor` of a route: what runs its flow.
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
+use crate::schema;
+use crate::table::{Choice, Table};
+
+/// What runs a route's flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Executor {
+    /// The request's worker: a flow that waits steps aside, and the worker runs others.
+    #[default]
+    Coroutines,
+    /// A pool of threads: a flow that waits blocks its thread.
+    Threads(Threads),
+}
+
+/// `executor = { threads = 600, waiting = 200 }`: a bounded pool of threads that run a route's flow. Connections stay on the
+/// workers; a thread belongs to a request from its start to its response and blocks while the flow waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Threads {
+    /// Threads of this route's pool: requests that run at once. They are made when they are first needed, and kept.
+    #[schemars(with = "schema::Count<1, 65536>")]
+    pub threads: usize,
+    /// Requests that may wait for a thread. The next one is refused at once with 503.
+    #[schemars(with = "schema::Count<0>")]
+    pub waiting: usize,
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        Threads { threads: 600, waiting: 200 }
+    }
+}
+
+impl Serialize for Executor {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Executor::Coroutines => to.serialize_str("coroutines"),
+            Executor::Threads(threads) => threads.serialize(to),
+        }
+    }
+}
+
+/// Reads the key `executor`: `"coroutines"` or a table.
+pub(crate) fn read(route: &mut Table<'_, '_>) -> Executor {
+    match route.table_or("executor", "\"coroutines\" or { threads = 600, waiting = 200 }", "coroutines") {
+        Choice::Absent | Choice::Word => Executor::Coroutines,
+        Choice::Table(mut table) => {
+            let default = Threads::default();
+            let threads = Threads {
+                threads: table.count("threads", 1..=65_536).unwrap_or(default.threads),
+                waiting: table.count("waiting", 0..=u64::MAX).unwrap_or(default.waiting),
+            };
+            table.finish();
+            Executor::Threads(threads)
+        }
+    }
+}

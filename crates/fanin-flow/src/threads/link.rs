@@ -1,0 +1,146 @@
+//! What a request's thread and its worker tell each other.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arcstr::ArcStr;
+use bytes::Bytes;
+use fanin_lang::Program;
+use fanin_upstream::{Answer, CallContext, CallError, Request, Upstream};
+use http::{HeaderMap, Method, Uri};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::block::Bell;
+use crate::caller::{CallFuture, Caller};
+use crate::drive::RouteFlow;
+use crate::incoming::Incoming;
+use crate::reply::Reply;
+
+/// What a thread tells the request's worker. There are at most `max_calls` calls, so the channel needs no bound of its own.
+pub(super) enum Message {
+    /// A thread has taken the request.
+    Taken,
+    /// Make this call.
+    Call(Box<Call>),
+    /// The flow has ended, or panicked.
+    Done(Box<Result<Reply, Box<dyn Any + Send>>>),
+}
+
+/// A call that the worker makes for the flow. The flow no longer wants it once `reply` is closed.
+pub(super) struct Call {
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) request: Request,
+    pub(super) context: CallContext,
+    pub(super) reply: oneshot::Sender<Result<Answer, CallError>>,
+}
+
+/// A request that waits for a thread, or has one.
+pub(crate) struct Job {
+    pub(super) program: Program,
+    pub(super) route: Arc<RouteFlow>,
+    pub(super) traced: bool,
+    pub(super) queued: Instant,
+    /// Until a thread takes it.
+    parts: Mutex<Option<Parts>>,
+    ended: AtomicBool,
+    /// Of the thread that runs it.
+    bell: Mutex<Option<Arc<Bell>>>,
+}
+
+/// What the thread needs of the request, and the way back to its worker.
+pub(super) struct Parts {
+    pub(super) request: Crossing,
+    pub(super) messages: mpsc::UnboundedSender<Message>,
+    /// The runtime whose clock counts, in paused time.
+    pub(super) clock: Option<tokio::runtime::Handle>,
+}
+
+/// A request less its hold, which stays on the worker.
+pub(super) struct Crossing {
+    method: Method,
+    uri: Uri,
+    params: Vec<(ArcStr, ArcStr)>,
+    headers: HeaderMap,
+    body: Bytes,
+    remote: SocketAddr,
+    start: Instant,
+    deadline: Instant,
+}
+
+impl From<Incoming> for Crossing {
+    fn from(incoming: Incoming) -> Crossing {
+        let Incoming { method, uri, params, headers, body, remote, start, deadline, hold: _ } = incoming;
+        Crossing { method, uri, params, headers, body, remote, start, deadline }
+    }
+}
+
+impl From<Crossing> for Incoming {
+    fn from(crossing: Crossing) -> Incoming {
+        let Crossing { method, uri, params, headers, body, remote, start, deadline } = crossing;
+        Incoming { method, uri, params, headers, body, remote, start, deadline, hold: None }
+    }
+}
+
+impl Job {
+    pub(super) fn new(program: Program, route: Arc<RouteFlow>, parts: Parts, traced: bool) -> Job {
+        Job {
+            program,
+            route,
+            traced,
+            queued: Instant::now(),
+            parts: Mutex::new(Some(parts)),
+            ended: AtomicBool::new(false),
+            bell: Mutex::default(),
+        }
+    }
+
+    pub(super) fn take(&self) -> Option<Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The flow has this thread from now on, or none any more.
+    pub(super) fn runs_on(&self, bell: Option<&Arc<Bell>>) {
+        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = bell.cloned();
+    }
+
+    /// Set once nobody wants the reply.
+    pub(super) fn ended(&self) -> &AtomicBool {
+        &self.ended
+    }
+
+    /// Nobody wants the reply: a thread that runs the flow drops it at its next turn.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        if let Some(bell) = &*self.bell.lock().unwrap_or_else(PoisonError::into_inner) {
+            bell.ring();
+        }
+    }
+}
+
+/// The caller of a pool's thread: hands calls to the worker of the request that the thread runs.
+#[derive(Default)]
+pub(super) struct LinkCaller(RefCell<Option<mpsc::UnboundedSender<Message>>>);
+
+impl LinkCaller {
+    /// Calls go this way from now on.
+    pub(super) fn connect(&self, messages: Option<mpsc::UnboundedSender<Message>>) {
+        *self.0.borrow_mut() = messages;
+    }
+}
+
+impl Caller for LinkCaller {
+    fn call(&self, upstream: &Arc<Upstream>, request: Request, context: CallContext) -> CallFuture {
+        let (reply, answer) = oneshot::channel();
+        let name = upstream.name().clone();
+        // At once, not when the future is first polled: the worker makes the call while the flow still computes.
+        if let Some(link) = &*self.0.borrow() {
+            // Should the worker be gone, the sender is dropped with the message, and the wait below ends.
+            let _ = link.send(Message::Call(Box::new(Call { upstream: upstream.clone(), request, context, reply })));
+        }
+        Box::pin(async move { answer.await.unwrap_or_else(|_| Err(CallError::cancelled(&name))) })
+    }
+}
