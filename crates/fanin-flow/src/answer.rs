@@ -9,7 +9,6 @@ use fanin_json::Doc;
 use fanin_lang::value::Struct;
 use fanin_lang::{Failure, Kind, Outcome, SlotSource, Value};
 use fanin_upstream::{Answer, CallError};
-use http::header::CONTENT_TYPE;
 
 use crate::incoming::{join_headers, object};
 
@@ -60,7 +59,7 @@ pub(crate) enum Content {
 
 /// Goes by the `content-type`, not by the bytes, so that a broken JSON body cannot pass for a text.
 pub(crate) fn content(answer: &Answer, head: bool) -> Content {
-    let kind = answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = answer.headers.content_type().and_then(|value| std::str::from_utf8(value).ok());
     if answer.body.is_empty() && (head || kind.is_none() || matches!(answer.status.as_u16(), 204 | 205 | 304)) {
         return Content::Empty;
     }

@@ -184,6 +184,7 @@ impl<'a> Call<'a> {
             request,
             endpoint: &reach.endpoint,
             age: self.context.request_started,
+            begun: trial.begun,
             deadline: upstream
                 .policies
                 .attempt_timeout

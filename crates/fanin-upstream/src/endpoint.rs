@@ -15,6 +15,7 @@ use crate::error::BuildError;
 use crate::policy::choice::Load;
 use crate::policy::outlier::Health;
 use crate::transport::budget::Budget;
+use crate::transport::http1;
 use crate::transport::tls::{self, Tls};
 
 /// What all endpoints behind one URL have in common.
@@ -29,6 +30,8 @@ pub(crate) struct Origin {
     pub tls: Option<Tls>,
     /// Headers of every request: `host` and the configured ones.
     pub template: HeaderMap,
+    /// The same as they stand in a request over HTTP/1.1.
+    pub lines: Vec<u8>,
     pub connect_timeout: Duration,
     pub idle_timeout: Duration,
     /// HTTP/1.1: in the process; HTTP/2: of each worker.
@@ -125,6 +128,7 @@ impl Origin {
             authority,
             base_path: url.path().trim_end_matches('/').to_owned(),
             tls,
+            lines: http1::lines(&template),
             template,
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,

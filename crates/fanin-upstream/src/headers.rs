@@ -17,6 +17,11 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
         || name.as_str() == "proxy-connection"
 }
 
+/// What is never the request's to say: its connection, its framing, its host.
+pub(crate) fn is_ours(name: &HeaderName) -> bool {
+    is_hop_by_hop(name) || *name == header::HOST || *name == header::CONTENT_LENGTH
+}
+
 /// The headers of one attempt: the upstream's own (`host` among them, which HTTP/2 takes from the URI), then the request's
 /// over them. `host` and the message's framing are never the request's to say: they would let it forge a second request.
 pub(crate) fn outgoing(template: &HeaderMap, request: &HeaderMap) -> HeaderMap {
@@ -26,7 +31,7 @@ pub(crate) fn outgoing(template: &HeaderMap, request: &HeaderMap) -> HeaderMap {
     }
     headers.reserve(request.keys_len());
     for name in request.keys() {
-        if is_hop_by_hop(name) || *name == header::HOST || *name == header::CONTENT_LENGTH {
+        if is_ours(name) {
             continue;
         }
         let mut values = request.get_all(name).iter();
@@ -64,18 +69,6 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let present: Vec<HeaderName> = headers.keys().filter(|name| is_hop_by_hop(name)).cloned().collect();
     for name in present {
         headers.remove(name);
-    }
-}
-
-/// Copies the values out of the buffer that they were read into, so that the connection can use it again.
-pub(crate) fn detach(headers: &mut HeaderMap) {
-    for value in headers.values_mut() {
-        let sensitive = value.is_sensitive();
-        // It was a header's value before, so it is one again.
-        if let Ok(mut own) = HeaderValue::from_bytes(value.as_bytes()) {
-            own.set_sensitive(sensitive);
-            *value = own;
-        }
     }
 }
 

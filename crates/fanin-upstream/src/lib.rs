@@ -8,6 +8,7 @@
 //! What a call never does: outlive its deadline, wait in a queue without a bound, read an answer without a bound, leave
 //! anything behind when it is dropped.
 
+mod answer_headers;
 mod call;
 mod endpoint;
 mod error;
@@ -22,6 +23,7 @@ mod upstream;
 mod upstreams;
 mod worker;
 
+pub use answer_headers::Headers;
 pub use error::{BuildError, CallError, ErrorKind, Fault};
 pub use request::{Answer, CallContext, Request};
 pub use upstream::Upstream;

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Instant;
 
+use crate::Headers;
+
 /// One request to an upstream, without anything that the upstream's configuration adds.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -63,7 +65,7 @@ pub struct Answer {
     /// HTTP status.
     pub status: StatusCode,
     /// Headers without those that concern only the connection (RFC 9110, 7.6.1).
-    pub headers: HeaderMap,
+    pub headers: Headers,
     /// The whole body. Compression is neither asked for nor undone.
     pub body: Bytes,
     /// Time from the call's start to the last byte, waiting and retries included.

@@ -182,7 +182,7 @@ impl Upstream {
             match result {
                 Ok(received) => {
                     record.end(Outcome::answer(received.status), elapsed);
-                    let Received { status, headers, body } = received;
+                    let Received { status, headers, body, at: _ } = received;
                     Ok(Answer { status, headers, body, elapsed })
                 }
                 Err(failure) => {

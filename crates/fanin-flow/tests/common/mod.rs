@@ -113,7 +113,7 @@ impl Caller for Scripted {
             headers.insert("x-from", HeaderValue::from_str(&upstream).unwrap());
             Ok(Answer {
                 status: StatusCode::from_u16(script.status).unwrap(),
-                headers,
+                headers: headers.into(),
                 body: Bytes::from(script.body),
                 elapsed: script.delay,
             })

@@ -45,6 +45,7 @@ pub(crate) fn is_worth_it(result: &Result<Received, Failure>, safe: bool) -> boo
 mod tests {
     use bytes::Bytes;
     use http::{HeaderMap, HeaderValue, StatusCode};
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -53,7 +54,8 @@ mod tests {
         if retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        Ok(Received { status: StatusCode::from_u16(status).unwrap(), headers, body: Bytes::new() })
+        let status = StatusCode::from_u16(status).unwrap();
+        Ok(Received { status, headers: headers.into(), body: Bytes::new(), at: Instant::now() })
     }
 
     #[test]

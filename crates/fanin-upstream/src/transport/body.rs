@@ -4,18 +4,14 @@ use std::future::Future;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_body::Body as _;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
 
-use super::Attempt;
 use crate::error::{ErrorKind, Failure};
 
 /// Bodies up to this are copied out of the buffer that they were read into.
 const SMALL: usize = 4 << 10;
 
 /// Room made at once for an announced body. More is made as it really comes.
-const FIRST_ROOM: usize = 1 << 20;
+pub(super) const FIRST_ROOM: usize = 1 << 20;
 
 /// Collects parts; a large body that comes as one part is passed on as it is.
 #[derive(Debug)]
@@ -69,7 +65,7 @@ impl Parts {
 }
 
 #[cold]
-fn too_large(bytes: usize, max: usize) -> Failure {
+pub(super) fn too_large(bytes: usize, max: usize) -> Failure {
     Failure::new(ErrorKind::TooLarge, format!("the answer has {bytes} bytes or more, {max} are allowed"))
 }
 
@@ -82,31 +78,6 @@ pub(crate) async fn within<T>(limit: Option<Duration>, part: impl Future<Output 
             Failure::new(ErrorKind::Timeout, format!("no further part of the answer within {} ms", limit.as_millis()))
         }),
     }
-}
-
-pub(crate) async fn collect(mut incoming: Incoming, attempt: &Attempt<'_>) -> Result<Bytes, Failure> {
-    if incoming.is_end_stream() {
-        return Ok(Bytes::new());
-    }
-    let announced = incoming.size_hint().exact();
-    let mut parts = Parts::new(attempt.max_answer, announced.unwrap_or(0))?;
-    while let Some(frame) = within(attempt.chunk_timeout, incoming.frame()).await? {
-        let frame = frame.map_err(|error| {
-            let had = parts.len();
-            let what = match announced {
-                Some(all) => format!("the answer broke off after {had} of {all} bytes"),
-                None => format!("the answer broke off after {had} bytes"),
-            };
-            Failure::new(ErrorKind::Protocol, format!("{}: {what} ({error})", attempt.endpoint.address))
-        })?;
-        if let Ok(part) = frame.into_data() {
-            parts.push(part)?;
-        }
-        if incoming.is_end_stream() {
-            break;
-        }
-    }
-    Ok(parts.finish())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Wake;
 
 use tokio::sync::Notify;
 
@@ -19,6 +20,16 @@ pub(crate) struct PoolSignal {
     pub idle: AtomicUsize,
     /// Unused connections that the pool is asked to close so that another worker can open one.
     pub surrender: AtomicUsize,
+}
+
+impl Wake for PoolSignal {
+    fn wake(self: Arc<Self>) {
+        self.wake.notify_one();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.wake.notify_one();
+    }
 }
 
 /// The process's connections to one endpoint.

@@ -32,6 +32,7 @@ use super::pool::{Kind, Pool};
 use super::{Attempt, Phase, Received, body, stream};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
+use crate::headers::strip_hop_by_hop;
 use crate::metrics::Extra;
 
 /// Bytes of one answer, and of all answers of a connection, that may be on their way unread.
@@ -129,7 +130,7 @@ impl Kind for Http2 {
         }
     }
 
-    fn tidy(store: &mut Shared, before: Option<Instant>, surrender: usize) {
+    fn tidy(_: &Pool<Http2>, store: &mut Shared, before: Option<Instant>, surrender: usize) {
         let mut surrender = surrender;
         store.0.retain(|line| {
             if line.in_flight.get() > 0 {
@@ -313,7 +314,9 @@ async fn exchange(lease: &Lease, attempt: &Attempt<'_>) -> Result<Received, Fail
         let _ = stream.flow_control().release_capacity(part.len());
         parts.push(part)?;
     }
-    Ok(Received { status: head.status, headers: head.headers, body: parts.finish() })
+    let mut headers = head.headers;
+    strip_hop_by_hop(&mut headers);
+    Ok(Received { status: head.status, headers: headers.into(), body: parts.finish(), at: Instant::now() })
 }
 
 fn failure(lease: &Lease, endpoint: &Endpoint, error: &h2::Error) -> Failure {

@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::uri::{PathAndQuery, Uri};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
-use http_body_util::Full;
 use tokio::time::Instant;
 
+use crate::Headers;
 use crate::endpoint::Endpoint;
 use crate::error::Failure;
 use crate::headers;
@@ -81,6 +81,8 @@ pub(crate) struct Attempt<'a> {
     pub request: &'a Prepared,
     pub endpoint: &'a Arc<Endpoint>,
     pub age: Instant,
+    /// When the try began.
+    pub begun: Instant,
     pub deadline: Instant,
     pub safe: bool,
     pub max_answer: usize,
@@ -108,14 +110,6 @@ impl Attempt<'_> {
             .map_err(|error| Failure::ours(format!("path cannot be sent: {error}")))
     }
 
-    pub fn http1_request(&self) -> Result<http::Request<Full<Bytes>>, Failure> {
-        let mut request = http::Request::new(Full::new(self.request.body.clone()));
-        *request.method_mut() = self.request.method.clone();
-        *request.uri_mut() = Uri::from(self.path()?);
-        *request.headers_mut() = self.headers();
-        Ok(request)
-    }
-
     pub fn http2_request(&self) -> Result<http::Request<()>, Failure> {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.endpoint.origin.scheme.clone());
@@ -135,8 +129,10 @@ impl Attempt<'_> {
 #[derive(Debug)]
 pub(crate) struct Received {
     pub status: StatusCode,
-    pub headers: HeaderMap,
+    pub headers: Headers,
     pub body: Bytes,
+    /// When its last byte had come.
+    pub at: Instant,
 }
 
 /// One worker's connections to one endpoint.
@@ -155,12 +151,10 @@ impl Connections {
     }
 
     pub async fn send(&self, attempt: &Attempt<'_>) -> Result<Received, Failure> {
-        let mut received = match self {
-            Connections::Http1(pool) => http1::send(pool, attempt).await?,
+        match self {
+            Connections::Http1(pool) => http1::send(pool, attempt).await,
             // Boxed: a call over HTTP/1.1, the usual one, does not carry its state.
-            Connections::Http2(pool) => Box::pin(http2::send(pool, attempt)).await?,
-        };
-        headers::strip_hop_by_hop(&mut received.headers);
-        Ok(received)
+            Connections::Http2(pool) => Box::pin(http2::send(pool, attempt)).await,
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -40,7 +40,7 @@ pub(crate) trait Kind: Sized + 'static {
     fn connect(pool: Rc<Pool<Self>>, permit: Connecting) -> impl Future<Output = Result<(), Failure>> + 'static;
     /// Closes what has not been used since `before` (`None`: before the clock began) and what is closed already; then
     /// `surrender` unused ones, longest unused first.
-    fn tidy(store: &mut Self::Store, before: Option<Instant>, surrender: usize);
+    fn tidy(pool: &Pool<Self>, store: &mut Self::Store, before: Option<Instant>, surrender: usize);
     /// Connections in the store that no call uses.
     fn idle(store: &Self::Store) -> usize;
 }
@@ -49,6 +49,8 @@ pub(crate) trait Kind: Sized + 'static {
 pub(crate) struct Pool<K: Kind> {
     pub endpoint: Arc<Endpoint>,
     pub signal: Arc<PoolSignal>,
+    /// Has the pool look at its connections.
+    pub waker: Waker,
     inner: RefCell<Inner<K>>,
 }
 
@@ -69,23 +71,29 @@ impl<K: Kind> Pool<K> {
         let signal = Arc::new(PoolSignal::default());
         endpoint.budget.join(&signal);
         let inner = RefCell::new(Inner { store: K::Store::default(), queue: Queue::default(), connecting: 0 });
-        let pool = Rc::new(Pool { endpoint, signal, inner });
+        let pool = Rc::new(Pool { endpoint, waker: signal.clone().into(), signal, inner });
         tokio::task::spawn_local(keep(Rc::downgrade(&pool), pool.signal.clone()));
         pool
     }
 
     /// A connection for a call whose request started at `age`.
     pub async fn checkout(self: &Rc<Self>, age: Instant) -> Result<K::Lease, Failure> {
-        if let Some(lease) = self.take() {
-            return Ok(lease);
+        match self.take() {
+            Some(lease) => Ok(lease),
+            None => self.wait(age).await,
         }
+    }
+
+    /// The same when there is none at once.
+    pub async fn wait(self: &Rc<Self>, age: Instant) -> Result<K::Lease, Failure> {
         let ticket = self.inner.borrow_mut().queue.join(age);
         let wait = Wait { pool: self, ticket };
         self.pump();
         wait.await
     }
 
-    fn take(self: &Rc<Self>) -> Option<K::Lease> {
+    /// A connection, if there is one at once.
+    pub fn take(self: &Rc<Self>) -> Option<K::Lease> {
         let mut inner = self.inner.borrow_mut();
         let lease = K::take(self, &mut inner.store);
         self.publish(&inner);
@@ -169,7 +177,7 @@ impl<K: Kind> Pool<K> {
         let before = if self.endpoint.is_retired() { Some(now) } else { now.checked_sub(idle_timeout) };
         {
             let mut inner = self.inner.borrow_mut();
-            K::tidy(&mut inner.store, before, surrender);
+            K::tidy(self, &mut inner.store, before, surrender);
             self.publish(&inner);
         }
         self.refill();

@@ -1,0 +1,135 @@
+//! An answer's headers, as bytes until somebody looks.
+//!
+//! Of most answers a flow wants the body and nobody wants a header, except the content type. Taking a head apart into a map costs
+//! more than all the rest that is done with it: two allocations, a hash for every name, a copy of every value.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+
+use crate::headers::strip_hop_by_hop;
+
+/// Header lines that an answer may have: as many as hyper takes.
+pub(crate) const MAX_HEADERS: usize = 100;
+
+/// An answer's headers, without those that concern only the connection (RFC 9110, 7.6.1). It can be used as a
+/// [`HeaderMap`], which is made when it is first looked at; [`content_type`](Self::content_type) does without it.
+#[derive(Clone)]
+pub struct Headers {
+    /// A whole head as it was received and checked; empty if there is only the map.
+    head: Bytes,
+    /// Where in `head` the value of the first `content-type` is; nowhere if the end is 0.
+    content_type: (u32, u32),
+    map: OnceLock<Box<HeaderMap>>,
+}
+
+impl Headers {
+    /// `head` has been parsed before, with at most [`MAX_HEADERS`] lines.
+    pub(crate) fn received(head: Bytes, content_type: (u32, u32)) -> Headers {
+        Headers { head, content_type, map: OnceLock::new() }
+    }
+
+    /// The value of the first `content-type`.
+    pub fn content_type(&self) -> Option<&[u8]> {
+        let (start, end) = self.content_type;
+        if !self.head.is_empty() {
+            return if end > 0 { self.head.get(start as usize..end as usize) } else { None };
+        }
+        self.map.get()?.get(CONTENT_TYPE).map(HeaderValue::as_bytes)
+    }
+
+    /// The map, taken out.
+    pub fn into_map(mut self) -> HeaderMap {
+        let _made = self.map();
+        self.map.take().map(|map| *map).unwrap_or_default()
+    }
+
+    fn map(&self) -> &HeaderMap {
+        self.map.get_or_init(|| Box::new(parse(&self.head)))
+    }
+}
+
+/// What cannot be a header's name or value is left out; the parser, which has seen this head before, lets nothing of the
+/// kind through.
+#[cold]
+fn parse(head: &[u8]) -> HeaderMap {
+    let mut lines = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+    let mut response = httparse::Response::new(&mut []);
+    let parser = httparse::ParserConfig::default();
+    let _seen_before = parser.parse_response_with_uninit_headers(&mut response, head, &mut lines);
+    let mut map = HeaderMap::with_capacity(response.headers.len());
+    for line in response.headers.iter() {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(line.name.as_bytes()), HeaderValue::from_bytes(line.value))
+        {
+            map.append(name, value);
+        }
+    }
+    strip_hop_by_hop(&mut map);
+    map
+}
+
+impl Deref for Headers {
+    type Target = HeaderMap;
+
+    fn deref(&self) -> &HeaderMap {
+        self.map()
+    }
+}
+
+impl From<HeaderMap> for Headers {
+    fn from(map: HeaderMap) -> Headers {
+        Headers { head: Bytes::new(), content_type: (0, 0), map: OnceLock::from(Box::new(map)) }
+    }
+}
+
+impl Default for Headers {
+    fn default() -> Headers {
+        HeaderMap::new().into()
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.map().fmt(f)
+    }
+}
+
+impl PartialEq for Headers {
+    fn eq(&self, other: &Headers) -> bool {
+        self.map() == other.map()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_a_map_once_somebody_looks() {
+        let head =
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/x\r\nKeep-Alive: 5\r\nSet-Cookie: a\r\nset-cookie: b\r\n\r\n";
+        let headers = Headers::received(Bytes::from_static(head), (31, 37));
+        assert_eq!(headers.content_type(), Some(&b"text/x"[..]));
+        assert!(headers.map.get().is_none(), "the content type alone makes no map");
+        assert_eq!(headers["content-type"], "text/x");
+        assert_eq!(headers.get_all("set-cookie").iter().count(), 2);
+        assert!(!headers.contains_key("keep-alive"));
+        assert_eq!(headers.clone().into_map().len(), 3);
+    }
+
+    #[test]
+    fn a_map_is_taken_as_it_is() {
+        let mut map = HeaderMap::new();
+        assert_eq!(Headers::from(map.clone()).content_type(), None);
+        map.insert(CONTENT_TYPE, HeaderValue::from_static("text/y"));
+        let headers = Headers::from(map.clone());
+        assert_eq!(headers.content_type(), Some(&b"text/y"[..]));
+        assert_eq!(headers.into_map(), map);
+        assert_eq!(Headers::default(), HeaderMap::new().into());
+    }
+}

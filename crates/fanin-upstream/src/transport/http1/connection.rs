@@ -1,0 +1,430 @@
+//! One connection and one exchange on it: a request out, an answer in.
+//!
+//! Everything happens inside the call's own future. While an answer is awaited a connection holds no buffer: what can be sent
+//! at once is written from, and what comes is read into, one pair of buffers that all connections of a thread use in turn, and
+//! only what has to stay is copied out of them. An answer that comes in one piece, as nearly all do, is one read and one
+//! allocation for its head and body together.
+
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes};
+use http::{Method, StatusCode};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use super::chunked::Chunked;
+use super::head::{self, Framing, Head, MAX_HEAD};
+use super::request;
+use crate::answer_headers::Headers;
+use crate::error::{ErrorKind, Failure};
+use crate::transport::body::{FIRST_ROOM, too_large};
+use crate::transport::budget::Open;
+use crate::transport::stream::Stream;
+use crate::transport::{Attempt, Received};
+
+/// Most is read at once while it is not known how much comes.
+const READ: usize = 16 << 10;
+/// A body up to this is put behind the head, so that both go out as one buffer.
+const TOGETHER: usize = 4 << 10;
+/// A write buffer that has grown beyond this is given up.
+const MAX_KEPT: usize = 64 << 10;
+/// Interim answers (100, 103) before the answer. None is asked for.
+const MAX_INTERIM: u8 = 16;
+
+struct Scratch {
+    read: Box<[u8]>,
+    write: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> =
+        RefCell::new(Scratch { read: vec![0; READ].into_boxed_slice(), write: Vec::new() });
+}
+
+/// A connection. Dropping it closes it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: Stream,
+    /// It has answered before, so that the endpoint may have closed it meanwhile.
+    pub served: bool,
+    /// A request was begun on it and not answered to the end: nobody else can use it.
+    pub busy: bool,
+    /// After the stream: the room is given back once the socket is closed.
+    _open: Open,
+}
+
+impl Connection {
+    pub fn new(stream: Stream, open: Open) -> Connection {
+        Connection { stream, served: false, busy: false, _open: open }
+    }
+
+    /// Whether an unused connection is still good, as far as the runtime has heard: neither closed nor saying anything, since
+    /// nothing has been asked. Costs no system call.
+    pub fn is_quiet(&mut self) -> bool {
+        match &self.stream {
+            Stream::Tcp(stream) => {
+                matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+            }
+            // Under TLS, bytes may come that say nothing, such as a ticket for a later session.
+            Stream::Tls(_) => self.stays_quiet(Waker::noop()),
+        }
+    }
+
+    /// The same, and `waker` is woken when it may be no longer.
+    pub fn stays_quiet(&mut self, waker: &Waker) -> bool {
+        let mut one = [0];
+        Pin::new(&mut self.stream).poll_read(&mut Context::from_waker(waker), &mut ReadBuf::new(&mut one)).is_pending()
+    }
+}
+
+/// What an exchange breaks off with.
+#[derive(Debug)]
+pub(super) struct Broken {
+    /// `unsent` if no byte of the request has left.
+    pub failure: Failure,
+    /// The connection was closed before any byte of an answer came.
+    pub gone: bool,
+}
+
+impl From<Failure> for Broken {
+    fn from(failure: Failure) -> Broken {
+        Broken { failure, gone: false }
+    }
+}
+
+/// A request on its way and its answer. To be polled by one task until it is complete.
+pub(super) struct Exchange<'a> {
+    connection: &'a mut Connection,
+    attempt: &'a Attempt<'a>,
+    left: Duration,
+    sending: Sending,
+    reading: Reading,
+    /// Head and body, one behind the other.
+    answer: Vec<u8>,
+    head: Option<Head>,
+    /// Neither the request nor the answer leaves anything on the connection that is in the way of the next.
+    clean: bool,
+}
+
+enum Sending {
+    Start,
+    /// What the socket has not taken at once.
+    Rest(Box<Rest>),
+    Done,
+    Failed(Box<(io::Error, usize)>),
+}
+
+struct Rest {
+    bytes: Vec<u8>,
+    body: Bytes,
+    written: usize,
+}
+
+enum Reading {
+    /// What has come of the head is in `answer`.
+    Head {
+        interim: u8,
+    },
+    Length {
+        left: usize,
+    },
+    Chunked(Box<Chunked>),
+    UntilClose,
+    Done,
+}
+
+impl<'a> Exchange<'a> {
+    /// Nothing is sent before the first poll. `left` is the time that the upstream is told it has.
+    pub fn new(connection: &'a mut Connection, attempt: &'a Attempt<'a>, left: Duration) -> Exchange<'a> {
+        connection.busy = true;
+        Exchange {
+            connection,
+            attempt,
+            left,
+            sending: Sending::Start,
+            reading: Reading::Head { interim: 0 },
+            answer: Vec::new(),
+            head: None,
+            clean: true,
+        }
+    }
+
+    /// Ready with `true` once the answer is complete, with `false` whenever a part of its body, but not the last, has come.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
+        self.send(cx);
+        loop {
+            match self.reading {
+                Reading::Done => return Poll::Ready(Ok(true)),
+                Reading::Length { left } => {
+                    ready!(self.read_exactly(cx, left))?;
+                    return Poll::Ready(Ok(matches!(self.reading, Reading::Done)));
+                }
+                _ => {
+                    let in_head = self.head.is_none();
+                    ready!(self.read_some(cx))?;
+                    if !in_head || self.head.is_some() {
+                        return Poll::Ready(Ok(matches!(self.reading, Reading::Done)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The answer, once it is complete. The connection is free for the next request if it is not `busy` afterwards.
+    pub fn finish(self) -> Result<Received, Failure> {
+        let Some(head) = self.head else { return Err(Failure::ours("an answer was taken before it had come")) };
+        let keep = self.clean && head.keep_alive && matches!(self.sending, Sending::Done);
+        self.connection.busy = !keep;
+        self.connection.served = true;
+        let mut body = Bytes::from(self.answer);
+        let headers = Headers::received(body.split_to(head.len), head.content_type);
+        Ok(Received { status: head.status, headers, body, at: Instant::now() })
+    }
+
+    /// Sends what can be sent now. A failure is kept: an answer may be there all the same (413 and closed, say).
+    fn send(&mut self, cx: &mut Context<'_>) {
+        let attempt = self.attempt;
+        match &mut self.sending {
+            Sending::Done | Sending::Failed(_) => {}
+            Sending::Start => SCRATCH.with_borrow_mut(|scratch| {
+                let head = &mut scratch.write;
+                head.clear();
+                head.shrink_to(MAX_KEPT);
+                request::write(head, attempt, self.left);
+                let mut body = &attempt.request.body[..];
+                if body.len() <= TOGETHER {
+                    head.extend_from_slice(body);
+                    body = &[];
+                }
+                let mut written = 0;
+                self.sending = match write(&mut self.connection.stream, cx, head, body, &mut written) {
+                    Poll::Ready(Ok(())) => Sending::Done,
+                    Poll::Ready(Err(error)) => Sending::Failed(Box::new((error, written))),
+                    Poll::Pending => {
+                        let body = if body.is_empty() { Bytes::new() } else { attempt.request.body.clone() };
+                        Sending::Rest(Box::new(Rest { bytes: head.clone(), body, written }))
+                    }
+                };
+            }),
+            Sending::Rest(rest) => {
+                match write(&mut self.connection.stream, cx, &rest.bytes, &rest.body, &mut rest.written) {
+                    Poll::Ready(Ok(())) => self.sending = Sending::Done,
+                    Poll::Ready(Err(error)) => self.sending = Sending::Failed(Box::new((error, rest.written))),
+                    Poll::Pending => {}
+                }
+            }
+        }
+    }
+
+    /// Reads a body of known length straight to where it belongs.
+    fn read_exactly(&mut self, cx: &mut Context<'_>, left: usize) -> Poll<Result<(), Broken>> {
+        if self.answer.len() == self.answer.capacity() {
+            // Room grows with what really comes, not with what is promised.
+            self.answer.reserve_exact(left.min(self.answer.len().max(FIRST_ROOM)));
+        }
+        let mut room = (&mut self.answer).limit(left);
+        match ready!(pin!(self.connection.stream.read_buf(&mut room)).poll(cx)) {
+            Ok(0) => Poll::Ready(Err(self.broke_off(None))),
+            Ok(count) => {
+                self.reading = if count < left { Reading::Length { left: left - count } } else { Reading::Done };
+                Poll::Ready(Ok(()))
+            }
+            Err(error) => Poll::Ready(Err(self.broke_off(Some(error)))),
+        }
+    }
+
+    fn read_some(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(&mut scratch.read);
+            Poll::Ready(match ready!(Pin::new(&mut self.connection.stream).poll_read(cx, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => self.received(buffer.filled()),
+                Ok(()) if matches!(self.reading, Reading::UntilClose) => {
+                    self.reading = Reading::Done;
+                    Ok(())
+                }
+                Ok(()) => Err(self.broke_off(None)),
+                Err(error) => Err(self.broke_off(Some(error))),
+            })
+        })
+    }
+
+    fn received(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        let max = self.attempt.max_answer;
+        match &mut self.reading {
+            Reading::Head { .. } if self.answer.is_empty() => self.head(bytes),
+            Reading::Head { .. } => {
+                self.answer.extend_from_slice(bytes);
+                // Until a line ends, the head does not.
+                if self.answer.len() < MAX_HEAD && !bytes.contains(&b'\n') {
+                    return Ok(());
+                }
+                let bytes = std::mem::take(&mut self.answer);
+                self.head(&bytes)
+            }
+            Reading::Chunked(_) => self.chunks(bytes),
+            Reading::UntilClose => {
+                let had = self.body_len();
+                if bytes.len() > max - had {
+                    return Err(too_large(had + bytes.len(), max).into());
+                }
+                self.answer.extend_from_slice(bytes);
+                Ok(())
+            }
+            Reading::Length { .. } | Reading::Done => Ok(()),
+        }
+    }
+
+    /// All that has come, without a complete head so far.
+    fn head(&mut self, mut bytes: &[u8]) -> Result<(), Broken> {
+        let bodiless = self.attempt.request.method == Method::HEAD;
+        loop {
+            let Some(head) = head::parse(bytes, bodiless).map_err(|what| self.wrong(what))? else {
+                self.answer = bytes.to_vec();
+                return Ok(());
+            };
+            if !head.status.is_informational() {
+                self.head = Some(head);
+                return self.body(head, bytes);
+            }
+            match &mut self.reading {
+                Reading::Head { interim }
+                    if *interim < MAX_INTERIM && head.status != StatusCode::SWITCHING_PROTOCOLS =>
+                {
+                    *interim += 1;
+                }
+                _ => return Err(self.wrong(&format_args!("status {} is not an answer", head.status.as_u16()))),
+            }
+            bytes = &bytes[head.len..];
+            if bytes.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The head is there, and what has come of the body with it.
+    fn body(&mut self, head: Head, bytes: &[u8]) -> Result<(), Broken> {
+        let max = self.attempt.max_answer;
+        let came = bytes.len() - head.len;
+        match head.framing {
+            Framing::Length(length) => {
+                let length = usize::try_from(length).unwrap_or(usize::MAX);
+                if length > max {
+                    return Err(too_large(length, max).into());
+                }
+                self.answer.reserve_exact(head.len + length.min(FIRST_ROOM.max(came)));
+                self.answer.extend_from_slice(&bytes[..head.len + came.min(length)]);
+                self.clean = came <= length;
+                self.reading = if came < length { Reading::Length { left: length - came } } else { Reading::Done };
+                Ok(())
+            }
+            Framing::Chunked => {
+                self.answer.extend_from_slice(&bytes[..head.len]);
+                self.reading = Reading::Chunked(Box::new(Chunked::new()));
+                self.chunks(&bytes[head.len..])
+            }
+            Framing::UntilClose => {
+                self.answer.extend_from_slice(&bytes[..head.len]);
+                self.reading = Reading::UntilClose;
+                self.received(&bytes[head.len..])
+            }
+        }
+    }
+
+    fn chunks(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        let Reading::Chunked(decoder) = &mut self.reading else { return Ok(()) };
+        let max = self.attempt.max_answer;
+        let max_with_head = max.saturating_add(self.head.map_or(0, |head| head.len));
+        match decoder.decode(bytes, &mut self.answer, max_with_head) {
+            Ok(rest) => {
+                if decoder.is_done() {
+                    self.clean = rest.is_empty();
+                    self.reading = Reading::Done;
+                }
+                Ok(())
+            }
+            Err(Some(what)) => Err(self.wrong(what)),
+            Err(None) => Err(too_large(max.saturating_add(1), max).into()),
+        }
+    }
+
+    fn body_len(&self) -> usize {
+        self.answer.len() - self.head.map_or(0, |head| head.len)
+    }
+
+    #[cold]
+    fn wrong(&self, what: &(impl Display + ?Sized)) -> Broken {
+        Failure::new(ErrorKind::Protocol, format!("{}: {what}", self.attempt.endpoint.address)).into()
+    }
+
+    /// The connection ended before the answer did.
+    #[cold]
+    fn broke_off(&mut self, error: Option<io::Error>) -> Broken {
+        let address = self.attempt.endpoint.address;
+        if self.head.is_some() {
+            let (had, why) = (self.body_len(), Why(error));
+            let what = match self.reading {
+                Reading::Length { left } => format!("the answer broke off after {had} of {} bytes{why}", had + left),
+                _ => format!("the answer broke off after {had} bytes{why}"),
+            };
+            return self.wrong(&what);
+        }
+        let gone = self.answer.is_empty() && matches!(self.reading, Reading::Head { interim: 0 });
+        let (error, unsent) = match std::mem::replace(&mut self.sending, Sending::Done) {
+            Sending::Failed(failed) => (Some(failed.0), failed.1 == 0),
+            _ => (error, false),
+        };
+        let closed = error.as_ref().is_none_or(|error| is_closed(error.kind()));
+        let what = if closed { "connection closed before the answer".to_owned() } else { "no answer".to_owned() };
+        let failure = Failure::new(ErrorKind::Protocol, format!("{address}: {what}{}", Why(error)));
+        Broken { failure: if unsent && gone { failure.unsent() } else { failure }, gone: gone && closed }
+    }
+}
+
+struct Why(Option<io::Error>);
+
+impl Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |error| write!(f, " ({error})"))
+    }
+}
+
+fn is_closed(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::UnexpectedEof
+    )
+}
+
+/// Writes a head and the body behind it, of which `written` bytes are gone already.
+fn write(
+    stream: &mut Stream,
+    cx: &mut Context<'_>,
+    head: &[u8],
+    body: &[u8],
+    written: &mut usize,
+) -> Poll<io::Result<()>> {
+    let mut stream = Pin::new(stream);
+    while *written < head.len() + body.len() {
+        let count = if *written >= head.len() {
+            ready!(stream.as_mut().poll_write(cx, &body[*written - head.len()..]))?
+        } else if body.is_empty() {
+            ready!(stream.as_mut().poll_write(cx, &head[*written..]))?
+        } else {
+            let both = [IoSlice::new(&head[*written..]), IoSlice::new(body)];
+            ready!(stream.as_mut().poll_write_vectored(cx, &both))?
+        };
+        if count == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        *written += count;
+    }
+    stream.poll_flush(cx)
+}

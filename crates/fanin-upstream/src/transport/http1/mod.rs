@@ -1,0 +1,183 @@
+//! HTTP/1.1: one call on a connection at a time, the most recently used connection first, so that what a peak has opened
+//! falls idle and is closed.
+//!
+//! # Why not hyper's client here
+//! hyper runs a connection as a task of its own. A call hands its request over through a channel, is woken through another, and
+//! gets its answer as a map of headers and a stream of parts, for which it is woken again: right for a general client, but a
+//! flow's call wants a small answer as a whole, and a request makes many such calls. The *page* flow (five calls) took 204,000
+//! instructions a request with hyper's client and 146,000 with this. The parser is the same, `httparse`;
+//! [`head`] and [`chunked`] decide about framing and are stricter, [`connection`] does the reading and writing inside the
+//! call's own future, which is also why dropping the call closes its connection with nothing more to do.
+//! `tests/differential.rs` holds it to the same answers as hyper.
+
+mod chunked;
+mod connection;
+mod head;
+mod request;
+
+use std::future::poll_fn;
+use std::rc::Rc;
+
+use tokio::time::Instant;
+
+use super::budget::Connecting;
+use super::pool::{Kind, Pool};
+use super::stream::{self, Stream};
+use super::{Attempt, Phase, Received, body};
+use crate::endpoint::Endpoint;
+use crate::error::{ErrorKind, Failure};
+use crate::metrics::Extra;
+use connection::{Broken, Connection, Exchange};
+
+pub(crate) use request::lines;
+
+/// Kept connections that turn out to be closed before anything was sent on them. Each costs a loop and no request.
+const MAX_STALE: usize = 8;
+
+/// HTTP/1.1 connections.
+#[derive(Debug)]
+pub(crate) struct Http1;
+
+/// Unused connections, the most recently used last.
+#[derive(Default, Debug)]
+pub(crate) struct Idle(Vec<(Box<Connection>, Instant)>);
+
+/// A connection in use by one call. Dropping it closes the connection, unless it was given back.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pool: Rc<Pool<Http1>>,
+    /// Gone only after the lease has been given back.
+    connection: Option<Box<Connection>>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // An unused lease was given to a call that went away; the connection is as good as before.
+        if let Some(connection) = self.connection.take()
+            && !connection.busy
+        {
+            give_back(&self.pool, connection, Instant::now());
+        }
+    }
+}
+
+/// Puts a connection among the unused ones, and has the pool told when the endpoint closes it.
+fn give_back(pool: &Rc<Pool<Http1>>, mut connection: Box<Connection>, now: Instant) {
+    if connection.stays_quiet(&pool.waker) && !pool.endpoint.is_retired() {
+        pool.with_store(|store| store.0.push((connection, now)));
+    }
+}
+
+impl Kind for Http1 {
+    type Lease = Lease;
+    type Store = Idle;
+
+    fn take(pool: &Rc<Pool<Http1>>, store: &mut Idle) -> Option<Lease> {
+        while let Some((mut connection, _)) = store.0.pop() {
+            if connection.is_quiet() {
+                return Some(Lease { pool: pool.clone(), connection: Some(connection) });
+            }
+        }
+        None
+    }
+
+    fn wants_more(_: &Endpoint, _: &Idle, connecting: usize, waiting: usize) -> bool {
+        connecting < waiting
+    }
+
+    async fn connect(pool: Rc<Pool<Http1>>, permit: Connecting) -> Result<(), Failure> {
+        let endpoint = &pool.endpoint;
+        let tcp = stream::connect(endpoint).await?;
+        let stream = match &endpoint.origin.tls {
+            None => Stream::Tcp(tcp),
+            Some(tls) => Stream::Tls(Box::new(tls.handshake(tcp, endpoint).await?)),
+        };
+        let mut connection = Box::new(Connection::new(stream, permit.opened()));
+        if !connection.stays_quiet(&pool.waker) {
+            let detail = format!("{}: closed as soon as it was open", endpoint.address);
+            return Err(Failure::new(ErrorKind::Connect, detail));
+        }
+        // A call waits for it, even if the endpoint has been retired meanwhile.
+        pool.with_store(|store| store.0.push((connection, Instant::now())));
+        Ok(())
+    }
+
+    fn tidy(pool: &Pool<Http1>, store: &mut Idle, before: Option<Instant>, surrender: usize) {
+        store.0.retain_mut(|(connection, since)| {
+            before.is_none_or(|before| *since > before) && connection.stays_quiet(&pool.waker)
+        });
+        store.0.drain(..surrender.min(store.0.len()));
+    }
+
+    fn idle(store: &Idle) -> usize {
+        store.0.len()
+    }
+}
+
+/// Sends one request and reads the whole answer.
+pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Result<Received, Failure> {
+    let mut stale = 0;
+    let mut now = attempt.begun;
+    loop {
+        attempt.phase.set(Phase::Connecting);
+        let mut lease = match pool.take() {
+            Some(lease) => lease,
+            None => {
+                let lease = pool.wait(attempt.age).await?;
+                now = Instant::now();
+                lease
+            }
+        };
+        let Some(connection) = lease.connection.as_mut() else {
+            return Err(Failure::ours("a connection was used twice"));
+        };
+        attempt.phase.set(Phase::Sent);
+        attempt.metrics.count(Extra::Sent);
+        let kept = connection.served;
+        let left = attempt.deadline.saturating_duration_since(now);
+        let mut exchange = Exchange::new(connection, attempt, left);
+        let Broken { failure, gone } = match poll_fn(|cx| exchange.poll(cx)).await {
+            Ok(complete) => {
+                if !complete {
+                    attempt.phase.set(Phase::Answering);
+                    rest(&mut exchange, attempt).await?;
+                }
+                let received = exchange.finish()?;
+                finish(lease, &received);
+                return Ok(received);
+            }
+            Err(broken) => broken,
+        };
+        // The endpoint closed a kept connection while the request was on its way. It is sent again if it surely was not looked
+        // at, or if looking at it twice does no harm.
+        if kept && stale < MAX_STALE && (failure.unsent || (gone && attempt.safe && stale == 0)) {
+            stale += 1;
+            attempt.metrics.count(Extra::Resent);
+            drop(lease);
+            // All others have been unused for longer than this one: they share its fate, or soon will.
+            pool.with_store(|store| store.0.clear());
+            now = Instant::now();
+            continue;
+        }
+        return Err(failure);
+    }
+}
+
+/// Reads the parts of a body that did not come with the head.
+async fn rest(exchange: &mut Exchange<'_>, attempt: &Attempt<'_>) -> Result<(), Failure> {
+    loop {
+        let part = body::within(attempt.chunk_timeout, poll_fn(|cx| exchange.poll(cx))).await?;
+        if part.map_err(|broken| broken.failure)? {
+            return Ok(());
+        }
+    }
+}
+
+/// The connection is free for the next call, unless it is to be closed.
+fn finish(mut lease: Lease, received: &Received) {
+    if let Some(connection) = lease.connection.take()
+        && !connection.busy
+    {
+        give_back(&lease.pool, connection, received.at);
+    }
+}

@@ -1,0 +1,70 @@
+//! The head of a request, written straight into the buffer that is sent.
+
+use std::io::Write;
+use std::time::Duration;
+
+use http::Method;
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName};
+
+use crate::headers;
+use crate::transport::Attempt;
+
+/// The lines of headers that every request has, `host` among them.
+pub(crate) fn lines(template: &HeaderMap) -> Vec<u8> {
+    let mut out = Vec::new();
+    template.iter().for_each(|(name, value)| line(&mut out, name, value.as_bytes()));
+    out
+}
+
+/// Neither names nor values can hold a line's end: their types see to that.
+fn line(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
+    out.extend_from_slice(name.as_str().as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn number(out: &mut Vec<u8>, name: &HeaderName, value: u128) {
+    out.extend_from_slice(name.as_str().as_bytes());
+    // Writing into a vector does not fail.
+    let _ = write!(out, ": {value}\r\n");
+}
+
+/// Appends the head of an attempt's request; `left` is the time that the upstream is told it has.
+pub(super) fn write(out: &mut Vec<u8>, attempt: &Attempt<'_>, left: Duration) {
+    let (request, origin) = (attempt.request, &*attempt.endpoint.origin);
+    out.extend_from_slice(request.method.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(origin.base_path.as_bytes());
+    out.extend_from_slice(request.path.as_str().as_bytes());
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    if request.headers.is_empty() {
+        out.extend_from_slice(&origin.lines);
+    } else {
+        own_headers(out, attempt);
+    }
+    if let Some(name) = attempt.timeout_header {
+        number(out, name, left.as_millis().max(1));
+    }
+    // A method that has a body by its meaning says so too if the body is empty (RFC 9110, 8.6).
+    if !request.body.is_empty() || matches!(request.method, Method::POST | Method::PUT | Method::PATCH) {
+        number(out, &CONTENT_LENGTH, request.body.len() as u128);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The upstream's headers and the request's own over them.
+fn own_headers(out: &mut Vec<u8>, attempt: &Attempt<'_>) {
+    let (own, template) = (&attempt.request.headers, &attempt.endpoint.origin.template);
+    let is_sent = |name: &HeaderName| !headers::is_ours(name) && attempt.timeout_header != Some(name);
+    for (name, value) in template {
+        if !(own.contains_key(name) && is_sent(name)) && attempt.timeout_header != Some(name) {
+            line(out, name, value.as_bytes());
+        }
+    }
+    for (name, value) in own {
+        if is_sent(name) {
+            line(out, name, value.as_bytes());
+        }
+    }
+}
