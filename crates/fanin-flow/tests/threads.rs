@@ -1,5 +1,8 @@
 //! The threads executor: the tests of the other one, unchanged, and what only a pool of threads has.
 
+// Each of the files brings what they have in common as a module of its own.
+#![allow(clippy::duplicate_mod)]
+
 mod common;
 #[path = "effects.rs"]
 mod effects;
@@ -147,7 +150,7 @@ def flow(req):
         let runs: Vec<_> = (0..600).map(|n| start(&it, n)).collect();
         for (n, run) in runs.into_iter().enumerate() {
             let body = run.await.unwrap().result.unwrap().body.concat();
-            let part = |n: usize| if n % 2 == 0 { n + 1 } else { n };
+            let part = |n: usize| if n.is_multiple_of(2) { n + 1 } else { n };
             assert_eq!(String::from_utf8(body).unwrap(), format!("[{},{}]", part(n), part(n + 1)));
         }
         assert_eq!(metric(&it, "fanin_pool_threads{"), 7);
