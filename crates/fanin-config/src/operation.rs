@@ -1,11 +1,15 @@
 //! `[upstreams.NAME.operations.NAME]`: named calls.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
+use crate::merge::{Batch, Cache};
+use crate::param::{Param, ParamPlace, ParamType};
 use crate::table::Table;
 use crate::{schema, text};
 
@@ -20,6 +24,11 @@ pub struct Operation {
     /// Path template; `{name}` is filled, percent-encoded, from the call's parameter of that name.
     #[schemars(with = "schema::PathTemplate")]
     pub path: String,
+    /// What a call is told, by name and in this order: its types are checked, and no other is taken. Without it, whatever a
+    /// call names fills the path or goes into the query.
+    #[serde(serialize_with = "text::optional_named", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "BTreeMap<String, schema::Or<schema::ParamTypeText, Param>>")]
+    pub params: Option<IndexMap<String, Param>>,
     /// Whether the call changes nothing at the backend. Default: true for GET and HEAD, false for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "schema::Flag")]
@@ -32,6 +41,19 @@ pub struct Operation {
     #[serde(serialize_with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "schema::DurationText")]
     pub timeout: Option<Duration>,
+    /// Calls that look up different keys merge into one request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Batch")]
+    pub batch: Option<Batch>,
+    /// Answers are used again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Cache")]
+    pub cache: Option<Cache>,
+    /// Whether identical calls, of whatever requests, that are in flight at the same time share one. Default: true with
+    /// `cache`, otherwise false: such an answer may have been made before the second call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::Flag")]
+    pub single_flight: Option<bool>,
 }
 
 fn statuses<S: Serializer>(statuses: &[StatusCode], to: S) -> Result<S::Ok, S::Error> {
@@ -39,6 +61,31 @@ fn statuses<S: Serializer>(statuses: &[StatusCode], to: S) -> Result<S::Ok, S::E
 }
 
 impl Operation {
+    /// A GET of this path with all defaults.
+    pub fn new(path: impl Into<String>) -> Operation {
+        Operation {
+            method: Method::GET,
+            path: path.into(),
+            params: None,
+            safe: None,
+            ok: Vec::new(),
+            timeout: None,
+            batch: None,
+            cache: None,
+            single_flight: None,
+        }
+    }
+
+    /// Whether a call of it changes nothing.
+    pub fn is_safe(&self) -> bool {
+        self.safe.unwrap_or(self.method.is_safe())
+    }
+
+    /// Whether identical calls in flight share one.
+    pub fn shares_flights(&self) -> bool {
+        self.single_flight.unwrap_or(self.cache.is_some())
+    }
+
     /// Reads one; what is wrong is noted in its reader.
     pub(crate) fn read(mut table: Table<'_, '_>) -> Option<Operation> {
         let method = table.method("method").unwrap_or(Method::GET);
@@ -48,12 +95,92 @@ impl Operation {
         if table.at("path").is_none() {
             table.missing("path", "path = \"/...\"");
         }
+        let params = table.items("params");
+        let params = table.at("params").map(|_| {
+            params
+                .into_iter()
+                .filter_map(|(name, item)| Some((name.value.clone(), Param::read(&name, item)?)))
+                .collect()
+        });
         let safe = table.flag("safe");
         let ok = table.numbers("ok", 100..=599).unwrap_or_default();
-        let timeout = table.duration("timeout");
-        table.finish();
         // The range above holds status codes only, all of them below 600.
         let ok = ok.into_iter().filter_map(|code| StatusCode::from_u16(code as u16).ok()).collect();
-        Some(Operation { method, path: path?.value, safe, ok, timeout })
+        let timeout = table.duration("timeout");
+        let batch = table.table("batch").and_then(Batch::read);
+        let cache = table.table("cache").and_then(Cache::read);
+        let single_flight = table.flag("single_flight");
+        let operation = Operation {
+            method,
+            path: path.map(|path| path.value).unwrap_or_default(),
+            params,
+            safe,
+            ok,
+            timeout,
+            batch,
+            cache,
+            single_flight,
+        };
+        operation.check(&table);
+        let complete = !operation.path.is_empty();
+        table.finish();
+        complete.then_some(operation)
     }
+
+    /// What contradicts what.
+    fn check(&self, table: &Table<'_, '_>) {
+        if !self.is_safe() {
+            for key in ["batch", "cache", "single_flight"] {
+                if table.at(key).is_some() && (key != "single_flight" || self.shares_flights()) {
+                    table.error(key, "needs calls that change nothing; set safe = true if that is so");
+                }
+            }
+        }
+        let in_path = |name: &str| self.path.contains(&format!("{{{name}}}"));
+        if let Some(params) = &self.params {
+            for name in placeholders(&self.path) {
+                match params.get(name) {
+                    None => table.error("path", format_args!("names {{{name}}}, which is not among params")),
+                    Some(param) if param.kind.of == ParamType::List => {
+                        table.error("path", format_args!("cannot hold {{{name}}}, which is a list"));
+                    }
+                    Some(param) if param.kind.optional => {
+                        table.error("path", format_args!("needs {{{name}}}, which may be left out"));
+                    }
+                    Some(_) => {}
+                }
+            }
+            let has_body = params.iter().any(|(name, param)| param.place == ParamPlace::Json && !in_path(name));
+            if has_body && matches!(self.method, Method::GET | Method::HEAD) {
+                table.error("params", format_args!("a {} has no body for `in = \"json\"`", self.method));
+            }
+        }
+        let Some(batch) = &self.batch else { return };
+        for (what, name) in [("key", Some(&batch.key)), ("fields", batch.fields.as_ref())] {
+            let Some(name) = name else { continue };
+            if in_path(name) {
+                table.error(
+                    "batch",
+                    format_args!(
+                        "{what} = \"{name}\" is a part of the path, which is the same for all calls of a batch"
+                    ),
+                );
+            }
+            match self.params.as_ref().map(|params| params.get(name)) {
+                Some(None) => table.error("batch", format_args!("{what} = \"{name}\" is not among params")),
+                Some(Some(param)) if !matches!(param.kind.of, ParamType::List | ParamType::Any) => {
+                    table.error("batch", format_args!("{what} = \"{name}\" must be a list in params"));
+                }
+                Some(Some(param)) if param.place == ParamPlace::Header => {
+                    table.error("batch", format_args!("{what} = \"{name}\" must not be a header"));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Names between braces.
+fn placeholders(path: &str) -> impl Iterator<Item = &str> {
+    path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
 }

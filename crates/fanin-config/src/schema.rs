@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use http::Method;
 use schemars::generate::SchemaSettings;
@@ -11,7 +12,10 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::limit::AdaptiveLimit;
-use crate::{Breaker, Config, FlowLimits, FlowRef, Retry, Route, Server, Threads, Upstream};
+use crate::{
+    Batch, Breaker, Cache, Config, FlowLimits, FlowRef, Param, ParamType, Retry, Route, Server, Snapshot, Threads,
+    Upstream,
+};
 
 /// Text that names an environment variable stands for any other value.
 fn variable() -> Value {
@@ -155,6 +159,25 @@ leaf!(
     })
 );
 leaf!(
+    /// A parameter's type.
+    ParamTypeText,
+    json_schema!({
+        "type": "string",
+        "pattern": r"^(string|int|float|bool|list|any)\??$|\$\{",
+        "x-type": "type"
+    })
+);
+leaf!(
+    /// Where a parameter goes.
+    ParamPlaceText,
+    json_schema!({ "anyOf": [{ "enum": ["query", "json", "header"] }, variable()] })
+);
+leaf!(
+    /// Any value.
+    Anything,
+    json_schema!({ "x-type": "any value" })
+);
+leaf!(
     /// HTTP version.
     HttpVersion,
     json_schema!({ "anyOf": [{ "enum": ["1", "2"] }, variable()] })
@@ -247,6 +270,10 @@ impl Config {
         strict(&mut sections["FlowLimits"], &[], &limits);
         strict(&mut sections["ClientTls"], &[], &json!({}));
         strict(&mut sections["Operation"], &["path"], &json!({ "method": "GET", "ok": [] }));
+        strict(&mut sections["Param"], &["type"], &without(value(&Param::new(ParamType::Any)), &["type"]));
+        strict(&mut sections["Batch"], &["key"], &without(value(&Batch::new("")), &["key"]));
+        strict(&mut sections["Cache"], &["ttl"], &without(value(&Cache::new(Duration::ZERO)), &["ttl"]));
+        strict(&mut sections["Snapshot"], &["path"], &without(value(&Snapshot::new("")), &["path"]));
         strict(&mut sections["AdaptiveLimit"], &[], &value(&AdaptiveLimit::default()));
         strict(&mut sections["Threads"], &[], &value(&Threads::default()));
         strict(&mut sections["Retry"], &[], &value(&Retry::default()));

@@ -327,6 +327,35 @@ impl<'t, 'r> Table<'t, 'r> {
         }
     }
 
+    /// Any value, as JSON; a date as its text.
+    pub fn value(&mut self, key: &'static str) -> Option<serde_json::Value> {
+        let item = self.item(key)?;
+        json(&item)
+    }
+
+    /// The entries of a table with free keys, in the file's order.
+    pub fn items(&mut self, key: &'static str) -> Vec<(At<String>, Item<'t, 'r>)> {
+        let Some(item) = self.item(key) else {
+            return Vec::new();
+        };
+        let DeValue::Table(table) = item.get() else {
+            item.wrong("a table", None);
+            return Vec::new();
+        };
+        in_order(table)
+            .map(|(key, value)| {
+                let name = format!("{}.{}", item.name, key.get_ref());
+                let at = At { value: key.get_ref().to_string(), span: key.span() };
+                (at, Item { reader: self.reader, name, value })
+            })
+            .collect()
+    }
+
+    /// The table that a value is.
+    pub fn of(item: &Item<'t, 'r>) -> Option<Table<'t, 'r>> {
+        inner(item)
+    }
+
     /// A table of tables with free keys, in the file's order.
     pub fn named_tables(&mut self, key: &'static str) -> Vec<(At<String>, Table<'t, 'r>)> {
         let Some(item) = self.item(key) else {
@@ -364,19 +393,7 @@ impl<'t, 'r> Table<'t, 'r> {
     }
 
     fn inner(&self, item: &Item<'t, 'r>) -> Option<Table<'t, 'r>> {
-        match item.get() {
-            DeValue::Table(entries) => Some(Table {
-                reader: self.reader,
-                name: item.name.clone(),
-                entries,
-                span: item.span(),
-                known: Vec::new(),
-            }),
-            _ => {
-                item.wrong("a table", None);
-                None
-            }
-        }
+        inner(item)
     }
 
     /// Refuses all keys that nobody asked for.
@@ -394,6 +411,57 @@ impl<'t, 'r> Table<'t, 'r> {
             self.reader.error_hint(&key.span(), format!("unknown key `{name}`{place}"), hint);
         }
     }
+}
+
+fn inner<'t, 'r>(item: &Item<'t, 'r>) -> Option<Table<'t, 'r>> {
+    match item.get() {
+        DeValue::Table(entries) => {
+            Some(Table { reader: item.reader, name: item.name.clone(), entries, span: item.span(), known: Vec::new() })
+        }
+        _ => {
+            item.wrong("a table", None);
+            None
+        }
+    }
+}
+
+/// A value as JSON, with its variables put in. Numbers that JSON does not have are noted.
+fn json(item: &Item<'_, '_>) -> Option<serde_json::Value> {
+    use serde_json::Value;
+    Some(match item.get() {
+        DeValue::String(_) => Value::String(item.text("a string")?.text),
+        DeValue::Boolean(value) => Value::Bool(*value),
+        DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
+            Ok(value) => value.into(),
+            Err(_) => {
+                item.error("is too large a number");
+                return None;
+            }
+        },
+        DeValue::Float(float) => match float.as_str().parse().ok().and_then(serde_json::Number::from_f64) {
+            Some(value) => Value::Number(value),
+            None => {
+                item.error("is no number that can be sent");
+                return None;
+            }
+        },
+        DeValue::Datetime(date) => Value::String(date.to_string()),
+        DeValue::Array(values) => {
+            let items = values.iter().enumerate().map(|(index, value)| Item {
+                reader: item.reader,
+                name: format!("{}[{index}]", item.name),
+                value,
+            });
+            Value::Array(items.map(|item| json(&item)).collect::<Option<_>>()?)
+        }
+        DeValue::Table(table) => in_order(table)
+            .map(|(key, value)| {
+                let name = format!("{}.{}", item.name, key.get_ref());
+                Some((key.get_ref().to_string(), json(&Item { reader: item.reader, name, value })?))
+            })
+            .collect::<Option<serde_json::Map<_, _>>>()?
+            .into(),
+    })
 }
 
 /// Entries of a table in the file's order.

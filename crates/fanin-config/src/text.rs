@@ -81,3 +81,14 @@ pub(crate) fn headers<S: Serializer>(value: &HeaderMap, to: S) -> Result<S::Ok, 
 pub(crate) fn named<T: Serialize, S: Serializer>(value: &IndexMap<String, T>, to: S) -> Result<S::Ok, S::Error> {
     to.collect_map(value)
 }
+
+/// Tables by name, if there are any.
+pub(crate) fn optional_named<T: Serialize, S: Serializer>(
+    value: &Option<IndexMap<String, T>>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => to.collect_map(value),
+        None => to.serialize_none(),
+    }
+}

@@ -14,7 +14,7 @@ use crate::mask::is_secret;
 use crate::policy::{Breaker, Hedge, Retry, read_breaker, read_hedge, read_part, read_retry};
 use crate::read::{At, header_name};
 use crate::table::Table;
-use crate::{Limit, Operation, limit, schema, text};
+use crate::{Limit, Operation, Snapshot, limit, schema, text};
 
 /// `[upstreams.NAME]`: a backend service, where its endpoints are, how long to wait for it, how much to ask of it at once.
 /// Flows get it with `load("@upstreams", "NAME")`.
@@ -117,6 +117,10 @@ pub struct Upstream {
     #[serde(serialize_with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "schema::DurationText")]
     pub chunk_timeout: Option<Duration>,
+    /// A whole table, fetched in the background and looked up in memory with `NAME.lookup(key)` and `NAME.table()`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Snapshot")]
+    pub snapshot: Option<Snapshot>,
     /// Named calls, by name.
     #[serde(serialize_with = "text::named", skip_serializing_if = "IndexMap::is_empty")]
     #[schemars(with = "BTreeMap<String, Operation>")]
@@ -151,6 +155,7 @@ impl Upstream {
             ejection: true,
             attempt_timeout: None,
             chunk_timeout: None,
+            snapshot: None,
             operations: IndexMap::new(),
         }
     }
@@ -281,6 +286,7 @@ impl Upstream {
             );
         }
         upstream.chunk_timeout = read_part(&mut table, "chunk_timeout", timeout);
+        upstream.snapshot = table.table("snapshot").and_then(Snapshot::read);
         upstream.operations = table
             .named_tables("operations")
             .into_iter()

@@ -12,6 +12,8 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
     let route = |text: &str| format!("[[routes]]\n{text}\n");
     let full_route = |text: &str| format!("[[routes]]\npath = '/a'\n{OK}\n{text}\n");
     let upstream = |text: &str| format!("[upstreams.a]\nurl = 'http://a'\n{text}\n");
+    let operation =
+        |text: &str| format!("[upstreams.a]\nurl = 'http://a'\n[upstreams.a.operations.b]\npath = '/'\n{text}\n");
     vec![
         // Syntax.
         ("a = ".into(), "1:5", "invalid TOML"),
@@ -122,7 +124,45 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         (upstream("[upstreams.a.operations.b-c]\npath='/'"), "3:25", "not a name for an operation"),
         (upstream("[upstreams.a.operations.b]\npath='/{*c}'"), "4:6", "only a route's path"),
         (upstream("[upstreams.a.operations.b]\npath='/'\nok=[200, 99]"), "5:10", "99 is not between 100 and 599"),
-        (upstream("[upstreams.a.operations.b]\npath='/'\nbatch={}"), "5:1", "unknown key `batch`"),
+        (operation("batch = {}"), "5:9", "upstreams.a.operations.b.batch needs `key`"),
+        (operation("batch = { key = 'ids', max_key = 3 }"), "5:24", "did you mean `max_keys`?"),
+        (operation("batch = { key = 'ids', max_keys = 0 }"), "5:35", "0 is below the least, 1"),
+        (operation("batch = { key = 'ids', linger = 2 }"), "5:33", "must be a duration"),
+        (operation("batch = { key = 'ids', linger = '0s', share = true }"), "5:47", "linger is 0"),
+        (operation("batch = { key = 'ids', fields = 'ids' }"), "5:33", "is the parameter that holds the keys"),
+        (operation("method = 'POST'\nbatch = { key = 'ids' }"), "6:9", "set safe = true if that is so"),
+        (operation("params = { id = 'list' }\nbatch = { key = 'ids' }"), "6:9", "key = \"ids\" is not among params"),
+        (operation("params = { ids = 'int' }\nbatch = { key = 'ids' }"), "6:9", "must be a list in params"),
+        (operation("cache = { stale = '1s' }"), "5:9", "needs `ttl`"),
+        (operation("cache = { ttl = '1s', max_size = 0 }"), "5:34", "0 bytes is below the least, 1"),
+        (operation("cache = { ttl = '1s', sale = '1s' }"), "5:23", "did you mean `stale`?"),
+        (operation("method = 'PUT'\ncache = { ttl = '1s' }"), "6:9", "change nothing"),
+        (operation("method = 'PUT'\nsingle_flight = true"), "6:17", "change nothing"),
+        (operation("params = { a = 'text' }"), "5:16", "`text` is not a type; known are string"),
+        (operation("params = { a = 3 }"), "5:16", "must be a table"),
+        (operation("params = { a = { default = 1 } }"), "5:16", "needs `type`"),
+        (operation("params = { a = { type = 'int', default = 'x' } }"), "5:42", "is not what the type says, int"),
+        (operation("params = { a = { type = 'int?', default = 1 } }"), "5:43", "keep one of them"),
+        (operation("params = { a = { type = 'int', in = 'body' } }"), "5:37", "`body` is not"),
+        (operation("params = { a = { type = 'int', in = 'json' } }"), "5:10", "a GET has no body"),
+        (operation("params = { a = { type = 'int', in = 'header', name = 'a b' } }"), "5:37", "not a header's name"),
+        (operation("params = { timeout = 'int' }"), "5:12", "`timeout` is an argument of every call"),
+        (operation("params = { a-b = 'int' }"), "5:12", "`a-b` is not a name for a parameter"),
+        (
+            upstream("[upstreams.a.operations.b]\npath='/{c}'\nparams = {}"),
+            "4:6",
+            "names {c}, which is not among params",
+        ),
+        (upstream("[upstreams.a.operations.b]\npath='/{c}'\nparams = { c = 'list' }"), "4:6", "which is a list"),
+        (upstream("[upstreams.a.operations.b]\npath='/{c}'\nparams = { c = 'int?' }"), "4:6", "may be left out"),
+        (upstream("[upstreams.a.operations.b]\npath='/{c}'\nbatch = { key = 'c' }"), "5:9", "is a part of the path"),
+        // Snapshots.
+        (upstream("snapshot = {}"), "3:12", "upstreams.a.snapshot needs `path`"),
+        (upstream("snapshot = { path = 'a' }"), "3:21", "must begin with /"),
+        (upstream("snapshot = { path = '/a b' }"), "3:21", "must not hold ' '"),
+        (upstream("snapshot = { path = '/', every = '0s' }"), "3:34", "must be longer than zero"),
+        (upstream("snapshot = { path = '/', dump = 'a.json' }"), "3:33", "take another ending"),
+        (upstream("snapshot = { path = '/', evry = '1m' }"), "3:26", "did you mean `every`?"),
         // Routes.
         (route(OK), "1:1", "routes[0] needs `path`"),
         (route("path = '/a'"), "1:1", "routes[0] needs `flow`"),

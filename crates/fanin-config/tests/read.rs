@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use common::{FULL, folder, parse};
 use fanin_config::{
-    AccessLog, Breaker, Config, Executor, FILE_NAME, FlowLimits, Hedge, Limit, MASK, OnDisconnect, Protocol,
-    QueryLists, Retry, Server, Threads, Upstream,
+    AccessLog, Batch, Breaker, Cache, Config, Executor, FILE_NAME, FlowLimits, Hedge, Limit, MASK, OnDisconnect, Param,
+    ParamKind, ParamPlace, ParamType, Protocol, QueryLists, Retry, Server, Snapshot, Threads, Upstream,
 };
 use http::{Method, StatusCode};
 
@@ -100,6 +100,46 @@ fn every_key_is_read() {
     assert_eq!((&ids.method, ids.path.as_str(), ids.safe), (&Method::POST, "/ids/{text}", Some(true)));
     assert_eq!(ids.ok, [StatusCode::NOT_FOUND, StatusCode::CONFLICT]);
     assert_eq!(ids.timeout, Some(Duration::from_millis(40)));
+    let params: Vec<_> = ids.params.as_ref().expect("set").iter().collect();
+    assert_eq!(params.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["text", "page", "ids", "fields"]);
+    assert_eq!(*params[0].1, Param::new(ParamType::String));
+    let page = Param {
+        default: Some(1.into()),
+        place: ParamPlace::Json,
+        name: Some("p".into()),
+        ..Param::new(ParamType::Int)
+    };
+    assert_eq!(*params[1].1, page);
+    assert_eq!((params[1].1.wire("page"), params[0].1.wire("text")), ("p", "text"));
+    assert_eq!(params[2].1.kind, ParamKind { of: ParamType::List, optional: true });
+    let batch = Batch {
+        fields: Some("fields".into()),
+        matched: Some("id".into()),
+        items: Some("rows".into()),
+        max_keys: 20,
+        linger: Duration::ZERO,
+        ..Batch::new("ids")
+    };
+    assert_eq!(ids.batch, Some(batch));
+    let cache = Cache {
+        ttl: Duration::from_secs(60),
+        stale: Duration::from_secs(10),
+        stale_if_error: Duration::from_secs(3600),
+        negative: Duration::from_secs(5),
+        max_size: 1 << 20,
+        cache_control: true,
+    };
+    assert_eq!(ids.cache, Some(cache));
+    assert_eq!(ids.single_flight, Some(true));
+    let snapshot = Snapshot {
+        every: Duration::from_secs(60),
+        key: Some("id".into()),
+        items: Some("rows".into()),
+        dump: Some(dir.path().join("search.dump")),
+        allow_empty: true,
+        ..Snapshot::new("/all?x=1")
+    };
+    assert_eq!(search.snapshot, Some(snapshot));
 
     let url = "http://catalog.internal:8080".parse().expect("a URL");
     assert_eq!(config.upstreams["catalog"], Upstream::new("catalog", url));

@@ -69,6 +69,10 @@ fn bad_files_are_not_valid() {
         "[upstreams.a]\nurl = 'http://a'\nretry = 'on'",
         "[upstreams.a]\nurl = 'http://a'\nretry = { budget = 2 }",
         "[upstreams.a]\nurl = 'http://a'\nhedge = 'sometimes'",
+        "[upstreams.a]\nurl = 'http://a'\n[upstreams.a.operations.b]\npath = '/'\nparams = { a = 'text' }",
+        "[upstreams.a]\nurl = 'http://a'\n[upstreams.a.operations.b]\npath = '/'\nbatch = { max_keys = 3 }",
+        "[upstreams.a]\nurl = 'http://a'\n[upstreams.a.operations.b]\npath = '/'\ncache = {}",
+        "[upstreams.a]\nurl = 'http://a'\nsnapshot = {}",
         "[[routes]]\npath = '/'",
         "[[routes]]\npath = 'a'\nflow = 'a.star:b'",
         "[[routes]]\npath = '/'\nflow = 'a.star'",
@@ -105,13 +109,17 @@ fn the_reader_knows_what_the_schema_says() {
         ("Breaker", "[upstreams.a.breaker]\nzzzzzzzzzzzz = 1"),
         ("ClientTls", "[upstreams.a.tls]\nzzzzzzzzzzzz = 1"),
         ("Operation", "[upstreams.a.operations.b]\nzzzzzzzzzzzz = 1"),
+        ("Param", "[upstreams.a.operations.b]\npath = '/'\n[upstreams.a.operations.b.params.c]\nzzzzzzzzzzzz = 1"),
+        ("Batch", "[upstreams.a.operations.b]\npath = '/'\nbatch = { zzzzzzzzzzzz = 1 }"),
+        ("Cache", "[upstreams.a.operations.b]\npath = '/'\ncache = { zzzzzzzzzzzz = 1 }"),
+        ("Snapshot", "[upstreams.a.snapshot]\nzzzzzzzzzzzz = 1"),
         ("Route", "[[routes]]\nzzzzzzzzzzzz = 1"),
         ("Threads", "[[routes]]\n[routes.executor]\nzzzzzzzzzzzz = 1"),
     ] {
         assert_eq!(known(text), keys(&schema["$defs"][name]), "{name}");
     }
     let sections = schema["$defs"].as_object().expect("sections");
-    assert_eq!(sections.len(), 11, "a section that is not compared above: {:?}", sections.keys());
+    assert_eq!(sections.len(), 15, "a section that is not compared above: {:?}", sections.keys());
 }
 
 #[test]

@@ -38,6 +38,7 @@
 //! a pass of ours beside them, so that the one pass is ours: words of eight bytes in short strings,
 //! blocks that the compiler vectorises in long ones, and UTF-8 is looked at (by `simdutf8`, which
 //! picks instructions at run time) only in bodies with a byte outside ASCII.
+mod assemble;
 mod doc;
 mod error;
 mod indent;
@@ -49,6 +50,7 @@ mod tape;
 mod text;
 mod write;
 
+pub use assemble::Assembler;
 pub use doc::Doc;
 pub use error::{JsonError, JsonErrorKind};
 pub use indent::{indent, indented_len};

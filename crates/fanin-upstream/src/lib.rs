@@ -18,6 +18,7 @@ mod metrics;
 mod policy;
 mod request;
 mod resolve;
+pub mod shared;
 mod transport;
 mod upstream;
 mod upstreams;

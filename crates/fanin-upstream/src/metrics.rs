@@ -13,6 +13,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet}
 use prometheus_client::metrics::MetricType;
 
 use crate::error::ErrorKind;
+use crate::shared::{Counts, SnapshotCounts};
 use crate::upstream::Upstream;
 
 /// Upper bounds of the latency histogram, in microseconds.
@@ -108,6 +109,9 @@ pub(crate) struct UpstreamMetrics {
     shards: Mutex<Vec<Arc<Shard>>>,
     /// The upstream as last configured, for the gauges.
     current: Mutex<Weak<Upstream>>,
+    /// By operation.
+    operations: Mutex<BTreeMap<String, Arc<Counts>>>,
+    pub(crate) snapshot: Arc<SnapshotCounts>,
 }
 
 impl UpstreamMetrics {
@@ -119,6 +123,20 @@ impl UpstreamMetrics {
 
     pub fn set_current(&self, upstream: &Arc<Upstream>) {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(upstream);
+    }
+
+    pub fn operation(&self, name: &str) -> Arc<Counts> {
+        let mut operations = self.operations.lock().unwrap_or_else(PoisonError::into_inner);
+        operations.entry(name.to_owned()).or_default().clone()
+    }
+
+    pub(crate) fn operations(&self) -> Vec<(String, Arc<Counts>)> {
+        let operations = self.operations.lock().unwrap_or_else(PoisonError::into_inner);
+        operations.iter().map(|(name, counts)| (name.clone(), counts.clone())).collect()
+    }
+
+    pub(crate) fn current(&self) -> Option<Arc<Upstream>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
     fn sum(&self, pick: impl Fn(&Shard) -> u64) -> u64 {
@@ -210,10 +228,7 @@ impl Collector for Table {
         }
         let gauges: Vec<(&Arc<str>, Gauges)> = upstreams
             .iter()
-            .filter_map(|(name, metrics)| {
-                let upstream = metrics.current.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-                upstream.map(|upstream| (name, upstream.gauges()))
-            })
+            .filter_map(|(name, metrics)| metrics.current().map(|upstream| (name, upstream.gauges())))
             .collect();
         for (name, help, pick) in GAUGES {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -222,7 +237,7 @@ impl Collector for Table {
                 family.encode_family(&[("upstream", upstream.as_ref())])?.encode_gauge(&value)?;
             }
         }
-        Ok(())
+        crate::shared::metrics::encode(&upstreams, &mut encoder)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::policy::budget::Budget;
 use crate::policy::hedge::Latencies;
 use crate::request::{Answer, CallContext, Request};
 use crate::resolve::Endpoints;
+use crate::shared::{OperationShared, Snapshot};
 use crate::transport::{Phase, Received};
 use crate::worker::WorkerClient;
 
@@ -35,6 +36,9 @@ pub struct Upstream {
     pub(crate) policies: Policies,
     pub(crate) guards: Arc<Guards>,
     pub(crate) metrics: Arc<UpstreamMetrics>,
+    /// What calls of each operation share, in the order of the configuration.
+    operations: Vec<Arc<OperationShared>>,
+    snapshot: Option<Arc<Snapshot>>,
     retired: AtomicBool,
 }
 
@@ -88,7 +92,22 @@ impl Upstream {
             Some(before) => before.limit.clone(),
             None => Arc::new(Limit::new(first_limit(config, &guards), config.max_waiting)),
         };
+        let operations = config.operations.iter().map(|(name, operation)| {
+            let same = before.filter(|before| answers_alike(&before.config, config)).and_then(|before| {
+                let at = before.config.operations.get_index_of(name)?;
+                (before.config.operations.get(name) == Some(operation)).then(|| before.operations[at].clone())
+            });
+            same.unwrap_or_else(|| Arc::new(OperationShared::new(name, operation, metrics.operation(name))))
+        });
+        let operations = operations.collect();
+        let snapshot = config.snapshot.as_ref().map(|snapshot| {
+            let same = before.filter(|before| answers_alike(&before.config, config));
+            let same = same.and_then(|before| before.snapshot.as_deref());
+            Arc::new(Snapshot::new(config, snapshot, metrics.snapshot.clone(), same))
+        });
         let upstream = Arc::new(Upstream {
+            operations,
+            snapshot,
             id: NEXT.fetch_add(1, Relaxed),
             name: config.name.as_str().into(),
             config: config.clone(),
@@ -110,6 +129,9 @@ impl Upstream {
 
     pub(crate) fn retire(&self, next: Option<&Arc<Upstream>>) {
         self.retired.store(true, Relaxed);
+        if let Some(snapshot) = &self.snapshot {
+            snapshot.retire();
+        }
         if !next.is_some_and(|next| Arc::ptr_eq(&next.endpoints, &self.endpoints)) {
             self.endpoints.retire();
         }
@@ -127,6 +149,28 @@ impl Upstream {
     /// What it was made from.
     pub fn config(&self) -> &fanin_config::Upstream {
         &self.config
+    }
+
+    /// What calls of an operation share, by the operation's place in the configuration.
+    ///
+    /// # Panics
+    /// If there is no such operation.
+    pub fn operation(&self, at: usize) -> &Arc<OperationShared> {
+        &self.operations[at]
+    }
+
+    pub(crate) fn operations(&self) -> &[Arc<OperationShared>] {
+        &self.operations
+    }
+
+    /// The snapshot, if it has one.
+    pub fn snapshot(&self) -> Option<&Arc<Snapshot>> {
+        self.snapshot.as_ref()
+    }
+
+    /// Whether the retry budget allows one more request for what has been sent already; takes it.
+    pub fn may_send_again(&self) -> bool {
+        self.policies.retry.as_ref().is_some_and(|policy| self.guards.budget.take(policy.floor, Instant::now()))
     }
 
     pub(crate) fn gauges(&self) -> Gauges {
@@ -214,6 +258,11 @@ fn reached_alike(one: &fanin_config::Upstream, other: &fanin_config::Upstream) -
         && one.idle_timeout == other.idle_timeout
         && one.max_connections == other.max_connections
         && one.max_connecting == other.max_connecting
+}
+
+/// Whether a call gets the same answer from either: they ask the same endpoints for the same.
+fn answers_alike(one: &fanin_config::Upstream, other: &fanin_config::Upstream) -> bool {
+    reached_alike(one, other) && one.query_lists == other.query_lists
 }
 
 #[cold]

@@ -19,6 +19,7 @@ use crate::policy::tally::Tally;
 use crate::resolve::WorkerResolver;
 use crate::transport::{Connections, Phase};
 use crate::upstream::Upstream;
+use crate::upstreams::Upstreams;
 
 /// Answers over which the usual latency is averaged, and without which it is not known.
 const SAMPLES: u32 = 64;
@@ -47,6 +48,16 @@ impl WorkerClient {
     /// A client without connections.
     pub fn new() -> Rc<WorkerClient> {
         Rc::default()
+    }
+
+    /// Has the snapshots of these upstreams fetched from this worker, now and from time to time, unless another worker does it
+    /// already. Each worker calls this when it begins to use the upstreams.
+    pub fn keep_snapshots(self: &Rc<Self>, upstreams: &Upstreams) {
+        for upstream in upstreams.iter() {
+            if let Some(snapshot) = upstream.snapshot() {
+                snapshot.keep(upstream, self);
+            }
+        }
     }
 
     pub(crate) fn local(self: &Rc<Self>, upstream: &Arc<Upstream>) -> Rc<Local> {

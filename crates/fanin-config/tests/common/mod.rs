@@ -103,12 +103,38 @@ pause = "2s"
 longest_pause = "8s"
 probes = 4
 
+[upstreams.search.snapshot]
+path = "/all?x=1"
+every = "1m"
+key = "id"
+items = "rows"
+dump = "search.dump"
+allow_empty = true
+
 [upstreams.search.operations.ids]
 method = "POST"
 path = "/ids/{text}"
+params = { text = "string", page = { type = "int", default = 1, in = "json", name = "p" }, ids = "list?", fields = "any" }
 safe = true
 ok = [404, 409]
 timeout = "40ms"
+single_flight = true
+
+[upstreams.search.operations.ids.batch]
+key = "ids"
+fields = "fields"
+match = "id"
+items = "rows"
+max_keys = 20
+linger = "0ms"
+
+[upstreams.search.operations.ids.cache]
+ttl = "1m"
+stale = "10s"
+stale_if_error = "1h"
+negative = "5s"
+max_size = "1MiB"
+cache_control = true
 
 [upstreams.catalog]
 url = "${CATALOG_URL}"

@@ -30,6 +30,7 @@ impl AppWorker {
     /// Sets the flows up on this thread.
     pub(super) fn new(app: Arc<App>, context: WorkerContext) -> AppWorker {
         let client = CLIENT.with(|client| client.get_or_init(WorkerClient::new).clone());
+        client.keep_snapshots(&app.upstreams);
         let activity = context.activity;
         let told = move |route: Option<usize>| match route {
             Some(route) => activity.set(route as u64 + 1),

@@ -1,0 +1,89 @@
+//! An answer as it is shared: read once, looked at by many.
+
+use std::sync::Arc;
+
+use fanin_json::{Assembler, Doc};
+
+use crate::request::Answer;
+
+/// What an answer says. Documents are shared, so a clone is cheap, and a part keeps the whole document alive.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// Nothing.
+    Empty,
+    /// Text: the answer's own bytes.
+    Text,
+    /// A document.
+    Json(Doc),
+    /// A value of a document.
+    Part {
+        /// The document.
+        doc: Doc,
+        /// Its position.
+        at: u32,
+    },
+    /// A list of values of a document.
+    List {
+        /// The document.
+        doc: Doc,
+        /// Their positions.
+        at: Arc<[u32]>,
+    },
+    /// Some entries of an object of a document.
+    Entries {
+        /// The document.
+        doc: Doc,
+        /// Positions of their keys and values.
+        at: Arc<[(u32, u32)]>,
+    },
+    /// What was looked up is not there.
+    Absent,
+}
+
+/// An answer whose body has been read.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// Status and headers; its bytes belong to it only if [`Body`] is a text or a whole document.
+    pub answer: Answer,
+    /// What it says.
+    pub body: Body,
+}
+
+impl Ready {
+    /// The same to keep for long: parts are copied out, so that a small one does not keep a large document.
+    #[must_use]
+    pub fn kept(&self) -> Ready {
+        let body = match &self.body {
+            Body::Part { doc, at } => Body::Json(doc.node(*at).to_doc()),
+            Body::List { doc, at } => {
+                let mut list = Assembler::list(64);
+                at.iter().for_each(|at| list.item(doc.node(*at)));
+                Body::Json(list.finish())
+            }
+            Body::Entries { doc, at } => {
+                let mut object = Assembler::object(64);
+                at.iter().for_each(|(key, value)| object.entry(doc.node(*key), doc.node(*value)));
+                Body::Json(object.finish())
+            }
+            other => other.clone(),
+        };
+        Ready { answer: self.answer.clone(), body }
+    }
+
+    /// Bytes on the heap, the index of a document included as if it were built.
+    pub(crate) fn memory(&self) -> usize {
+        // An index entry takes 12 bytes, and dense JSON has a value or key every six.
+        let doc = |doc: &Doc| doc.memory().max(doc.bytes().len() * 3);
+        let body = match &self.body {
+            Body::Empty | Body::Absent => 0,
+            Body::Text => self.answer.body.len(),
+            Body::Json(whole) => doc(whole),
+            Body::Part { doc: whole, .. } => doc(whole),
+            Body::List { doc: whole, at } => doc(whole) + at.len() * 4,
+            Body::Entries { doc: whole, at } => doc(whole) + at.len() * 8,
+        };
+        let headers: usize =
+            self.answer.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
+        size_of::<Ready>() + body + headers
+    }
+}

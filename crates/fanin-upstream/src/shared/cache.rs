@@ -1,0 +1,330 @@
+//! Answers that are used again: for `ttl` as they are, a while longer while a new one is fetched or when the upstream fails.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use http::header::{AGE, CACHE_CONTROL};
+use http::{HeaderMap, StatusCode};
+use quick_cache::sync::Cache as Kept;
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use tokio::time::Instant;
+
+use super::{Counts, Ready, SharedKey};
+
+/// What an entry takes beside its key and answer: the map's slot, the queues of what was used when.
+const OVERHEAD: usize = 160;
+/// From this size on, a cache is split, so that workers rarely meet.
+const SPLIT: usize = 4 << 20;
+
+/// The kept answers of one operation, at most so many bytes. What was used least goes first.
+pub struct Cache {
+    config: fanin_config::Cache,
+    kept: Kept<SharedKey, Entry, Weigh>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    ready: Arc<Ready>,
+    /// When the call began: a later call's answer is never replaced by an earlier one's.
+    begun: Instant,
+    fresh_until: Instant,
+    stale_until: Instant,
+    saves_until: Instant,
+}
+
+#[derive(Clone)]
+struct Weigh;
+
+impl Weighter<SharedKey, Entry> for Weigh {
+    fn weight(&self, key: &SharedKey, entry: &Entry) -> u64 {
+        (key.len() + entry.ready.memory() + OVERHEAD) as u64
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cache of {} answers, {} bytes", self.len(), self.bytes())
+    }
+}
+
+/// What the cache knows of a call.
+#[derive(Debug)]
+pub enum Found {
+    /// An answer.
+    Fresh(Arc<Ready>),
+    /// An answer that may be used while a new one is fetched.
+    Stale(Arc<Ready>),
+    /// Nothing that may be used.
+    Nothing,
+}
+
+impl Cache {
+    /// An empty cache.
+    pub fn new(config: &fanin_config::Cache, counts: Arc<Counts>) -> Cache {
+        let options = OptionsBuilder::new()
+            .shards(if config.max_size >= SPLIT { 4 } else { 1 })
+            .estimated_items_capacity((config.max_size / 4096).clamp(16, 1 << 16))
+            .weight_capacity(config.max_size as u64)
+            .build();
+        let kept = match options {
+            Ok(options) => Kept::with_options(options, Weigh, DefaultHashBuilder::default(), Default::default()),
+            // Every option is set, so this is never reached; it would be the same in one piece.
+            Err(_) => Kept::with_weighter(16, config.max_size as u64, Weigh),
+        };
+        Cache { config: config.clone(), kept, counts }
+    }
+
+    /// What it has for this call.
+    pub fn look(&self, key: &SharedKey) -> Found {
+        let now = Instant::now();
+        match self.kept.get(key) {
+            Some(entry) if now < entry.fresh_until => {
+                Counts::bump(&self.counts.cache_hits);
+                Found::Fresh(entry.ready)
+            }
+            Some(entry) if now < entry.stale_until => {
+                Counts::bump(&self.counts.cache_stale);
+                Found::Stale(entry.ready)
+            }
+            _ => {
+                Counts::bump(&self.counts.cache_misses);
+                Found::Nothing
+            }
+        }
+    }
+
+    /// A fresh answer that has come since the last look; it does not count as one more.
+    pub fn again(&self, key: &SharedKey) -> Option<Arc<Ready>> {
+        self.kept.get(key).filter(|entry| Instant::now() < entry.fresh_until).map(|entry| entry.ready)
+    }
+
+    /// An old answer in place of one that the upstream failed to give.
+    pub fn save(&self, key: &SharedKey) -> Option<Arc<Ready>> {
+        let entry = self.kept.get(key).filter(|entry| Instant::now() < entry.saves_until)?;
+        Counts::bump(&self.counts.cache_saved);
+        Some(entry.ready)
+    }
+
+    /// Keeps an answer if it may be kept. `fine` says whether its status is an answer to the call, `begun` when the call began.
+    pub fn store(&self, key: &SharedKey, ready: &Arc<Ready>, fine: bool, begun: Instant) {
+        let gone = matches!(ready.answer.status, StatusCode::NOT_FOUND | StatusCode::GONE);
+        let times = match (gone, fine) {
+            (true, _) => Times { ttl: self.config.negative, stale: Duration::ZERO, on_error: Duration::ZERO },
+            (false, true) => {
+                let (stale, on_error) = (self.config.stale, self.config.stale_if_error);
+                Times { ttl: self.config.ttl, stale, on_error }
+            }
+            (false, false) => return,
+        };
+        let times = match self.config.cache_control {
+            true => directives(&ready.answer.headers, times),
+            false => Some(times),
+        };
+        let Some(times) = times.filter(|times| !times.longest().is_zero()) else { return };
+        if self.kept.peek(key).is_some_and(|entry| entry.begun > begun) {
+            return;
+        }
+        let fresh_until = Instant::now() + times.ttl;
+        let entry = Entry {
+            ready: Arc::new(ready.kept()),
+            begun,
+            fresh_until,
+            stale_until: fresh_until + times.stale,
+            saves_until: fresh_until + times.on_error,
+        };
+        self.kept.insert(key.clone(), entry);
+    }
+
+    /// Answers kept.
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Bytes that they take.
+    pub fn bytes(&self) -> u64 {
+        self.kept.weight()
+    }
+
+    /// The counter of calls answered by it.
+    pub fn hits(&self) -> &AtomicU64 {
+        &self.counts.cache_hits
+    }
+}
+
+/// How long an answer is kept, each counted from the end of the one before, `on_error` from the end of `ttl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Times {
+    ttl: Duration,
+    stale: Duration,
+    on_error: Duration,
+}
+
+impl Times {
+    fn longest(&self) -> Duration {
+        self.ttl + self.stale.max(self.on_error)
+    }
+}
+
+/// What `cache-control` makes of the times (RFC 9111, 5.2.2, for a shared cache, and RFC 5861); `None` if the answer must
+/// not be kept. Without a word about an answer's age the configuration's own times hold.
+fn directives(headers: &HeaderMap, mut times: Times) -> Option<Times> {
+    let mut age = None;
+    let mut shared_age = None;
+    let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    for directive in values.flat_map(|value| value.split(',')) {
+        let (name, argument) = directive.trim().split_once('=').unwrap_or((directive.trim(), ""));
+        // Seconds; what cannot be read is taken for the shortest, as the RFC advises.
+        let seconds = || Duration::from_secs(argument.trim().trim_matches('"').parse::<u32>().unwrap_or(0).into());
+        match name.trim().to_ascii_lowercase().as_str() {
+            "no-store" | "no-cache" | "private" => return None,
+            "max-age" => age = Some(seconds()),
+            "s-maxage" => shared_age = Some(seconds()),
+            "must-revalidate" | "proxy-revalidate" => (times.stale, times.on_error) = (Duration::ZERO, Duration::ZERO),
+            "stale-while-revalidate" => times.stale = seconds(),
+            "stale-if-error" => times.on_error = seconds(),
+            _ => {}
+        }
+    }
+    if let Some(lifetime) = shared_age.or(age) {
+        let spent =
+            headers.get(AGE).and_then(|value| value.to_str().ok()).and_then(|text| text.trim().parse::<u32>().ok());
+        times.ttl = lifetime.saturating_sub(Duration::from_secs(spent.unwrap_or(0).into()));
+    }
+    Some(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use fanin_json::Doc;
+    use http::HeaderValue;
+
+    use super::*;
+    use crate::request::{Answer, Request};
+    use crate::shared::Body;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn cache(change: impl FnOnce(&mut fanin_config::Cache)) -> Cache {
+        let mut config = fanin_config::Cache::new(10 * SECOND);
+        change(&mut config);
+        Cache::new(&config, Arc::default())
+    }
+
+    fn key(path: &str) -> SharedKey {
+        SharedKey::of(&Request::get(path))
+    }
+
+    fn ready(status: u16, control: &'static str, body: &str) -> Arc<Ready> {
+        let mut headers = HeaderMap::new();
+        if !control.is_empty() {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static(control));
+        }
+        let doc = Doc::parse(Bytes::copy_from_slice(body.as_bytes()), 8).unwrap();
+        let answer = Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers,
+            body: doc.bytes().clone(),
+            elapsed: Duration::ZERO,
+        };
+        Arc::new(Ready { answer, body: Body::Json(doc) })
+    }
+
+    fn store(cache: &Cache, path: &str, ready: &Arc<Ready>) {
+        cache.store(&key(path), ready, ready.answer.status.is_success(), Instant::now());
+    }
+
+    fn state(cache: &Cache, path: &str) -> &'static str {
+        match cache.look(&key(path)) {
+            Found::Fresh(_) => "fresh",
+            Found::Stale(_) => "stale",
+            Found::Nothing => "nothing",
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_fresh_then_stale_then_saves_then_gone() {
+        let cache = cache(|config| {
+            config.stale = 5 * SECOND;
+            config.stale_if_error = 20 * SECOND;
+        });
+        assert_eq!(state(&cache, "/a"), "nothing");
+        store(&cache, "/a", &ready(200, "no-store", "1"));
+        for (after, expected, saves) in
+            [(9, "fresh", true), (3, "stale", true), (4, "nothing", true), (20, "nothing", false)]
+        {
+            tokio::time::advance(after * SECOND).await;
+            assert_eq!((state(&cache, "/a"), cache.save(&key("/a")).is_some()), (expected, saves));
+        }
+        assert_eq!(state(&cache, "/b"), "nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_not_kept_and_absences_only_if_asked() {
+        let plain = cache(|_| {});
+        for status in [301, 400, 404, 410, 429, 500, 503] {
+            store(&plain, "/a", &ready(status, "", "1"));
+        }
+        assert!(plain.is_empty());
+        let negative = cache(|config| config.negative = 2 * SECOND);
+        store(&negative, "/a", &ready(404, "", "1"));
+        store(&negative, "/b", &ready(400, "", "1"));
+        assert_eq!((state(&negative, "/a"), state(&negative, "/b")), ("fresh", "nothing"));
+        tokio::time::advance(3 * SECOND).await;
+        assert_eq!(state(&negative, "/a"), "nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_earlier_calls_answer_does_not_replace_a_later_ones() {
+        let cache = cache(|_| {});
+        let early = Instant::now();
+        tokio::time::advance(SECOND).await;
+        cache.store(&key("/a"), &ready(200, "", "2"), true, Instant::now());
+        cache.store(&key("/a"), &ready(200, "", "1"), true, early);
+        let Found::Fresh(found) = cache.look(&key("/a")) else { panic!("it is there") };
+        assert_eq!(found.answer.body, "2");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_never_takes_more_bytes_than_allowed() {
+        let cache = cache(|config| config.max_size = 100_000);
+        let body = format!("\"{}\"", "x".repeat(1000));
+        for at in 0..1000 {
+            store(&cache, &format!("/{at}"), &ready(200, "", &body));
+            assert!(cache.bytes() <= 100_000, "{} bytes", cache.bytes());
+        }
+        assert!(cache.len() > 10, "{cache:?}");
+        // What would be larger than the whole is not kept at all.
+        store(&cache, "/large", &ready(200, "", &format!("\"{}\"", "x".repeat(200_000))));
+        assert_eq!(state(&cache, "/large"), "nothing");
+        assert!(cache.bytes() <= 100_000);
+    }
+
+    #[test]
+    fn cache_control_has_the_last_word() {
+        let own = Times { ttl: 10 * SECOND, stale: SECOND, on_error: 2 * SECOND };
+        let read = |text: &'static str| directives(&ready(200, text, "1").answer.headers, own);
+        assert_eq!(read(""), Some(own));
+        for never in ["no-store", "No-Cache", "private", "max-age=5, private"] {
+            assert_eq!(read(never), None, "{never}");
+        }
+        assert_eq!(read("max-age=5"), Some(Times { ttl: 5 * SECOND, ..own }));
+        assert_eq!(read("max-age=5, s-maxage=\"7\""), Some(Times { ttl: 7 * SECOND, ..own }));
+        assert_eq!(read("max-age=x").map(|times| times.ttl), Some(Duration::ZERO));
+        let stale = Times { ttl: 5 * SECOND, stale: 3 * SECOND, on_error: 4 * SECOND };
+        assert_eq!(read("public, max-age=5, stale-while-revalidate=3, stale-if-error=4"), Some(stale));
+        let never_stale = Times { ttl: 10 * SECOND, stale: Duration::ZERO, on_error: Duration::ZERO };
+        assert_eq!(read("must-revalidate"), Some(never_stale));
+        let mut headers = ready(200, "max-age=10", "1").answer.headers.clone();
+        headers.insert(AGE, HeaderValue::from_static("4"));
+        assert_eq!(directives(&headers, own).map(|times| times.ttl), Some(6 * SECOND));
+    }
+}

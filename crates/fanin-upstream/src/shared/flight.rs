@@ -1,0 +1,257 @@
+//! Single-flight: identical calls in flight share one.
+//!
+//! The first call of a key leads: it starts the work as a task of its own. The others follow, on whatever worker they are. A
+//! flight belongs to none of them: it goes on as long as anybody waits, and is dropped when nobody does. A follower whose flight
+//! came to nothing (its worker is gone) is told so and may start over.
+
+use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
+use std::fmt;
+use std::future::Future;
+use std::hash::BuildHasher;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use super::{Ready, SharedKey};
+use crate::error::CallError;
+
+/// How a shared call ends.
+pub type Outcome = Result<Arc<Ready>, CallError>;
+
+type Landed = watch::Sender<Option<Outcome>>;
+type Shard = Mutex<HashMap<SharedKey, Arc<Landed>>>;
+
+const SHARDS: usize = 16;
+
+/// The identical calls in flight of one operation.
+#[derive(Default)]
+pub struct Flights {
+    // Keys hold what clients send, so the hash is one that cannot be aimed at.
+    hash: RandomState,
+    shards: [Shard; SHARDS],
+}
+
+impl fmt::Debug for Flights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} flights", self.len())
+    }
+}
+
+/// What a call is among those of its key.
+#[derive(Debug)]
+pub enum Joined {
+    /// The first: it has to start the work.
+    Lead(Lead),
+    /// One of those that wait for it.
+    Follow(Follow),
+}
+
+impl Flights {
+    /// Joins the flight of this key, or starts one.
+    pub fn join(self: &Arc<Self>, key: &SharedKey) -> Joined {
+        match self.shard(key).lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()) {
+            Entry::Occupied(flight) => Joined::Follow(Follow(flight.get().subscribe())),
+            Entry::Vacant(place) => {
+                let landed = Arc::new(watch::Sender::new(None));
+                place.insert(landed.clone());
+                Joined::Lead(Lead { flights: self.clone(), key: key.clone(), landed })
+            }
+        }
+    }
+
+    /// Flights under way.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn shard(&self, key: &SharedKey) -> &Shard {
+        // Not the low bits, by which the map inside places its entries.
+        &self.shards[(self.hash.hash_one(key) >> 60) as usize % SHARDS]
+    }
+
+    /// Takes a flight off, if it is still this one; with `unless_waited_for` only if nobody waits.
+    fn leave(&self, key: &SharedKey, landed: &Arc<Landed>, unless_waited_for: bool) -> bool {
+        let mut flights = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
+        // Joining needs the same lock, so nobody comes between the look and the removal.
+        if unless_waited_for && landed.receiver_count() > 0 {
+            return false;
+        }
+        if flights.get(key).is_some_and(|flight| Arc::ptr_eq(flight, landed)) {
+            flights.remove(key);
+        }
+        true
+    }
+}
+
+/// A call that leads. Dropped before it has run, its followers start over.
+pub struct Lead {
+    flights: Arc<Flights>,
+    key: SharedKey,
+    landed: Arc<Landed>,
+}
+
+impl fmt::Debug for Lead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("lead")
+    }
+}
+
+impl Lead {
+    /// Waits for the flight like everybody else.
+    pub fn follow(&self) -> Follow {
+        Follow(self.landed.subscribe())
+    }
+
+    /// The call that this is.
+    pub fn key(&self) -> &SharedKey {
+        &self.key
+    }
+
+    /// Does the work until it is done, or until nobody waits for it. Somebody must have followed before.
+    pub async fn run(self, work: impl Future<Output = Outcome>) {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut work => {
+                    // Off the table first: who comes from now on looks into the cache, or starts anew.
+                    self.flights.leave(&self.key, &self.landed, false);
+                    self.landed.send_replace(Some(outcome));
+                    return;
+                }
+                () = self.landed.closed() => {
+                    if self.flights.leave(&self.key, &self.landed, true) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.flights.leave(&self.key, &self.landed, false);
+    }
+}
+
+/// A call that waits for a flight. Dropping it is leaving.
+#[derive(Debug)]
+pub struct Follow(watch::Receiver<Option<Outcome>>);
+
+impl Follow {
+    /// The flight's outcome; `None` if it came to nothing.
+    pub async fn outcome(mut self) -> Option<Outcome> {
+        let landed = self.0.wait_for(Option::is_some).await.ok()?;
+        landed.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::{HeaderMap, StatusCode};
+
+    use super::*;
+    use crate::request::{Answer, Request};
+    use crate::shared::Body;
+
+    fn key(path: &str) -> SharedKey {
+        SharedKey::of(&Request::get(path))
+    }
+
+    fn ready(status: u16) -> Arc<Ready> {
+        let answer = Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: HeaderMap::new(),
+            body: "".into(),
+            elapsed: Duration::ZERO,
+        };
+        Arc::new(Ready { answer, body: Body::Empty })
+    }
+
+    fn lead(flights: &Arc<Flights>, path: &str) -> Lead {
+        match flights.join(&key(path)) {
+            Joined::Lead(lead) => lead,
+            Joined::Follow(_) => panic!("there is one already"),
+        }
+    }
+
+    fn follow(flights: &Arc<Flights>, path: &str) -> Follow {
+        match flights.join(&key(path)) {
+            Joined::Follow(follow) => follow,
+            Joined::Lead(_) => panic!("there is none"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_get_the_one_outcome() {
+        let flights = Arc::new(Flights::default());
+        let first = lead(&flights, "/a");
+        let (one, two) = (first.follow(), follow(&flights, "/a"));
+        let other = lead(&flights, "/b");
+        assert_eq!(flights.len(), 2);
+        let work = async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            Ok(ready(201))
+        };
+        tokio::spawn(first.run(work));
+        for outcome in [one.outcome().await, two.outcome().await] {
+            assert_eq!(outcome.unwrap().unwrap().answer.status, 201);
+        }
+        drop(other);
+        assert!(flights.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_when_the_last_waiter_leaves_and_not_before() {
+        let flights = Arc::new(Flights::default());
+        let first = lead(&flights, "/a");
+        let (leader, follower) = (first.follow(), follow(&flights, "/a"));
+        let task = tokio::spawn(first.run(std::future::pending()));
+        drop(leader);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!task.is_finished() && flights.len() == 1, "somebody waits");
+        drop(follower);
+        task.await.unwrap();
+        assert!(flights.is_empty());
+        // The next one is a new flight.
+        lead(&flights, "/a");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flight_that_came_to_nothing_tells_so() {
+        let flights = Arc::new(Flights::default());
+        let first = lead(&flights, "/a");
+        let follower = follow(&flights, "/a");
+        drop(first);
+        assert!(follower.outcome().await.is_none());
+        lead(&flights, "/a");
+    }
+
+    #[tokio::test]
+    async fn followers_may_be_on_other_threads() {
+        let flights = Arc::new(Flights::default());
+        let first = lead(&flights, "/a");
+        let waiting: Vec<_> = (0..4)
+            .map(|_| {
+                let follow = follow(&flights, "/a");
+                std::thread::spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    runtime.block_on(follow.outcome()).unwrap().unwrap().answer.status
+                })
+            })
+            .collect();
+        first.run(async { Ok(ready(200)) }).await;
+        for thread in waiting {
+            assert_eq!(thread.join().unwrap(), 200);
+        }
+    }
+}

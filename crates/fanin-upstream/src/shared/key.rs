@@ -1,0 +1,119 @@
+//! What makes two calls the same.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
+
+use crate::request::Request;
+
+/// Headers that say nothing about what is asked for: traces, ids of requests, priority (RFC 9218). The header with the time that
+/// is left is put in below this layer.
+const LEFT_OUT: [&str; 10] = [
+    "b3",
+    "priority",
+    "traceparent",
+    "tracestate",
+    "x-b3-flags",
+    "x-b3-parentspanid",
+    "x-b3-sampled",
+    "x-b3-spanid",
+    "x-b3-traceid",
+    "x-request-id",
+];
+
+/// A call's whole outgoing request less a fixed list, so that whatever two users do not have in common keeps their answers
+/// apart. Compared as a whole, not by its hash.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SharedKey(Arc<[u8]>);
+
+impl SharedKey {
+    /// The key of a request.
+    pub fn of(request: &Request) -> SharedKey {
+        SharedKey::with(request, |_| {})
+    }
+
+    /// The key of a request that is yet to be completed; `more` appends what will be.
+    pub fn with(request: &Request, more: impl FnOnce(&mut Vec<u8>)) -> SharedKey {
+        let mut key = Vec::with_capacity(request.path_and_query.len() + request.body.len() + 64);
+        // Each piece carries its length, so no two requests can run into one another.
+        piece(&mut key, request.method.as_str().as_bytes());
+        piece(&mut key, request.path_and_query.as_bytes());
+        headers(&mut key, &request.headers);
+        piece(&mut key, &request.body);
+        more(&mut key);
+        SharedKey(key.into())
+    }
+
+    /// Appends a piece to a key.
+    pub fn piece(key: &mut Vec<u8>, bytes: &[u8]) {
+        piece(key, bytes);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn piece(key: &mut Vec<u8>, bytes: &[u8]) {
+    key.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    key.extend_from_slice(bytes);
+}
+
+fn headers(key: &mut Vec<u8>, headers: &HeaderMap) {
+    let counts = |name: &HeaderName| !LEFT_OUT.contains(&name.as_str());
+    let mut all: SmallVec<[(&HeaderName, &HeaderValue); 8]> = headers.iter().filter(|(name, _)| counts(name)).collect();
+    // Stable, so several values of one header keep their order.
+    all.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
+    key.extend_from_slice(&(all.len() as u64).to_le_bytes());
+    for (name, value) in all {
+        piece(key, name.as_str().as_bytes());
+        piece(key, value.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+
+    fn request(pairs: &[(&'static str, &'static str)]) -> Request {
+        let mut request = Request::get("/a?b=1");
+        for (name, value) in pairs {
+            request.headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        request
+    }
+
+    fn key(pairs: &[(&'static str, &'static str)]) -> SharedKey {
+        SharedKey::of(&request(pairs))
+    }
+
+    #[test]
+    fn traces_do_not_count_and_everything_else_does() {
+        assert_eq!(key(&[("traceparent", "1"), ("x-request-id", "2"), ("priority", "u=1")]), key(&[]));
+        assert_ne!(key(&[("authorization", "a")]), key(&[("authorization", "b")]));
+        assert_ne!(key(&[("authorization", "a")]), key(&[]));
+        assert_ne!(key(&[("cookie", "a")]), key(&[("x-cookie", "a")]));
+        assert_eq!(key(&[("a", "1"), ("b", "2")]), key(&[("b", "2"), ("a", "1")]));
+        assert_ne!(key(&[("a", "1"), ("a", "2")]), key(&[("a", "2"), ("a", "1")]));
+        let other = [
+            Request { method: Method::HEAD, ..request(&[]) },
+            Request { path_and_query: "/a?b=2".into(), ..request(&[]) },
+            Request { body: "x".into(), ..request(&[]) },
+        ];
+        for other in other {
+            assert_ne!(SharedKey::of(&other), key(&[]));
+        }
+    }
+
+    #[test]
+    fn pieces_cannot_run_into_one_another() {
+        assert_ne!(key(&[("a", "1b"), ("c", "2")]), key(&[("a", "1"), ("bc", "2")]));
+        let with = |pieces: &[&str]| {
+            SharedKey::with(&request(&[]), |key| pieces.iter().for_each(|one| SharedKey::piece(key, one.as_bytes())))
+        };
+        assert_ne!(with(&["ab", "c"]), with(&["a", "bc"]));
+    }
+}
