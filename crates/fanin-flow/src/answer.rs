@@ -1,6 +1,6 @@
 //! What stands behind a call's slot: its answer's status, headers and text, or why it failed.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,11 +18,22 @@ pub(crate) struct CallSource {
     answer: OnceCell<Answer>,
     error: OnceCell<Arc<CallError>>,
     headers: RefCell<Option<Doc>>,
+    /// The answer was a batch's: its headers about its body are not this call's.
+    split: Cell<bool>,
+    /// The answer's bytes are not this call's own: it got a part of what others got too.
+    part: Cell<bool>,
 }
 
 impl CallSource {
     pub(crate) fn new(upstream: Arc<str>) -> Rc<CallSource> {
-        Rc::new(CallSource { upstream, answer: OnceCell::new(), error: OnceCell::new(), headers: RefCell::new(None) })
+        Rc::new(CallSource {
+            upstream,
+            answer: OnceCell::new(),
+            error: OnceCell::new(),
+            headers: RefCell::new(None),
+            part: Cell::new(false),
+            split: Cell::new(false),
+        })
     }
 
     pub(crate) fn upstream(&self) -> &Arc<str> {
@@ -35,6 +46,19 @@ impl CallSource {
 
     pub(crate) fn set_error(&self, error: Arc<CallError>) {
         let _ = self.error.set(error);
+    }
+
+    pub(crate) fn set_split(&self) {
+        self.split.set(true);
+    }
+
+    pub(crate) fn set_part(&self) {
+        self.part.set(true);
+    }
+
+    /// The answer, if all of it is this call's own.
+    pub(crate) fn whole(&self) -> Option<&Answer> {
+        self.answer().filter(|_| !self.part.get())
     }
 
     pub(crate) fn answer(&self) -> Option<&Answer> {
@@ -74,6 +98,9 @@ pub(crate) fn content(answer: &Answer, head: bool) -> Content {
     }
 }
 
+/// Headers that speak of all the bytes of an answer.
+const OF_THE_BODY: [&str; 6] = ["content-digest", "content-length", "content-md5", "digest", "etag", "repr-digest"];
+
 const ATTRIBUTES: &[&str] = &["error", "failed", "headers", "status", "text"];
 
 impl SlotSource for CallSource {
@@ -95,6 +122,14 @@ impl SlotSource for CallSource {
                 match name {
                     "status" => Value::Int(answer.status.as_u16().into()),
                     "headers" => Value::json(self.headers(answer)?),
+                    _ if self.part.get() => match outcome {
+                        Ok(value) => {
+                            let json = crate::json::to_bytes(value, usize::MAX)
+                                .map_err(|error| Failure::new(Kind::Value, error.to_string()))?;
+                            Value::str(&String::from_utf8_lossy(&json))
+                        }
+                        Err(failure) => return Err((**failure).clone()),
+                    },
                     _ => match std::str::from_utf8(&answer.body) {
                         Ok(text) => Value::str(text),
                         Err(_) => {
@@ -123,7 +158,10 @@ impl CallSource {
         if let Some(doc) = &*self.headers.borrow() {
             return Ok(doc.clone());
         }
-        let joined = join_headers(&answer.headers);
+        let mut joined = join_headers(&answer.headers);
+        if self.split.get() {
+            joined.retain(|(name, _)| !OF_THE_BODY.contains(&name.as_str()));
+        }
         let doc = object(joined.iter().map(|(name, value)| (name.as_str(), value.as_str())))
             .map_err(|_| Failure::new(Kind::Host, "internal: headers"))?;
         *self.headers.borrow_mut() = Some(doc.clone());

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fanin_config::QueryLists;
+use fanin_config::{Batch, CALL_ARGUMENTS, Param, ParamPlace, QueryLists};
 use fanin_lang::value::view;
 use fanin_lang::{Deep, Failure, HostCall, Kind, Stop, Value, ValueKind, deep};
-use fanin_upstream::{Request, Upstream};
+use fanin_upstream::Request;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 use smallvec::SmallVec;
 
 use crate::encode;
 use crate::json;
+use crate::operation;
 use crate::upstream::{Target, UpstreamObject};
 
 /// What becomes of a call's failure.
@@ -38,6 +39,8 @@ pub(crate) struct Arguments {
     text: Option<Value>,
     /// Named parameters of an operation, which fill its path first and its query with what is left.
     named: Vec<(Box<str>, Value)>,
+    /// The operation, by its place.
+    operation: Option<usize>,
 }
 
 /// A dict among the arguments. One that is there is taken apart at once, which spares the snapshot of it.
@@ -91,6 +94,19 @@ pub(crate) struct Terms {
     pub(crate) timeout: Option<Duration>,
     pub(crate) on_failure: OnFailure,
     pub(crate) safe: bool,
+    /// What an operation asks for beside the call itself; most have none.
+    pub(crate) merging: Option<Box<Merging>>,
+}
+
+/// How a call shares work with others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Merging {
+    /// The operation, by its place; `None` for a look-up in a snapshot.
+    pub(crate) operation: Option<usize>,
+    /// Whether it may be served by a batch.
+    pub(crate) batch: bool,
+    /// How long it may wait for a partner, if it says so itself.
+    pub(crate) linger: Option<Duration>,
 }
 
 /// Whether all that a call needs is there.
@@ -102,7 +118,7 @@ pub(crate) enum Need {
 }
 
 #[cold]
-fn wrong(message: impl Into<String>) -> Failure {
+pub(crate) fn wrong(message: impl Into<String>) -> Failure {
     Failure::new(Kind::Arguments, message)
 }
 
@@ -121,6 +137,16 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         json: None,
         text: None,
         named: Vec::new(),
+        operation: object.operation_of(call.method),
+    };
+    let operation = arguments.operation.map(|at| object.operation(at));
+    let declared = operation.and_then(|(_, operation)| operation.params.as_ref());
+    let mut merging = match &target {
+        Target::Lookup | Target::Table => Some(Box::new(Merging { operation: None, batch: false, linger: None })),
+        _ => arguments.operation.filter(|at| object.merges(*at)).map(|at| {
+            let batch = object.operation(at).1.batch.is_some();
+            Box::new(Merging { operation: Some(at), batch, linger: None })
+        }),
     };
     let (method, mut safe, timeout, ok) = match &target {
         Target::Verb(verb) => ((*verb).clone(), verb.is_safe(), None, SmallVec::new()),
@@ -130,8 +156,26 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
             operation.timeout,
             operation.ok.iter().map(http::StatusCode::as_u16).collect(),
         ),
+        Target::Lookup | Target::Table => (Method::GET, true, None, SmallVec::new()),
     };
     match (&target, call.args.pos) {
+        (Target::Operation(operation), values) if let Some(declared) = declared => {
+            arguments.path = Value::str(&operation.path);
+            if values.len() > declared.len() {
+                return Err(wrong(format!(
+                    "{} takes at most {} arguments by position",
+                    object.named(call.method),
+                    declared.len()
+                )));
+            }
+            for ((key, _), value) in declared.iter().zip(values) {
+                arguments.named.push((key.as_str().into(), call.capture(value)?));
+            }
+        }
+        (Target::Lookup, [key]) => arguments.path = call.capture(key)?,
+        (Target::Lookup, _) => return Err(wrong(format!("{name}.lookup needs a key"))),
+        (Target::Table, []) => {}
+        (Target::Table, _) => return Err(wrong(format!("{name}.table takes no key: {name}.lookup(key) does"))),
         (Target::Verb(_), [path]) => arguments.path = call.capture(path)?,
         (Target::Verb(verb), []) => {
             return Err(wrong(format!("{name}.{} needs a path", verb.as_str().to_ascii_lowercase())));
@@ -139,9 +183,26 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         (Target::Operation(operation), []) => arguments.path = Value::str(&operation.path),
         _ => return Err(wrong(format!("a call of {name} takes its arguments by name, only the path by position"))),
     }
-    let mut terms = Terms { method, ok, timeout, on_failure: OnFailure::Fail, safe };
+    let mut terms = Terms { method, ok, timeout, on_failure: OnFailure::Fail, safe, merging: None };
     for (key, value) in call.args.names.iter().zip(call.args.named) {
+        if let Some(declared) = declared {
+            if declared.contains_key(key.as_str()) {
+                if arguments.named.iter().any(|(other, _)| **other == **key) {
+                    return Err(wrong(format!("{} got {key:?} by position and by name", object.named(call.method))));
+                }
+                arguments.named.push((key.as_str().into(), call.capture(value)?));
+                continue;
+            }
+            if !CALL_ARGUMENTS.contains(&key.as_str()) {
+                let (message, hint) = operation::unknown(&object.named(call.method), declared, key);
+                return Err(wrong(message).with_hint(hint));
+            }
+        }
         match key.as_str() {
+            "linger" if operation.is_some() => {
+                let linger = Some(operation::linger(name, &known(name, key, value)?)?);
+                merging = merging.map(|merging| Box::new(Merging { linger, ..*merging }));
+            }
             "params" if matches!(target, Target::Verb(_)) => arguments.params = Fields::capture(call, value)?,
             "query" => arguments.query = Fields::capture(call, value)?,
             "headers" => arguments.headers = Fields::capture(call, value)?,
@@ -170,6 +231,10 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         }
     }
     terms.safe = safe;
+    terms.merging = merging;
+    if let Some(declared) = declared {
+        operation::complete(&object.named(call.method), declared, &mut arguments.named)?;
+    }
     if arguments.json.is_some() && arguments.text.is_some() {
         return Err(wrong(format!("a call of {name} has both json and text: a request has one body")));
     }
@@ -216,7 +281,51 @@ fn statuses(upstream: &str, value: &Value) -> Result<SmallVec<[u16; 2]>, Failure
         .collect()
 }
 
+/// Parameters of an operation that go neither into the path nor into the query.
+#[derive(Default)]
+struct Placed<'a> {
+    json: Vec<(&'a str, &'a Value)>,
+    headers: Vec<(&'a str, &'a Value)>,
+}
+
+impl<'a> Placed<'a> {
+    fn put(&mut self, param: &'a Param, key: &'a str, value: &'a Value) {
+        let key = param.wire(key);
+        match param.place {
+            ParamPlace::Query => {}
+            // An optional one that is `None` is not sent.
+            ParamPlace::Json if param.kind.optional && matches!(value.decide(), Ok(Value::None)) => {}
+            ParamPlace::Json => self.json.push((key, value)),
+            ParamPlace::Header => self.headers.push((key, value)),
+        }
+    }
+
+    fn body(&self) -> Result<Bytes, json::JsonError> {
+        let mut out = vec![b'{'];
+        for (at, (key, value)) in self.json.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            fanin_json::write_str(&mut out, key);
+            out.push(b':');
+            out.extend_from_slice(&json::to_bytes(value, usize::MAX)?);
+        }
+        out.push(b'}');
+        Ok(out.into())
+    }
+}
+
 impl Arguments {
+    /// The value of a named parameter.
+    pub(crate) fn named(&self, name: &str) -> Option<&Value> {
+        self.named.iter().find(|(key, _)| **key == *name).map(|(_, value)| value)
+    }
+
+    /// The key of a look-up.
+    pub(crate) fn key(&self) -> &Value {
+        &self.path
+    }
+
     /// Whether everything that the request needs is there.
     pub(crate) fn need(&self) -> Need {
         let named = self.named.iter().map(|(_, value)| value);
@@ -254,9 +363,29 @@ impl Arguments {
     ///
     /// # Errors
     /// What cannot be sent: it fails the call before anything is.
-    pub(crate) fn request(&self, upstream: &Upstream, method: &Method, client: &HeaderMap) -> Result<Request, Failure> {
-        let config = upstream.config();
-        let name = upstream.name();
+    pub(crate) fn request(
+        &self,
+        object: &UpstreamObject,
+        method: &Method,
+        client: &HeaderMap,
+    ) -> Result<Request, Failure> {
+        self.request_without(object, method, client, None)
+    }
+
+    /// The request, less the parameters of the keys and fields that a batch unites.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub(crate) fn request_without(
+        &self,
+        object: &UpstreamObject,
+        method: &Method,
+        client: &HeaderMap,
+        batch: Option<&Batch>,
+    ) -> Result<Request, Failure> {
+        let config = object.upstream.config();
+        let name = object.upstream.name();
+        let operation = self.operation.map(|at| object.operation(at).1);
         let mut path = String::with_capacity(64);
         let template =
             text(&self.path).ok_or_else(|| wrong(format!("the path of a call of {name} must be a string")))?;
@@ -269,7 +398,18 @@ impl Arguments {
             params.push((key, value));
         }
         let mut rest: SmallVec<[(&str, &Value); 4]> = SmallVec::new();
+        let mut placed = Placed::default();
         for (key, value) in &self.named {
+            if batch.is_some_and(|batch| *batch.key == **key || batch.fields.as_deref() == Some(key)) {
+                continue;
+            }
+            if let Some(param) = operation.and_then(|operation| operation.params.as_ref()?.get(&**key)) {
+                operation::check(name, key, param, value)?;
+                placed.put(param, key, value);
+                if param.place != ParamPlace::Query && !template.contains(&format!("{{{key}}}")) {
+                    continue;
+                }
+            }
             if template.contains(&format!("{{{key}}}")) {
                 let value = text(value)
                     .ok_or_else(|| wrong(format!("the parameter {key:?} of {name} must be a string or a number")))?;
@@ -289,6 +429,8 @@ impl Arguments {
             pair(&mut path, &mut first, &key, value, config.query_lists, name)?;
         }
         for (key, value) in rest {
+            let param = operation.and_then(|operation| operation.params.as_ref()?.get(key));
+            let key = param.map_or(key, |param| param.wire(key));
             pair(&mut path, &mut first, key, value, config.query_lists, name)?;
         }
         let mut headers = HeaderMap::new();
@@ -307,7 +449,18 @@ impl Arguments {
                 headers.insert(key, value);
             }
         }
+        for (key, value) in &placed.headers {
+            let (key, value) =
+                header(&Value::str(key), value).map_err(|what| wrong(format!("a call of {name}: {what}")))?;
+            if let (Some(key), Some(value)) = (key, value) {
+                headers.insert(key, value);
+            }
+        }
         let body = match (&self.json, &self.text) {
+            (None, None) if !placed.json.is_empty() => {
+                headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+                placed.body().map_err(|what| wrong(format!("a call of {name}: {what}")))?
+            }
             (Some(value), _) => {
                 headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
                 json::to_bytes(value, usize::MAX).map_err(|what| wrong(format!("json of a call of {name}: {what}")))?
@@ -366,7 +519,7 @@ pub(crate) fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-fn pair(
+pub(crate) fn pair(
     out: &mut String,
     first: &mut bool,
     key: &str,

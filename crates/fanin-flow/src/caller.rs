@@ -14,6 +14,11 @@ pub type CallFuture = Pin<Box<dyn Future<Output = Result<Answer, CallError>>>>;
 pub trait Caller {
     /// Starts `request` at `upstream`. Nothing may happen before the future is polled.
     fn call(&self, upstream: &Arc<Upstream>, request: Request, context: CallContext) -> CallFuture;
+
+    /// Whether tasks can be started here that outlive the flow.
+    fn spawns(&self) -> bool {
+        true
+    }
 }
 
 impl Caller for Rc<WorkerClient> {

@@ -17,6 +17,7 @@ use crate::caller::Caller;
 use crate::host::FlowHost;
 use crate::incoming::{BODY, ClientMistake, HEADERS, Incoming, QUERY, Req, ReqObject};
 use crate::log::FailureLog;
+use crate::merge::open::OpenBatches;
 use crate::reply::{FlowError, Reply};
 use crate::respond;
 use crate::threads::{self, Pool};
@@ -28,6 +29,7 @@ const TURN: u64 = 6_000;
 pub(crate) struct Worker {
     pub(crate) machine: RefCell<Machine>,
     pub(crate) caller: Rc<dyn Caller>,
+    pub(crate) open: Rc<OpenBatches>,
     /// Told which route the worker runs, and `None` when it stops.
     pub(crate) activity: Box<dyn Fn(Option<usize>)>,
     pub(crate) log: Arc<FailureLog>,
@@ -104,6 +106,7 @@ impl Drop for FlowFuture {
         };
         if let Some(run) = self.run.take()
             && goes_on
+            && !std::thread::panicking()
             && tokio::runtime::Handle::try_current().is_ok()
         {
             tokio::task::spawn_local(run);
@@ -125,7 +128,7 @@ async fn run(
     let mut host = FlowHost::new(
         program.clone(),
         req.clone(),
-        worker.caller.clone(),
+        (worker.caller.clone(), worker.open.clone()),
         limits.clone(),
         (start, deadline),
         wrote,
@@ -196,7 +199,7 @@ async fn evaluate(
                 if instance.is_ready() {
                     continue;
                 }
-                if !host.completions().await {
+                if !host.completions(true).await {
                     return Err(Failure::new(Kind::Host, "internal: the flow waits for nothing").into());
                 }
             }
@@ -239,7 +242,7 @@ async fn finish(host: &mut FlowHost, value: Value, route: &RouteFlow) -> Result<
 }
 
 async fn settle_some(host: &mut FlowHost) -> Result<(), End> {
-    if !host.completions().await {
+    if !host.completions(false).await {
         return Err(Failure::new(Kind::Host, "internal: the response waits for nothing").into());
     }
     host.pump();

@@ -119,7 +119,14 @@ impl Flows {
         let machine = Machine::new().into();
         WorkerFlows {
             flows: self.clone(),
-            worker: Rc::new(Worker { machine, caller, activity, log: Arc::new(FailureLog::new()), traced }),
+            worker: Rc::new(Worker {
+                machine,
+                caller,
+                open: Rc::default(),
+                activity,
+                log: Arc::new(FailureLog::new()),
+                traced,
+            }),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The machine's host: makes a running flow's calls and settles their slots.
 
+mod merging;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use std::time::Duration;
 use fanin_config::FlowLimits;
 use fanin_json::Doc;
 use fanin_lang::{Failure, Host, HostCall, HostRef, Kind, Order, Program, Site, Slot, Value, Waiter, name_origin};
+use fanin_upstream::shared::Body;
 use fanin_upstream::{Answer, CallContext, CallError, Fault};
 use futures_util::stream::{FuturesUnordered, Stream};
 use http::{Method, StatusCode};
@@ -18,7 +21,8 @@ use crate::answer::CallSource;
 use crate::call::{self, Arguments, Need, OnFailure, Terms};
 use crate::caller::Caller;
 use crate::incoming::Req;
-use crate::inflight::{Body, Checked, InFlight};
+use crate::inflight::{Checked, InFlight};
+use crate::merge::open::OpenBatches;
 use crate::trace::CallTrace;
 use crate::upstream::UpstreamObject;
 
@@ -66,6 +70,10 @@ pub(crate) struct FlowHost {
     calls: Vec<Entry>,
     inflight: FuturesUnordered<InFlight>,
     woken: Rc<Woken>,
+    /// Calls that wait to be sent together; most requests have none.
+    rounds: Option<Box<merging::Rounds>>,
+    /// Batches of this worker that other requests may join.
+    open: Rc<OpenBatches>,
     start: Instant,
     deadline: Instant,
     /// Set once a call that may change something has been sent.
@@ -79,7 +87,7 @@ impl FlowHost {
     pub(crate) fn new(
         program: Program,
         req: Rc<Req>,
-        caller: Rc<dyn Caller>,
+        (caller, open): (Rc<dyn Caller>, Rc<OpenBatches>),
         limits: Arc<FlowLimits>,
         times: (Instant, Instant),
         wrote: Rc<Cell<bool>>,
@@ -93,6 +101,8 @@ impl FlowHost {
             calls: Vec::new(),
             inflight: FuturesUnordered::new(),
             woken: Rc::default(),
+            rounds: None,
+            open,
             start: times.0,
             deadline: times.1,
             wrote,
@@ -156,12 +166,16 @@ impl FlowHost {
     }
 
     fn send(&mut self, index: usize, arguments: &Arguments) {
+        if let Some(merging) = &self.calls[index].terms.merging {
+            let merging = **merging;
+            return self.send_merging(index, arguments, merging);
+        }
         let optional_deadline = self.optional_deadline();
         let entry = &mut self.calls[index];
         // Entries are made only for upstreams.
         let Some(object) = entry.object.downcast::<UpstreamObject>() else { return };
         let upstream = object.upstream.clone();
-        let request = match arguments.request(&upstream, &entry.terms.method, self.req.headers()) {
+        let request = match arguments.request(object, &entry.terms.method, self.req.headers()) {
             Ok(request) => request,
             Err(failure) => {
                 entry.end = End::Failed;
@@ -189,14 +203,19 @@ impl FlowHost {
         }
         let head = self.calls[index].terms.method == Method::HEAD;
         let future = self.caller.call(&upstream, request, context);
+        self.push(InFlight::new(index, future, head, self.limits.max_json_depth));
+    }
+
+    fn push(&mut self, call: InFlight) {
         if self.inflight.is_empty() {
             self.busy_since = Some(Instant::now());
         }
-        self.inflight.push(InFlight::new(index, future, head, self.limits.max_json_depth));
+        self.inflight.push(call);
     }
 
-    /// Waits until a call ends, then takes all that have ended. `false` if none is under way.
-    pub(crate) async fn completions(&mut self) -> bool {
+    /// Waits until a call ends, then takes all that have ended. `false` if none is under way. When nothing is ready, calls
+    /// that were made to be sent together are; `suspended` says that parts of the flow wait and may make more.
+    pub(crate) async fn completions(&mut self, suspended: bool) -> bool {
         let mut taken = false;
         std::future::poll_fn(|context| {
             loop {
@@ -205,8 +224,13 @@ impl FlowHost {
                         taken = true;
                         self.complete(index, result);
                     }
-                    Poll::Pending if !taken => return Poll::Pending,
-                    Poll::Pending | Poll::Ready(None) => return Poll::Ready(()),
+                    _ if taken => return Poll::Ready(()),
+                    ended if self.rounds.is_none() => return ended.map(|_| ()),
+                    ended => match self.round(suspended, context) {
+                        Poll::Ready(true) => {}
+                        Poll::Ready(false) => return ended.map(|_| ()),
+                        Poll::Pending => return Poll::Pending,
+                    },
                 }
             }
         })
@@ -240,8 +264,15 @@ impl FlowHost {
                             Body::Json(doc) => Value::json(doc),
                             Body::Empty => Value::None,
                             Body::Text => text(&answer),
+                            part => {
+                                entry.source.set_part();
+                                merging::value(part, entry.object.name())
+                            }
                         };
                         entry.end = End::Answered;
+                        if entry.terms.merging.as_ref().is_some_and(|merging| merging.batch) {
+                            entry.source.set_split();
+                        }
                         entry.source.set_answer(answer);
                         entry.slot.settle_shared(Ok(value));
                         self.trace(index, |trace, now| {
@@ -316,7 +347,7 @@ impl FlowHost {
 
     /// The answer behind a slot that is a call's itself.
     pub(crate) fn answer_of(&self, slot: &Slot) -> Option<&Answer> {
-        self.calls.iter().find(|entry| entry.slot.same(slot))?.source.answer()
+        self.calls.iter().find(|entry| entry.slot.same(slot))?.source.whole()
     }
 
     /// Names and kinds of what is missing from the response.
@@ -415,6 +446,7 @@ impl Host for FlowHost {
         }
         let is_from = |entry: &&Entry| match entry.slot.outcome() {
             Some(Ok(Value::Json { doc: answer, .. })) => answer.same(doc),
+            Some(Ok(Value::Frozen(parts))) => merging::is_of(&parts, doc),
             _ => false,
         };
         self.calls.iter().find(is_from).map(|entry| format!("the answer of {}", entry.object.name()))

@@ -8,11 +8,13 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use fanin_json::{Doc, JsonError};
+use fanin_upstream::shared::Body;
 use fanin_upstream::{Answer, CallError};
 use tokio::sync::oneshot;
 
 use crate::answer::{Content, content};
 use crate::caller::CallFuture;
+use crate::merge::Work;
 
 /// Bodies above this are checked on a thread of their own, so that no worker is held for it.
 const OFFLOAD: usize = 1 << 20;
@@ -21,12 +23,6 @@ const OFFLOAD: usize = 1 << 20;
 const QUEUE: usize = 64;
 
 /// An answer's body once it has been checked.
-pub(crate) enum Body {
-    Empty,
-    Json(Doc),
-    Text,
-}
-
 pub(crate) type Checked = Result<Body, JsonError>;
 
 /// Ends with the call's number, its answer and its body.
@@ -39,12 +35,18 @@ pub(crate) struct InFlight {
 
 enum State {
     Call(CallFuture),
+    /// Work that others share, or a wait for it: its answer is checked already.
+    Shared(Work),
     Check(Option<Answer>, oneshot::Receiver<Result<Doc, JsonError>>),
 }
 
 impl InFlight {
     pub(crate) fn new(index: usize, call: CallFuture, head: bool, max_depth: usize) -> InFlight {
         InFlight { index, head, max_depth, state: State::Call(call) }
+    }
+
+    pub(crate) fn shared(index: usize, work: Work) -> InFlight {
+        InFlight { index, head: false, max_depth: 0, state: State::Shared(work) }
     }
 }
 
@@ -73,6 +75,13 @@ impl Future for InFlight {
                         Content::Json => Doc::parse(answer.body.clone(), this.max_depth).map(Body::Json),
                     };
                     return Poll::Ready((this.index, Ok((answer, checked))));
+                }
+                State::Shared(work) => {
+                    let outcome = ready!(work.as_mut().poll(context));
+                    return Poll::Ready((
+                        this.index,
+                        outcome.map(|ready| (ready.answer.clone(), Ok(ready.body.clone()))),
+                    ));
                 }
                 State::Check(answer, check) => {
                     let checked = ready!(Pin::new(check).poll(context));

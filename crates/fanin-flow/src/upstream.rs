@@ -1,11 +1,13 @@
-//! What `load("@upstreams", "catalog")` gives: methods for HTTP's verbs and for the upstream's operations.
+//! What `load("@upstreams", "catalog")` gives: methods for HTTP's verbs, for the upstream's operations and for its snapshot.
 
 use std::sync::Arc;
 
 use fanin_config::Operation;
-use fanin_lang::{Effect, HostObject, Method, Value};
+use fanin_lang::{Effect, HostObject, Method, Value, Written};
 use fanin_upstream::Upstream;
 use http::Method as Verb;
+
+use crate::operation;
 
 /// The verbs of every upstream. Their place here is their number.
 const VERBS: [(&str, Verb); 6] = [
@@ -16,6 +18,10 @@ const VERBS: [(&str, Verb); 6] = [
     ("patch", Verb::PATCH),
     ("delete", Verb::DELETE),
 ];
+
+/// What an upstream with a snapshot has besides.
+const LOOKUP: &str = "lookup";
+const TABLE: &str = "table";
 
 /// An upstream, as flows hold it.
 pub(crate) struct UpstreamObject {
@@ -29,6 +35,10 @@ pub(crate) enum Target<'a> {
     Verb(&'a Verb),
     /// An operation of the configuration: arguments are named as its parameters.
     Operation(&'a Operation),
+    /// A row of the snapshot: its key is the call's only argument.
+    Lookup,
+    /// All rows of the snapshot.
+    Table,
 }
 
 impl UpstreamObject {
@@ -39,11 +49,46 @@ impl UpstreamObject {
 
     /// The target with this number; numbers come from [`HostObject::method`].
     pub(crate) fn target(&self, id: u32) -> Option<Target<'_>> {
-        let id = id as usize;
-        match VERBS.get(id) {
-            Some((_, verb)) => Some(Target::Verb(verb)),
-            None => self.operations.get(id - VERBS.len()).map(|(_, operation)| Target::Operation(operation)),
+        let at = id as usize;
+        if let Some((_, verb)) = VERBS.get(at) {
+            return Some(Target::Verb(verb));
         }
+        match self.operation_of(id) {
+            Some(at) => Some(Target::Operation(&self.operations[at].1)),
+            None if self.upstream.snapshot().is_none() => None,
+            None => match at - VERBS.len() - self.operations.len() {
+                0 => Some(Target::Lookup),
+                1 => Some(Target::Table),
+                _ => None,
+            },
+        }
+    }
+
+    /// The place of the operation with this number.
+    pub(crate) fn operation_of(&self, id: u32) -> Option<usize> {
+        (id as usize).checked_sub(VERBS.len()).filter(|at| *at < self.operations.len())
+    }
+
+    /// The operation at a place that [`operation_of`](Self::operation_of) gave.
+    pub(crate) fn operation(&self, at: usize) -> (&str, &Operation) {
+        let (name, operation) = &self.operations[at];
+        (name, operation)
+    }
+
+    /// Whether calls of it share anything with others.
+    pub(crate) fn merges(&self, at: usize) -> bool {
+        let operation = &self.operations[at].1;
+        operation.batch.is_some() || operation.cache.is_some() || operation.shares_flights()
+    }
+
+    /// The method in messages: `catalog.products`.
+    pub(crate) fn named(&self, id: u32) -> String {
+        let method = match (VERBS.get(id as usize), self.operation_of(id)) {
+            (Some((verb, _)), _) => verb,
+            (None, Some(at)) => self.operations[at].0.as_str(),
+            (None, None) => LOOKUP,
+        };
+        format!("{}.{method}", self.upstream.name())
     }
 
     /// The worst that a method of this name can do, `None` if there is none.
@@ -68,20 +113,28 @@ impl HostObject for UpstreamObject {
     fn method(&self, name: &str, literal: &dyn Fn(&str) -> Option<Value>) -> Option<Method> {
         // An operation may bear a verb's name; it is the more special one.
         let (id, safe) = match self.operations.iter().position(|(other, _)| other == name) {
-            Some(at) => {
-                let operation = &self.operations[at].1;
-                (VERBS.len() + at, operation.safe.unwrap_or(operation.method.is_safe()))
-            }
-            None => {
-                let at = VERBS.iter().position(|(verb, _)| *verb == name)?;
-                (at, VERBS[at].1.is_safe())
-            }
+            Some(at) => (VERBS.len() + at, self.operations[at].1.is_safe()),
+            None => match VERBS.iter().position(|(verb, _)| *verb == name) {
+                Some(at) => (at, VERBS[at].1.is_safe()),
+                None if self.upstream.snapshot().is_some() => {
+                    let at = [LOOKUP, TABLE].iter().position(|method| *method == name)?;
+                    (VERBS.len() + self.operations.len() + at, true)
+                }
+                None => return None,
+            },
         };
         let reads = safe || is_true(literal("safe")) || is_true(literal("unordered"));
         Some(Method { id: id as u32, effect: if reads { Effect::Read } else { Effect::Write } })
     }
 
+    fn review(&self, method: u32, written: &Written<'_>) -> Option<(String, Option<String>)> {
+        let declared = self.operations[self.operation_of(method)?].1.params.as_ref()?;
+        operation::review(&self.named(method), declared, written.positional, written.names, written.open)
+    }
+
     fn names(&self) -> Vec<&str> {
-        self.operations.iter().map(|(name, _)| name.as_str()).chain(VERBS.iter().map(|(name, _)| *name)).collect()
+        let snapshot: &[&str] = if self.upstream.snapshot().is_some() { &[LOOKUP, TABLE] } else { &[] };
+        let operations = self.operations.iter().map(|(name, _)| name.as_str());
+        operations.chain(snapshot.iter().copied()).chain(VERBS.iter().map(|(name, _)| *name)).collect()
     }
 }

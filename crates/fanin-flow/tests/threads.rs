@@ -8,6 +8,8 @@ mod common;
 mod effects;
 #[path = "failure.rs"]
 mod failure;
+#[path = "lookups.rs"]
+mod lookups;
 #[path = "many.rs"]
 mod many;
 #[path = "parallel.rs"]

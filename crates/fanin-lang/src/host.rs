@@ -32,6 +32,17 @@ pub struct Method {
     pub effect: Effect,
 }
 
+/// The arguments of a call as they are written.
+#[derive(Debug, Clone, Copy)]
+pub struct Written<'a> {
+    /// Arguments by position.
+    pub positional: usize,
+    /// Names of the others.
+    pub names: &'a [&'a str],
+    /// There may be more: `*args` or `**kwargs`.
+    pub open: bool,
+}
+
 /// An object of the host's, such as an upstream. It lives in modules, so it is shared by workers.
 pub trait HostObject: std::any::Any + Send + Sync {
     /// The name that `type()` gives.
@@ -44,6 +55,12 @@ pub trait HostObject: std::any::Any + Send + Sync {
     /// literal (`safe = True`); without one (a method that is called through a variable, say) it gives
     /// `None` always.
     fn method(&self, name: &str, literal: &dyn Fn(&str) -> Option<Value>) -> Option<Method>;
+
+    /// What is wrong with a call of a method as it is written: a message and a hint. It is asked when the call is compiled.
+    fn review(&self, method: u32, written: &Written<'_>) -> Option<(String, Option<String>)> {
+        let _ = (method, written);
+        None
+    }
 
     /// An attribute that is no method.
     fn attribute(&self, name: &str) -> Option<Value> {

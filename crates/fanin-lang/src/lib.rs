@@ -27,7 +27,7 @@ pub mod testing;
 pub mod value;
 
 pub use error::{Diagnostic, Failure, Kind, Position, Stop, TraceFrame};
-pub use host::{Args, Effect, Host, HostCall, HostObject, HostRef, Method, NoHost, Site};
+pub use host::{Args, Effect, Host, HostCall, HostObject, HostRef, Method, NoHost, Site, Written};
 pub use machine::{Instance, Limits, Machine, Run};
 pub use native::{Changes, Ctx, Globals, NativeCode, NativeFn, Waits};
 pub use order::Order;

@@ -55,8 +55,8 @@ pub(crate) struct Job {
 pub(super) struct Parts {
     pub(super) request: Crossing,
     pub(super) messages: mpsc::UnboundedSender<Message>,
-    /// The runtime whose clock counts, in paused time.
-    pub(super) clock: Option<tokio::runtime::Handle>,
+    /// The worker's runtime: its timers serve the flow, and in paused time its clock counts.
+    pub(super) clock: tokio::runtime::Handle,
 }
 
 /// A request less its hold, which stays on the worker.
@@ -142,5 +142,9 @@ impl Caller for LinkCaller {
             let _ = link.send(Message::Call(Box::new(Call { upstream: upstream.clone(), request, context, reply })));
         }
         Box::pin(async move { answer.await.unwrap_or_else(|_| Err(CallError::cancelled(&name))) })
+    }
+
+    fn spawns(&self) -> bool {
+        false
     }
 }

@@ -34,7 +34,7 @@ pub(crate) async fn run(
     let _hold = incoming.hold.take();
     let deadline = incoming.deadline;
     let (messages, inbox) = mpsc::unbounded_channel();
-    let clock = pool.shared.motion.as_ref().map(|_| tokio::runtime::Handle::current());
+    let clock = tokio::runtime::Handle::current();
     let parts = Parts { request: incoming.into(), messages, clock };
     let job = Arc::new(Job::new(program, route, parts, worker.traced));
     if let Err(refused) = pool.offer(&job) {

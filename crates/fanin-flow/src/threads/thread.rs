@@ -52,6 +52,7 @@ impl Seat {
         let worker = Worker {
             machine: RefCell::new(Machine::new()),
             caller: caller.clone(),
+            open: Rc::default(),
             // The watchdog looks after workers; a flow that computes here holds nobody else.
             activity: Box::new(|_| {}),
             log: shared.log.clone(),
@@ -66,7 +67,7 @@ impl Seat {
         if job.ended().load(Ordering::Acquire) {
             return true;
         }
-        let _clock = parts.clock.as_ref().map(|clock| clock.enter());
+        let _clock = parts.clock.enter();
         let messages = parts.messages;
         let bell = Bell::new(shared.motion.clone());
         job.runs_on(Some(&bell));

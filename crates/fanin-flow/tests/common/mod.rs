@@ -54,7 +54,7 @@ impl Script {
 type Answers = dyn Fn(&str, &Request) -> Script;
 
 struct Scripted {
-    answers: Box<Answers>,
+    answers: Rc<Answers>,
     events: Rc<RefCell<Vec<String>>>,
     start: Instant,
 }
@@ -110,6 +110,7 @@ impl Caller for Scripted {
             if let Some(kind) = script.kind {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
             }
+            headers.insert("etag", HeaderValue::from_static("\"x\""));
             headers.insert("x-from", HeaderValue::from_str(&upstream).unwrap());
             Ok(Answer {
                 status: StatusCode::from_u16(script.status).unwrap(),
@@ -125,6 +126,8 @@ impl Caller for Scripted {
 pub struct Setup {
     pub flows: WorkerFlows,
     pub all: Arc<Flows>,
+    pub upstreams: Arc<Upstreams>,
+    answers: Rc<Answers>,
     pub events: Rc<RefCell<Vec<String>>>,
     start: Instant,
     timeout: Duration,
@@ -161,37 +164,47 @@ pub fn threaded() -> bool {
 
 /// A file that loads with the prelude `load("@upstreams", …)` and serves `flow` at `GET /`.
 pub fn load(star: &str, more: &str) -> Result<(Arc<Flows>, tempfile::TempDir), Vec<String>> {
+    let star = format!("load(\"@upstreams\", \"a\", \"b\", \"c\", \"orders\")\n{star}");
+    load_toml(UPSTREAMS, &star, more).map(|(flows, _, dir)| (flows, dir))
+}
+
+type Loaded = (Arc<Flows>, Arc<Upstreams>, tempfile::TempDir);
+
+/// The same with upstreams of its own.
+pub fn load_toml(upstreams: &str, star: &str, more: &str) -> Result<Loaded, Vec<String>> {
     let dir = tempfile::tempdir().unwrap();
     let more = if threaded() && !more.contains("executor") {
         format!("executor = {{ threads = 400, waiting = 100 }}\n{more}")
     } else {
         more.to_owned()
     };
-    let toml = format!("{UPSTREAMS}\n[[routes]]\nmethod = \"GET\"\npath = \"/\"\nflow = \"flow.star:flow\"\n{more}\n");
+    let toml = format!("{upstreams}\n[[routes]]\nmethod = \"GET\"\npath = \"/\"\nflow = \"flow.star:flow\"\n{more}\n");
     std::fs::write(dir.path().join("fanin.toml"), toml).unwrap();
-    let star = format!("load(\"@upstreams\", \"a\", \"b\", \"c\", \"orders\")\n{star}");
     std::fs::write(dir.path().join("flow.star"), star).unwrap();
     let config = Config::load(dir.path()).map_err(|error| vec![error.to_string()])?;
-    let upstreams = Upstreams::new(config.upstreams.values()).unwrap();
+    let upstreams = Arc::new(Upstreams::new(config.upstreams.values()).unwrap());
     match Flows::load(&config, &upstreams) {
         Ok(mut flows) => {
             // Those that set real time up themselves take the flows as they are.
             if threaded() && Handle::try_current().is_ok() {
                 flows.in_paused_time(&config);
             }
-            Ok((Arc::new(flows), dir))
+            Ok((Arc::new(flows), upstreams, dir))
         }
         Err(problems) => Err(problems.iter().map(ToString::to_string).collect()),
     }
 }
 
+/// Flows over upstreams of the test's own, `load` statement included.
+pub fn setup_toml(upstreams: &str, star: &str, answers: impl Fn(&str, &Request) -> Script + 'static) -> Setup {
+    let loaded = load_toml(upstreams, star, "").unwrap_or_else(|problems| panic!("{}", problems.join("\n")));
+    Setup::new(loaded, answers)
+}
+
 pub fn setup_with(star: &str, more: &str, answers: impl Fn(&str, &Request) -> Script + 'static) -> Setup {
-    let (flows, dir) = load(star, more).unwrap_or_else(|problems| panic!("{}", problems.join("\n")));
-    let events: Rc<RefCell<Vec<String>>> = Rc::default();
-    let start = Instant::now();
-    let caller = Scripted { answers: Box::new(answers), events: events.clone(), start };
-    let worker = flows.worker(Rc::new(caller), Box::new(|_| {}), true);
-    Setup { flows: worker, all: flows, events, start, timeout: Duration::from_secs(10), _dir: dir }
+    let star = format!("load(\"@upstreams\", \"a\", \"b\", \"c\", \"orders\")\n{star}");
+    let loaded = load_toml(UPSTREAMS, &star, more).unwrap_or_else(|problems| panic!("{}", problems.join("\n")));
+    Setup::new(loaded, answers)
 }
 
 pub fn setup(star: &str, answers: impl Fn(&str, &Request) -> Script + 'static) -> Setup {
@@ -199,6 +212,30 @@ pub fn setup(star: &str, answers: impl Fn(&str, &Request) -> Script + 'static) -
 }
 
 impl Setup {
+    fn new((all, upstreams, dir): Loaded, answers: impl Fn(&str, &Request) -> Script + 'static) -> Setup {
+        let (events, start, answers): (Rc<RefCell<Vec<String>>>, _, _) =
+            (Rc::default(), Instant::now(), Rc::new(answers));
+        let caller = Scripted { answers: answers.clone(), events: events.clone(), start };
+        let flows = all.worker(Rc::new(caller), Box::new(|_| {}), true);
+        Setup { flows, all, upstreams, answers, events, start, timeout: Duration::from_secs(10), _dir: dir }
+    }
+
+    /// Another worker with the same flows and upstreams.
+    pub fn worker(&self) -> WorkerFlows {
+        let caller = Scripted { answers: self.answers.clone(), events: self.events.clone(), start: self.start };
+        self.all.worker(Rc::new(caller), Box::new(|_| {}), true)
+    }
+
+    /// A metric's value, by the start of its line.
+    pub fn metric(&self, line: &str) -> f64 {
+        let mut registry = prometheus_client::registry::Registry::default();
+        self.upstreams.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let value = text.lines().find_map(|one| one.strip_prefix(line)).map(|rest| rest.trim().parse().unwrap());
+        value.unwrap_or(0.0)
+    }
+
     pub fn timeout(mut self, ms: u64) -> Setup {
         self.timeout = Duration::from_millis(ms);
         self

@@ -10,7 +10,7 @@ use super::expr::Place;
 use super::{Lowerer, span_of};
 use crate::code::{CallInfo, Op, Reg, Target};
 use crate::hint;
-use crate::host::{Effect, HostRef};
+use crate::host::{Effect, HostRef, Written};
 use crate::native::{Changes, NativeFn};
 use crate::value::{Frozen, FrozenValue, Value};
 
@@ -237,6 +237,18 @@ impl Lowerer<'_> {
                 if method.effect == Effect::Write {
                     let event = Event::Writes(format!("calls {}.{name}, which may change something", object.name()));
                     self.fun().event(event);
+                }
+                let mut written = Written { positional: 0, names: &[], open: false };
+                let mut names = Vec::new();
+                for arg in args {
+                    match &arg.node {
+                        Argument::Positional(_) => written.positional += 1,
+                        Argument::Named(name, _) => names.push(name.node.as_str()),
+                        Argument::Args(_) | Argument::KwArgs(_) => written.open = true,
+                    }
+                }
+                if let Some((message, hint)) = object.review(method.id, &Written { names: &names, ..written }) {
+                    self.error_hint(span, message, hint);
                 }
                 Target::Host { object, method: method.id, effect: method.effect }
             }

@@ -53,21 +53,29 @@ impl Ready {
     /// The same to keep for long: parts are copied out, so that a small one does not keep a large document.
     #[must_use]
     pub fn kept(&self) -> Ready {
-        let body = match &self.body {
-            Body::Part { doc, at } => Body::Json(doc.node(*at).to_doc()),
+        let doc = match &self.body {
+            Body::Part { doc, at } => doc.node(*at).to_doc(),
             Body::List { doc, at } => {
                 let mut list = Assembler::list(64);
                 at.iter().for_each(|at| list.item(doc.node(*at)));
-                Body::Json(list.finish())
+                list.finish()
             }
             Body::Entries { doc, at } => {
                 let mut object = Assembler::object(64);
                 at.iter().for_each(|(key, value)| object.entry(doc.node(*key), doc.node(*value)));
-                Body::Json(object.finish())
+                object.finish()
             }
-            other => other.clone(),
+            whole => return Ready { answer: self.detached(self.answer.body.clone()), body: whole.clone() },
         };
-        Ready { answer: self.answer.clone(), body }
+        // What was a part is now an answer of its own.
+        let answer = self.detached(doc.bytes().clone());
+        Ready { answer, body: Body::Json(doc) }
+    }
+
+    /// The answer with other bytes, its headers copied out of the buffer that they came in.
+    fn detached(&self, body: bytes::Bytes) -> Answer {
+        let Answer { status, elapsed, .. } = self.answer;
+        Answer { status, headers: http::HeaderMap::clone(&self.answer.headers).into(), body, elapsed }
     }
 
     /// Bytes on the heap, the index of a document included as if it were built.

@@ -231,7 +231,7 @@ mod tests {
         let doc = Doc::parse(Bytes::copy_from_slice(body.as_bytes()), 8).unwrap();
         let answer = Answer {
             status: StatusCode::from_u16(status).unwrap(),
-            headers,
+            headers: headers.into(),
             body: doc.bytes().clone(),
             elapsed: Duration::ZERO,
         };
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(read("public, max-age=5, stale-while-revalidate=3, stale-if-error=4"), Some(stale));
         let never_stale = Times { ttl: 10 * SECOND, stale: Duration::ZERO, on_error: Duration::ZERO };
         assert_eq!(read("must-revalidate"), Some(never_stale));
-        let mut headers = ready(200, "max-age=10", "1").answer.headers.clone();
+        let mut headers = ready(200, "max-age=10", "1").answer.headers.clone().into_map();
         headers.insert(AGE, HeaderValue::from_static("4"));
         assert_eq!(directives(&headers, own).map(|times| times.ttl), Some(6 * SECOND));
     }

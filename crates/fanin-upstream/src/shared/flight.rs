@@ -170,7 +170,7 @@ mod tests {
     fn ready(status: u16) -> Arc<Ready> {
         let answer = Answer {
             status: StatusCode::from_u16(status).unwrap(),
-            headers: HeaderMap::new(),
+            headers: HeaderMap::new().into(),
             body: "".into(),
             elapsed: Duration::ZERO,
         };

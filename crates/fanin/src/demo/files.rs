@@ -13,10 +13,11 @@ const VACANCIES: [File; 2] = [
     ("fanin.toml", include_str!("../../../../examples/vacancies/fanin.toml")),
     ("flows/vacancies.star", include_str!("../../../../examples/vacancies/flows/vacancies.star")),
 ];
-const SHOP: [File; 3] = [
+const SHOP: [File; 4] = [
     ("fanin.toml", include_str!("../../../../examples/shop/fanin.toml")),
     ("flows/products.star", include_str!("../../../../examples/shop/flows/products.star")),
-    ("flows/attributes.star", include_str!("../../../../examples/shop/flows/attributes.star")),
+    ("flows/owners.star", include_str!("../../../../examples/shop/flows/owners.star")),
+    ("flows/ways.star", include_str!("../../../../examples/shop/flows/ways.star")),
 ];
 
 /// The folder of an example.

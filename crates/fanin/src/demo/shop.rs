@@ -12,13 +12,13 @@ pub static BACKENDS: [Backend; 6] = [
     Backend { name: "prices", variable: "PRICES_URL", delay: (5, 15), answer: |call| owned(call, price) },
     Backend { name: "stock", variable: "STOCK_URL", delay: (5, 15), answer: |call| owned(call, stock) },
     Backend { name: "reviews", variable: "REVIEWS_URL", delay: (10, 25), answer: |call| owned(call, review) },
-    Backend { name: "recommendations", variable: "RECOMMENDATIONS_URL", delay: (15, 40), answer: recommendations },
+    Backend { name: "recommendations", variable: "RECOMMENDATIONS_URL", delay: (6, 14), answer: recommendations },
 ];
 
 /// What the demo sends.
-pub static SAMPLES: [Sample; 4] = [
+pub static SAMPLES: [Sample; 5] = [
     Sample {
-        shows: "masks, owners of attributes and recommendations, side by side wherever one does not need the other",
+        shows: "masks from memory; what each owner of attributes is asked, for products and recommendations, is one request",
         method: "POST",
         target: "/products",
         body: r#"{"products": ["p101", "p117", "p230"], "mask": "product_detail_page_attributes", "recommendation_mask": "name_and_photo_only"}"#,
@@ -26,6 +26,14 @@ pub static SAMPLES: [Sample; 4] = [
         check: |body| {
             has(body, "/products/2/price") && has(body, "/substitutes/0/photo") && has(body, "/complements/0/name")
         },
+    },
+    Sample {
+        shows: "the same without merging: recommendations are fetched by requests of their own",
+        method: "POST",
+        target: "/ways/parallel",
+        body: r#"{"products": ["p101", "p117", "p230"], "mask": "product_detail_page_attributes", "recommendation_mask": "name_and_photo_only"}"#,
+        status: 200,
+        check: |body| has(body, "/products/2/price") && has(body, "/complements/0/name"),
     },
     Sample {
         shows: "a short mask needs only the service that owns its attributes",
@@ -63,10 +71,11 @@ fn number(id: &str) -> Option<u64> {
     id.strip_prefix('p')?.parse().ok().filter(|number| (FIRST..=LAST).contains(number))
 }
 
-fn masks(call: &Call) -> Reply {
-    let name = call.path.strip_prefix("/masks/").unwrap_or_default();
-    let attributes: &[&str] = match name {
-        "product_detail_page_attributes" => &[
+/// Masks and the attributes that they stand for.
+const MASKS: [(&str, &[&str]); 3] = [
+    (
+        "product_detail_page_attributes",
+        &[
             "name",
             "photo",
             "brand",
@@ -81,11 +90,24 @@ fn masks(call: &Call) -> Reply {
             "rating",
             "review_count",
         ],
-        "name_and_photo_only" => &["name", "photo"],
-        "list_attributes" => &["name", "photo", "price", "currency", "rating"],
-        _ => return Reply::not_found(),
-    };
-    Reply::ok(json!({ "name": name, "attributes": attributes }))
+    ),
+    ("name_and_photo_only", &["name", "photo"]),
+    ("list_attributes", &["name", "photo", "price", "currency", "rating"]),
+];
+
+/// One mask, or the whole table by name.
+fn masks(call: &Call) -> Reply {
+    let mask = |name: &str, attributes: &[&str]| json!({ "name": name, "attributes": attributes });
+    if call.path == "/masks" {
+        let all: Map<_, _> =
+            MASKS.iter().map(|(name, attributes)| ((*name).to_owned(), mask(name, attributes))).collect();
+        return Reply::ok(all.into());
+    }
+    let asked = call.path.strip_prefix("/masks/").unwrap_or_default();
+    match MASKS.iter().find(|(name, _)| *name == asked) {
+        Some((name, attributes)) => Reply::ok(mask(name, attributes)),
+        None => Reply::not_found(),
+    }
 }
 
 /// The asked fields of the asked products, by id.

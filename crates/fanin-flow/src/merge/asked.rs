@@ -1,0 +1,134 @@
+//! What one call of a batched operation asks for.
+
+use fanin_config::Batch;
+use fanin_lang::value::view;
+use fanin_lang::{Failure, Value, ValueKind};
+use fanin_upstream::shared::SharedKey;
+
+use crate::call::{Arguments, text, wrong};
+
+/// A key, as it stands in a URL. `7` and `"7"` are the same key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) text: Box<str>,
+    /// A string, where the difference can be told.
+    pub(crate) quoted: bool,
+}
+
+/// Keys and fields of a call.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Each once, in the order of the call.
+    pub(crate) keys: Vec<Key>,
+    /// A single key was given, not a list: the answer is the item.
+    pub(crate) one: bool,
+    /// The wanted members of each item; `None` for all.
+    pub(crate) fields: Option<Vec<Box<str>>>,
+}
+
+impl Asked {
+    /// Reads them from a call's arguments, which are there.
+    ///
+    /// # Errors
+    /// Keys or fields that are neither texts nor numbers.
+    pub(crate) fn read(name: &str, batch: &Batch, arguments: &Arguments) -> Result<Asked, Failure> {
+        let bad = || wrong(format!("{} of a call of {name} must be a text, a number or a list of them", batch.key));
+        let given =
+            arguments.named(&batch.key).ok_or_else(|| wrong(format!("a call of {name} needs {}", batch.key)))?;
+        let given = given.decide().map_err(|_| bad())?;
+        let mut keys: Vec<Key> = Vec::new();
+        let one = !is_list(&given);
+        match one {
+            true => keys.push(key(&given).ok_or_else(bad)?),
+            false => {
+                let elements = view::elements(&given).map_err(|_| bad())?;
+                keys.reserve(elements.len());
+                // A few are compared one by one, many by what was seen of them.
+                let mut seen = std::collections::HashSet::new();
+                for element in &elements {
+                    let key = key(element).ok_or_else(bad)?;
+                    let new = match elements.len() {
+                        0..=16 => !keys.iter().any(|other| other.text == key.text),
+                        _ => seen.insert(key.text.clone()),
+                    };
+                    if new {
+                        keys.push(key);
+                    }
+                }
+            }
+        }
+        let fields = match batch.fields.as_ref().and_then(|fields| arguments.named(fields)) {
+            None => None,
+            Some(value) => {
+                fields(value).ok_or_else(|| wrong(format!("the fields of a call of {name} must be a list of names")))?
+            }
+        };
+        Ok(Asked { keys, one, fields })
+    }
+
+    /// Appends it to what makes two calls the same.
+    pub(crate) fn identify(&self, key: &mut Vec<u8>) {
+        key.push(u8::from(self.one));
+        key.extend_from_slice(&(self.keys.len() as u64).to_le_bytes());
+        for one in &self.keys {
+            SharedKey::piece(key, one.text.as_bytes());
+            key.push(u8::from(one.quoted));
+        }
+        key.push(u8::from(self.fields.is_some()));
+        for field in self.fields.iter().flatten() {
+            SharedKey::piece(key, field.as_bytes());
+        }
+    }
+
+    /// Whether a member of this name is wanted. A field may be a path: of `price.amount` the member is `price`.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        let Some(fields) = &self.fields else { return true };
+        fields.iter().any(|field| match field.strip_prefix(name) {
+            Some(rest) => rest.is_empty() || rest.starts_with('.'),
+            None => false,
+        })
+    }
+}
+
+fn is_list(value: &Value) -> bool {
+    matches!(view::kind(value), ValueKind::List | ValueKind::Tuple | ValueKind::Set | ValueKind::Range)
+}
+
+fn key(value: &Value) -> Option<Key> {
+    let quoted = match value {
+        Value::Str(_) => true,
+        Value::Json { at, doc } => doc.node(*at).kind() == fanin_json::Kind::String,
+        other => matches!(other.decide().ok()?, Value::Str(_)),
+    };
+    Some(Key { text: text(value)?.into(), quoted })
+}
+
+fn fields(value: &Value) -> Option<Option<Vec<Box<str>>>> {
+    let value = value.decide().ok()?;
+    if matches!(value, Value::None) {
+        return Some(None);
+    }
+    if !is_list(&value) {
+        let text = value.as_str()?.split(',').map(|field| field.trim().into()).collect();
+        return Some(Some(text));
+    }
+    let elements = view::elements(&value).ok()?;
+    elements.iter().map(|field| text(field).map(Into::into)).collect::<Option<Vec<_>>>().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_may_be_a_path() {
+        let asked = |fields: Option<&[&str]>| Asked {
+            keys: Vec::new(),
+            one: false,
+            fields: fields.map(|fields| fields.iter().map(|field| (*field).into()).collect()),
+        };
+        let some = asked(Some(&["name", "price.amount"]));
+        assert!(some.wants("name") && some.wants("price") && !some.wants("nam") && !some.wants("amount"));
+        assert!(asked(None).wants("x") && !asked(Some(&[])).wants("x"));
+    }
+}

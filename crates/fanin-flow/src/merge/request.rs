@@ -1,0 +1,144 @@
+//! The request of a batch: what its calls have in common, and their keys and fields united.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use fanin_config::{Batch, Operation, Param, ParamPlace, QueryLists};
+use fanin_json::write_str;
+use fanin_upstream::Request;
+use http::header::{CONTENT_TYPE, HeaderValue};
+
+use super::asked::Key;
+use super::batch::Part;
+use crate::encode;
+
+/// Keys of all parts, each once, and all their fields; `None` if a part wants whole items.
+pub(super) fn union<'a>(parts: &'a [Part], batch: &'a Batch) -> (Vec<&'a Key>, Option<Vec<&'a str>>) {
+    let mut keys: Vec<&Key> = Vec::new();
+    if let [only] = parts {
+        keys.extend(only.keys());
+    } else {
+        let mut seen = HashSet::new();
+        keys.extend(parts.iter().flat_map(Part::keys).filter(|key| seen.insert(&key.text)));
+    }
+    if batch.fields.is_none() || parts.iter().any(|part| part.asked.fields.is_none()) {
+        return (keys, None);
+    }
+    let mut fields: Vec<&str> = Vec::new();
+    // Without the member that holds its key an item could not be told from the others.
+    let all = parts.iter().flat_map(|part| part.asked.fields.iter().flatten()).map(|field| &**field);
+    for field in all.chain(batch.matched.as_deref()) {
+        if !fields.contains(&field) {
+            fields.push(field);
+        }
+    }
+    (keys, Some(fields))
+}
+
+/// The request for these keys and fields.
+pub(super) fn united(
+    base: &Request,
+    operation: &Operation,
+    batch: &Batch,
+    lists: QueryLists,
+    keys: &[&Key],
+    fields: Option<&[&str]>,
+) -> Request {
+    let mut request = base.clone();
+    let param = |name: &str| operation.params.as_ref().and_then(|params| params.get(name));
+    let texts: Vec<&str> = keys.iter().map(|key| &*key.text).collect();
+    put(&mut request, &batch.key, param(&batch.key), lists, &texts, |at| keys[at].quoted);
+    if let (Some(name), Some(fields)) = (&batch.fields, fields) {
+        put(&mut request, name, param(name), lists, fields, |_| true);
+    }
+    request
+}
+
+fn put(
+    request: &mut Request,
+    name: &str,
+    param: Option<&Param>,
+    lists: QueryLists,
+    items: &[&str],
+    quoted: impl Fn(usize) -> bool,
+) {
+    let wire = param.map_or(name, |param| param.wire(name));
+    if param.is_some_and(|param| param.place == ParamPlace::Json) {
+        return put_json(request, wire, items, quoted);
+    }
+    let path = &mut request.path_and_query;
+    let mut first = !path.contains('?');
+    if items.is_empty() {
+        return encode::pair(path, &mut first, wire, "");
+    }
+    for (at, item) in items.iter().enumerate() {
+        match lists {
+            QueryLists::Comma if at > 0 => {
+                path.push(',');
+                encode::component(path, item);
+            }
+            QueryLists::Comma | QueryLists::Repeat => encode::pair(path, &mut first, wire, item),
+        }
+    }
+}
+
+fn put_json(request: &mut Request, wire: &str, items: &[&str], quoted: impl Fn(usize) -> bool) {
+    // What is there already is an object that the call's other parameters made, or nothing.
+    let mut body = match request.body.strip_suffix(b"}") {
+        Some(open) => open.to_vec(),
+        None => vec![b'{'],
+    };
+    if body.len() > 1 {
+        body.push(b',');
+    }
+    write_str(&mut body, wire);
+    body.extend_from_slice(b":[");
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            body.push(b',');
+        }
+        match quoted(at) {
+            true => write_str(&mut body, item),
+            false => body.extend_from_slice(item.as_bytes()),
+        }
+    }
+    body.extend_from_slice(b"]}");
+    request.body = Bytes::from(body);
+    request.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(texts: &[(&str, bool)]) -> Vec<Key> {
+        texts.iter().map(|(text, quoted)| Key { text: (*text).into(), quoted: *quoted }).collect()
+    }
+
+    #[test]
+    fn keys_and_fields_go_where_the_operation_says() {
+        let owned = keys(&[("1", false), ("a b", true)]);
+        let keys: Vec<&Key> = owned.iter().collect();
+        let batch = Batch { fields: Some("fields".into()), ..Batch::new("ids") };
+        let mut operation = Operation::new("/p");
+        let path = |operation: &Operation, base: &str, lists| {
+            united(&Request::get(base), operation, &batch, lists, &keys, Some(&["x", "y"])).path_and_query
+        };
+        assert_eq!(path(&operation, "/p", QueryLists::Comma), "/p?ids=1,a%20b&fields=x,y");
+        assert_eq!(path(&operation, "/p?z=1", QueryLists::Repeat), "/p?z=1&ids=1&ids=a%20b&fields=x&fields=y");
+        let mut ids = Param::new(fanin_config::ParamType::List);
+        ids.place = ParamPlace::Json;
+        ids.name = Some("id_list".into());
+        let fields = Param { name: None, ..ids.clone() };
+        operation.params = Some([("ids".to_owned(), ids), ("fields".to_owned(), fields)].into_iter().collect());
+        for (body, expected) in [
+            ("", r#"{"id_list":[1,"a b"],"fields":["x","y"]}"#),
+            ("{}", r#"{"id_list":[1,"a b"],"fields":["x","y"]}"#),
+            (r#"{"n":1}"#, r#"{"n":1,"id_list":[1,"a b"],"fields":["x","y"]}"#),
+        ] {
+            let base = Request { body: body.into(), ..Request::get("/p") };
+            let made = united(&base, &operation, &batch, QueryLists::Comma, &keys, Some(&["x", "y"]));
+            assert_eq!((made.path_and_query.as_str(), made.body.as_ref()), ("/p", expected.as_bytes()));
+        }
+    }
+}

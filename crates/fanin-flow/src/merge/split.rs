@@ -1,0 +1,299 @@
+//! An answer of a batch, taken apart by key.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fanin_config::Batch;
+use fanin_json::{Assembler, Doc, Kind, Node};
+use fanin_upstream::shared::{Body, Ready};
+use fanin_upstream::{Answer, CallError};
+use smallvec::SmallVec;
+
+use super::asked::{Asked, Key};
+
+/// Where each key's items are in an answer.
+#[derive(Debug)]
+pub(crate) struct Split {
+    /// Status and headers, without the body.
+    answer: Answer,
+    doc: Doc,
+    rows: Rows,
+    /// Items that do not say whose they are.
+    broken: usize,
+}
+
+#[derive(Debug)]
+enum Rows {
+    /// By the text of their key; a key may have several.
+    List(HashMap<Box<str>, SmallVec<[u32; 1]>>),
+    /// An object at this position has each under its key.
+    Object(u32),
+}
+
+/// An item that a call asked for: its key, in objects, and its value.
+#[derive(Debug, Clone, Copy)]
+struct Item<'a> {
+    key: Option<Node<'a>>,
+    value: Node<'a>,
+}
+
+impl Split {
+    /// Looks through an answer.
+    ///
+    /// # Errors
+    /// If it is not what the batch's description says.
+    pub(crate) fn read(mut answer: Answer, doc: Doc, batch: &Batch) -> Result<Split, String> {
+        let whole = doc.root();
+        let items = match &batch.items {
+            None => whole,
+            Some(name) => whole.get(name).ok_or_else(|| format!("the answer has no {name:?}"))?,
+        };
+        let mut broken = 0;
+        let rows = match (&batch.matched, items.kind()) {
+            (None, Kind::Object) => Rows::Object(items.at()),
+            (None, _) => return Err("the items are no object that has them by key".into()),
+            (Some(_), kind) if kind != Kind::Array => return Err("the items are no list".into()),
+            (Some(matched), _) => {
+                let mut rows: HashMap<Box<str>, SmallVec<[u32; 1]>> =
+                    HashMap::with_capacity(items.len().unwrap_or_default());
+                for item in items.elements() {
+                    match item.get(matched).and_then(text) {
+                        Some(key) => rows.entry(key.into()).or_default().push(item.at()),
+                        None => broken += 1,
+                    }
+                }
+                Rows::List(rows)
+            }
+        };
+        answer.body = bytes::Bytes::new();
+        Ok(Split { answer, doc, rows, broken })
+    }
+
+    /// The error of a call that this answer does not serve.
+    pub(crate) fn error(&self, upstream: &Arc<str>, problem: String) -> CallError {
+        CallError::decode(upstream, &self.answer, problem)
+    }
+
+    /// Items that belong to none of the keys that were asked for.
+    pub(crate) fn strays(&self, asked: &[&Key]) -> usize {
+        match &self.rows {
+            Rows::List(rows) => {
+                let known = |key: &str| asked.iter().any(|asked| *asked.text == *key);
+                // Comparing all with all is for the rare answer that holds more than was asked for.
+                let more = if rows.len() > asked.len() { rows.keys().filter(|key| !known(key)).count() } else { 0 };
+                self.broken + more
+            }
+            Rows::Object(at) => self.doc.node(*at).len().unwrap_or_default().saturating_sub(asked.len()),
+        }
+    }
+
+    fn items<'a>(&'a self, key: &str, found: &mut Vec<Item<'a>>) -> Result<(), String> {
+        match &self.rows {
+            Rows::List(rows) => match rows.get(key) {
+                Some(at) => found.extend(at.iter().map(|at| Item { key: None, value: self.doc.node(*at) })),
+                None if self.broken > 0 => {
+                    return Err(format!("{} of its items do not say which key they belong to", self.broken));
+                }
+                None => {}
+            },
+            Rows::Object(at) => {
+                let object = self.doc.node(*at);
+                if let Some(value) = object.get(key) {
+                    // A member's key stands right before its value.
+                    let key = self.doc.node(value.at() - 1);
+                    found.push(Item { key: Some(key), value });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a call gets of the answers that hold its keys, in the order of its keys and with the members it asked for.
+///
+/// # Errors
+/// If an item of it may be among those that do not say whose they are.
+pub(crate) fn gather<'a>(
+    asked: &Asked,
+    batch: &Batch,
+    splits: impl Fn(&Key) -> Option<&'a Split>,
+) -> Result<Ready, String> {
+    let mut found = Vec::with_capacity(asked.keys.len());
+    let mut first: Option<&Split> = None;
+    let mut several = false;
+    for key in &asked.keys {
+        let Some(split) = splits(key) else { continue };
+        several |= first.is_some_and(|first| !first.doc.same(&split.doc));
+        first = first.or(Some(split));
+        split.items(&key.text, &mut found)?;
+    }
+    // A call without keys is answered before it gets here.
+    let first = first.ok_or("internal: no answer for a key")?;
+    let mut answer = first.answer.clone();
+    let matched = batch.matched.as_deref();
+    let keep = |key: Node<'_>| key.as_str().is_some_and(|key| matched == Some(&*key) || asked.wants(&key));
+    let whole = |item: &Item<'_>| {
+        asked.fields.is_none() || item.value.kind() != Kind::Object || item.value.entries().all(|(key, _)| keep(key))
+    };
+    let doc = || first.doc.clone();
+    let body = match (asked.one, found.first()) {
+        (true, None) => Body::Absent,
+        (true, Some(item)) if whole(item) => Body::Part { doc: doc(), at: item.value.at() },
+        (true, Some(item)) => Body::Json(item.value.pick(keep)),
+        (false, _) if several || !found.iter().all(whole) => Body::Json(copied(&first.rows, &found, whole, keep)),
+        (false, _) => match first.rows {
+            Rows::List(_) => Body::List { doc: doc(), at: found.iter().map(|item| item.value.at()).collect() },
+            Rows::Object(_) => {
+                let entries = found.iter().filter_map(|item| Some((item.key?.at(), item.value.at())));
+                Body::Entries { doc: doc(), at: entries.collect::<Arc<[_]>>() }
+            }
+        },
+    };
+    if let Body::Json(doc) = &body {
+        answer.body = doc.bytes().clone();
+    }
+    Ok(Ready { answer, body })
+}
+
+/// A document with just these items and members. An item that is kept whole is kept as it came.
+fn copied(rows: &Rows, found: &[Item<'_>], whole: impl Fn(&Item<'_>) -> bool, keep: impl Fn(Node<'_>) -> bool) -> Doc {
+    let size = found.iter().map(|item| item.value.raw().len() + 16).sum();
+    match rows {
+        Rows::List(_) => {
+            let mut list = Assembler::list(size);
+            for item in found {
+                match whole(item) {
+                    true => list.item(item.value),
+                    false => list.picked(item.value, &keep),
+                }
+            }
+            list.finish()
+        }
+        Rows::Object(_) => {
+            let mut object = Assembler::object(size);
+            for item in found {
+                match item.key {
+                    Some(key) if whole(item) => object.entry(key, item.value),
+                    Some(key) => object.picked_entry(key, item.value, &keep),
+                    None => {}
+                }
+            }
+            object.finish()
+        }
+    }
+}
+
+/// What a call without keys gets, without anybody being asked: no items.
+pub(crate) fn nothing(batch: &Batch) -> Ready {
+    let doc = match batch.matched {
+        Some(_) => Assembler::list(2).finish(),
+        None => Assembler::object(2).finish(),
+    };
+    let mut headers = http::HeaderMap::new();
+    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    let answer = Answer {
+        status: http::StatusCode::OK,
+        headers: headers.into(),
+        body: doc.bytes().clone(),
+        elapsed: std::time::Duration::ZERO,
+    };
+    Ready { answer, body: Body::Json(doc) }
+}
+
+/// A scalar's text.
+fn text(node: Node<'_>) -> Option<std::borrow::Cow<'_, str>> {
+    node.as_number_text().map(Into::into).or_else(|| node.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(matched: Option<&str>, items: Option<&str>) -> Batch {
+        Batch { matched: matched.map(Into::into), items: items.map(Into::into), ..Batch::new("ids") }
+    }
+
+    fn answer() -> Answer {
+        let headers = http::HeaderMap::new().into();
+        Answer { status: http::StatusCode::OK, headers, body: "x".into(), elapsed: std::time::Duration::ZERO }
+    }
+
+    fn split(text: &'static str, batch: &Batch) -> Result<Split, String> {
+        Split::read(answer(), Doc::parse(text.into(), 16).unwrap(), batch)
+    }
+
+    fn asked(keys: &[&str], fields: Option<&[&str]>) -> Asked {
+        Asked {
+            keys: keys.iter().map(|key| Key { text: (*key).into(), quoted: true }).collect(),
+            one: false,
+            fields: fields.map(|fields| fields.iter().map(|field| (*field).into()).collect()),
+        }
+    }
+
+    fn get(split: &Split, batch: &Batch, asked: &Asked) -> Result<String, String> {
+        let ready = gather(asked, batch, |_| Some(split))?;
+        Ok(match ready.kept().body {
+            Body::Json(doc) => String::from_utf8(doc.bytes().to_vec()).unwrap(),
+            Body::Absent => "absent".to_owned(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn each_call_gets_its_own_in_its_own_order() {
+        let list = batch(Some("id"), None);
+        let all = split(r#"[{"id": 3, "a": 1}, {"id": "1", "a": 2.50, "b": 3}, {"id": 9}, {"id": 3, "a": 4}]"#, &list)
+            .unwrap();
+        let is = |keys: &[&str], fields: Option<&[&str]>, text: &str| {
+            assert_eq!(get(&all, &list, &asked(keys, fields)).unwrap(), text);
+        };
+        is(&["1", "3"], None, r#"[{"id": "1", "a": 2.50, "b": 3},{"id": 3, "a": 1},{"id": 3, "a": 4}]"#);
+        is(&["1"], Some(&["b"]), r#"[{"id":"1","b":3}]"#);
+        is(&["7"], None, "[]");
+        is(&["7", "9"], Some(&[]), r#"[{"id": 9}]"#);
+        let one = |key: &str, fields| get(&all, &list, &Asked { one: true, ..asked(&[key], fields) }).unwrap();
+        assert_eq!((one("9", None).as_str(), one("7", None).as_str()), (r#"{"id": 9}"#, "absent"));
+        assert_eq!(one("1", Some(&["a"])), r#"{"id":"1","a":2.50}"#);
+        assert_eq!(all.strays(&asked(&["1", "3"], None).keys.iter().collect::<Vec<_>>()), 1);
+
+        let object = batch(None, Some("rows"));
+        let all = split(r#"{"rows": {"x": {"a": 1, "b": 2}, "y": 5}, "n": 2}"#, &object).unwrap();
+        let is = |keys: &[&str], fields: Option<&[&str]>, text: &str| {
+            assert_eq!(get(&all, &object, &asked(keys, fields)).unwrap(), text);
+        };
+        is(&["y", "x", "z"], None, r#"{"y":5,"x":{"a": 1, "b": 2}}"#);
+        is(&["y", "x"], Some(&["b"]), r#"{"y":5,"x":{"b":2}}"#);
+        is(&["z"], None, "{}");
+    }
+
+    #[test]
+    fn parts_of_one_document_are_not_copied() {
+        let list = batch(Some("id"), None);
+        let all = split(r#"[{"id": 1}, {"id": 2}]"#, &list).unwrap();
+        let two = gather(&asked(&["2", "1"], Some(&[])), &list, |_| Some(&all)).unwrap();
+        assert!(matches!(&two.body, Body::List { doc, at } if doc.same(&all.doc) && at.len() == 2), "{two:?}");
+        let one = gather(&Asked { one: true, ..asked(&["2"], None) }, &list, |_| Some(&all)).unwrap();
+        assert!(matches!(&one.body, Body::Part { doc, .. } if doc.same(&all.doc)), "{one:?}");
+        let other = split(r#"[{"id": 3}]"#, &list).unwrap();
+        let spread = asked(&["3", "1"], None);
+        let spread = gather(&spread, &list, |key| Some(if &*key.text == "3" { &other } else { &all })).unwrap();
+        assert!(matches!(&spread.body, Body::Json(doc) if doc.bytes() == r#"[{"id": 3},{"id": 1}]"#), "{spread:?}");
+    }
+
+    #[test]
+    fn half_broken_answers_harm_only_who_may_be_concerned() {
+        let list = batch(Some("id"), None);
+        let all = split(r#"[{"id": 1}, {"ID": 2}, 7, {"id": [3]}]"#, &list).unwrap();
+        assert_eq!(get(&all, &list, &asked(&["1"], None)).unwrap(), r#"[{"id": 1}]"#);
+        let error = get(&all, &list, &asked(&["1", "2"], None)).unwrap_err();
+        assert!(error.contains("3 of its items"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_list_is_told() {
+        assert!(split("{}", &batch(Some("id"), None)).unwrap_err().contains("no list"));
+        assert!(split("[]", &batch(None, None)).unwrap_err().contains("no object"));
+        assert!(split("{}", &batch(None, Some("rows"))).unwrap_err().contains("has no \"rows\""));
+        assert!(split("3", &batch(Some("id"), Some("rows"))).unwrap_err().contains("has no \"rows\""));
+    }
+}

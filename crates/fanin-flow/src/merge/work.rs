@@ -1,0 +1,213 @@
+//! The work behind flights and caches: one call, its answer kept if it may be, an old answer where the upstream fails.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fanin_upstream::shared::{Body, Counts, Follow, Found, Joined, Lead, OperationShared, Outcome, Ready, SharedKey};
+use fanin_upstream::{Answer, CallContext, CallError, ErrorKind, Fault, Request, Upstream};
+use futures_util::future::join;
+use http::{Method, StatusCode};
+use tokio::task::spawn_local;
+use tokio::time::{Instant, timeout_at};
+
+use super::Work;
+use crate::caller::{CallFuture, Caller};
+use crate::inflight::{Checked, InFlight};
+
+/// A wait for a flight.
+type Waiting = Pin<Box<dyn Future<Output = Option<Outcome>>>>;
+
+/// Starts that a call makes when the flights that it joins come to nothing. A flight does only when its worker ends.
+const STARTS: usize = 3;
+
+/// A call that is cached or shared: all that its work needs, whoever does it.
+pub(crate) struct Shareable {
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) shared: Arc<OperationShared>,
+    pub(crate) key: SharedKey,
+    /// Statuses besides 2xx that are answers, by the operation.
+    pub(crate) ok: Vec<StatusCode>,
+    /// Whether identical calls in flight share one.
+    pub(crate) flights: bool,
+    /// Whether work can be a task of its own here. Where it cannot, the leader does it; if the leader leaves, its followers
+    /// start over.
+    pub(crate) spawns: bool,
+    /// Makes the call anew.
+    pub(crate) start: Box<dyn Fn() -> Work>,
+}
+
+impl Shareable {
+    /// What the cache has; a stale answer is fetched anew in the background.
+    pub(crate) fn look(self: &Rc<Self>) -> Option<Arc<Ready>> {
+        match self.shared.cache.as_ref()?.look(&self.key) {
+            Found::Fresh(ready) => Some(ready),
+            // Nobody could fetch the new one beside the flow.
+            Found::Stale(_) if !self.spawns => None,
+            Found::Stale(ready) => {
+                if let Joined::Lead(lead) = self.shared.flights.join(&self.key) {
+                    let this = self.clone();
+                    spawn_local(async move {
+                        // Nobody waits for it, and yet it is wanted.
+                        let _wanted = lead.follow();
+                        let work = (this.start)();
+                        lead.run(this.kept(work)).await;
+                    });
+                }
+                Some(ready)
+            }
+            Found::Nothing => None,
+        }
+    }
+
+    /// A fresh answer that came while this call was on its way to become the leader.
+    fn meanwhile(&self) -> Option<Arc<Ready>> {
+        self.shared.cache.as_ref()?.again(&self.key)
+    }
+
+    /// Does the work, as a task of its own if possible. The outcome is what the flight has; it is only waited for here.
+    fn lead(self: &Rc<Self>, lead: Lead, work: Work) -> Waiting {
+        let this = self.clone();
+        let follow = lead.follow();
+        let flight = async move {
+            let work = async {
+                match this.meanwhile() {
+                    Some(ready) => Ok(ready),
+                    None => this.kept(work).await,
+                }
+            };
+            lead.run(work).await;
+        };
+        if self.spawns {
+            spawn_local(flight);
+            return Box::pin(follow.outcome());
+        }
+        Box::pin(async move { join(flight, follow.outcome()).await.1 })
+    }
+
+    /// Leads a flight, and waits for it until `deadline`.
+    pub(crate) fn led(self: Rc<Self>, lead: Lead, work: Work, deadline: Instant) -> Work {
+        let first = self.lead(lead, work);
+        Box::pin(self.wait(first, deadline))
+    }
+
+    /// Waits for another's flight until `deadline`.
+    pub(crate) fn followed(self: Rc<Self>, follow: Follow, deadline: Instant) -> Work {
+        Box::pin(self.wait(Box::pin(follow.outcome()), deadline))
+    }
+
+    /// Waits for a flight; starts over if it comes to nothing.
+    async fn wait(self: Rc<Self>, mut flight: Waiting, deadline: Instant) -> Outcome {
+        let begun = Instant::now();
+        for _ in 0..STARTS {
+            match timeout_at(deadline, flight).await {
+                Ok(Some(outcome)) => return outcome,
+                Err(_) => return Err(late(self.upstream.name(), begun)),
+                Ok(None) => {
+                    flight = match self.shared.flights.join(&self.key) {
+                        Joined::Follow(follow) => Box::pin(follow.outcome()),
+                        Joined::Lead(lead) => self.lead(lead, (self.start)()),
+                    };
+                }
+            }
+        }
+        Err(CallError::cancelled(self.upstream.name()))
+    }
+
+    /// The work with what the cache does about its outcome.
+    pub(crate) async fn kept(&self, work: Work) -> Outcome {
+        let begun = Instant::now();
+        let outcome = work.await;
+        let Some(cache) = &self.shared.cache else { return outcome };
+        match outcome {
+            Ok(ready) if fails(ready.answer.status) => Ok(cache.save(&self.key).unwrap_or(ready)),
+            Ok(ready) => {
+                let fine = ready.answer.status.is_success() || self.ok.contains(&ready.answer.status);
+                cache.store(&self.key, &ready, fine, begun);
+                Ok(ready)
+            }
+            Err(error) if error.kind == ErrorKind::Cancelled => Err(error),
+            Err(error) => cache.save(&self.key).ok_or(error),
+        }
+    }
+
+    /// Joins the flight of this call, as a follower or as the one who has to start it.
+    pub(crate) fn join(&self) -> Joined {
+        let joined = self.shared.flights.join(&self.key);
+        if matches!(joined, Joined::Follow(_)) {
+            Counts::bump(&self.shared.counts.joined);
+        }
+        joined
+    }
+}
+
+/// Statuses that an old answer is better than (RFC 5861, 4).
+fn fails(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 500 | 502 | 503 | 504)
+}
+
+#[cold]
+fn late(upstream: &Arc<str>, begun: Instant) -> CallError {
+    CallError {
+        upstream: upstream.clone(),
+        kind: ErrorKind::Timeout,
+        fault: Fault::Upstream,
+        retry: true,
+        elapsed: begun.elapsed(),
+        detail: "the call's time is over: waiting for what it shares with others".into(),
+    }
+}
+
+/// Waits for work that has more time than this call.
+pub(crate) fn until(upstream: &Arc<str>, deadline: Instant, work: Work) -> Work {
+    let upstream = upstream.clone();
+    Box::pin(async move {
+        let begun = Instant::now();
+        timeout_at(deadline, work).await.unwrap_or_else(|_| Err(late(&upstream, begun)))
+    })
+}
+
+/// One call, its body read.
+pub(crate) fn call(
+    caller: &Rc<dyn Caller>,
+    upstream: &Arc<Upstream>,
+    request: Request,
+    context: CallContext,
+    ok: &[StatusCode],
+    max_depth: usize,
+) -> Work {
+    let head = request.method == Method::HEAD;
+    let call: CallFuture = caller.call(upstream, request, context);
+    let (name, ok) = (upstream.name().clone(), ok.to_vec());
+    Box::pin(async move {
+        let (_, result) = InFlight::new(0, call, head, max_depth).await;
+        let (answer, checked) = result?;
+        ready(&name, answer, checked, &ok).map(Arc::new)
+    })
+}
+
+fn ready(upstream: &Arc<str>, answer: Answer, checked: Checked, ok: &[StatusCode]) -> Result<Ready, CallError> {
+    let fine = answer.status.is_success() || ok.contains(&answer.status);
+    match checked {
+        Ok(body) => Ok(Ready { answer, body }),
+        Err(error) if fine => Err(CallError::decode(upstream, &answer, error.to_string())),
+        // Of a failure nobody reads more than the status.
+        Err(_) => Ok(Ready { answer, body: Body::Text }),
+    }
+}
+
+/// The context of work that is nobody's own: it has the operation's time, whoever asked first.
+pub(crate) fn context(upstream: &Upstream, timeout: Option<Duration>, request_started: Instant) -> CallContext {
+    let time = timeout.unwrap_or(upstream.config().timeout);
+    CallContext { request_started, timeout: Some(time), ..CallContext::new(Instant::now() + time) }.safe()
+}
+
+/// A call that shares nothing but leaves its answer for others.
+pub(crate) fn alone(shareable: Rc<Shareable>, work: Work) -> Work {
+    Box::pin(async move { shareable.kept(work).await })
+}
+
+/// What [`Shareable::start`] makes.
+pub(crate) type Start = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Outcome>>>>;
