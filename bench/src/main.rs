@@ -6,9 +6,11 @@ mod eval;
 mod inflight;
 mod limit;
 mod load;
+mod overload;
 mod peers;
 mod process;
 mod report;
+mod rolling;
 mod servers;
 mod start;
 mod stub;
@@ -87,6 +89,22 @@ enum Command {
     },
     /// 20,000 requests on an upstream that never answers
     Inflight {
+        #[command(flatten)]
+        options: Options,
+    },
+    /// The promises under overload: O1 to O14 of the design
+    Overload {
+        #[command(flatten)]
+        options: Options,
+        /// The durations that the bars name: an hour for O11
+        #[arg(long)]
+        full: bool,
+        /// Only these: `O1,O6`
+        #[arg(long, value_name = "NAME", value_delimiter = ',')]
+        only: Vec<String>,
+    },
+    /// Three instances of an upstream are restarted one after the other, then one vanishes without a word
+    Rolling {
         #[command(flatten)]
         options: Options,
     },
@@ -171,6 +189,8 @@ fn run(command: Command) -> Result<bool, Failure> {
         }
         Command::Cold { options } => show(&options, cold::run(&options)?),
         Command::Inflight { options } => show(&options, inflight::run(&options)?),
+        Command::Overload { options, full, only } => show(&options, overload::run(&overload::Plans { full, only })?),
+        Command::Rolling { options } => show(&options, rolling::run(&options)?),
         Command::Start { options } => show(&options, start::run(&options)?),
         Command::Limit { listen, backend } => {
             limit::run(listen, backend, ready)?;

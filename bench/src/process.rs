@@ -30,6 +30,8 @@ pub struct Server {
 pub struct Usage {
     /// CPU time, user and system, of all threads.
     pub cpu: Duration,
+    /// CPU time in user mode, to the clock's tick.
+    pub user: Duration,
     /// Resident memory now, bytes.
     pub rss: u64,
     /// Highest resident memory, bytes.
@@ -88,6 +90,13 @@ impl Server {
         Ok(Self { name: name.into(), addr, child })
     }
 
+    /// Kills it, as it stands.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
     /// What it has used so far.
     pub fn usage(&self) -> io::Result<Usage> {
         usage(self.child.id())
@@ -143,6 +152,7 @@ pub fn usage(pid: u32) -> io::Result<Usage> {
         for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
             if let Ok(used) = usage(child) {
                 sum.cpu += used.cpu;
+                sum.user += used.user;
                 sum.rss += used.rss;
                 sum.peak += used.peak;
                 sum.threads += used.threads;
@@ -151,7 +161,8 @@ pub fn usage(pid: u32) -> io::Result<Usage> {
     }
     // `schedstat` counts nanoseconds, of living threads; `stat` counts 10 ms, of ended threads too. Neither overstates.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    sum.cpu += Duration::from_nanos(nanos).max(ticks(&stat));
+    sum.cpu += Duration::from_nanos(nanos).max(ticks(&stat, 2));
+    sum.user += ticks(&stat, 1);
     Ok(sum)
 }
 
@@ -159,10 +170,10 @@ fn first_number(text: &str) -> u64 {
     text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
-/// User and system time of `/proc/PID/stat`; the name before them may hold spaces and parentheses.
-fn ticks(stat: &str) -> Duration {
+/// The first so many of user and system time of `/proc/PID/stat`; the name before them may hold spaces and parentheses.
+fn ticks(stat: &str, times: usize) -> Duration {
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
+    let ticks: u64 = after_name.split_whitespace().skip(11).take(times).filter_map(|n| n.parse::<u64>().ok()).sum();
     Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }
 
@@ -186,6 +197,7 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let stat = "7 (a) b) S 1 1 1 0 -1 0 0 0 0 0 150 50 9 9 20 0 1";
-        assert_eq!(ticks(stat), Duration::from_millis(200 * 1000 / rustix::param::clock_ticks_per_second()));
+        let tick = Duration::from_millis(1000 / rustix::param::clock_ticks_per_second());
+        assert_eq!((ticks(stat, 2), ticks(stat, 1)), (200 * tick, 150 * tick));
     }
 }

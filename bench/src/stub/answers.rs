@@ -38,6 +38,7 @@ pub struct Answers {
     ids: usize,
     vacancies: usize,
     not_found: usize,
+    failure: usize,
 }
 
 impl Answers {
@@ -54,6 +55,7 @@ impl Answers {
             ids: add(ok(&bodies::ids())),
             vacancies: add(ok(&bodies::vacancies())),
             not_found: add(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec()),
+            failure: add(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_vec()),
             items: HashMap::new(),
             made,
         }
@@ -66,7 +68,7 @@ impl Answers {
 
     /// What a request for `path` (with its query) asks for:
     /// `/a/ID` to `/e/ID` 1 KB after 5 ms, `/ids` and `/vacancies?ids=` after 5 ms, `/raw` at once,
-    /// `/item/BYTES/MICROSECONDS/ANYTHING` a body of that size after that time, `/never` nothing, `/counters` the stub's counters.
+    /// `/item/BYTES/MICROSECONDS/ANYTHING` a body of that size after that time, `/fail` 503 after 1 ms, `/never` nothing, `/counters` the stub's counters.
     pub fn ask(&mut self, path: &[u8]) -> Asked {
         let reply = |answer, delay| Asked::Reply(Reply { answer, delay });
         match path {
@@ -74,6 +76,7 @@ impl Answers {
             _ if path.starts_with(b"/raw") => reply(self.raw, Duration::ZERO),
             _ if path.starts_with(b"/ids") => reply(self.ids, DELAY),
             _ if path.starts_with(b"/vacancies?") && has_all_ids(path) => reply(self.vacancies, DELAY),
+            _ if path.starts_with(b"/fail") => reply(self.failure, Duration::from_millis(1)),
             _ if path.starts_with(b"/never") => Asked::Silence,
             _ if path == b"/counters" => Asked::Counters,
             _ => match item_path(path) {

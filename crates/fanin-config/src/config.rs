@@ -135,13 +135,14 @@ fn read(mut root: Table<'_, '_>) -> Config {
         }
         None => FlowLimits::default(),
     };
+    let routes = route::read_all(root.tables("routes"), &server, &flow);
+    let longest = routes.iter().map(|route| route.timeout).max();
     let upstreams = root
         .named_tables("upstreams")
         .into_iter()
-        .filter_map(|(name, table)| Upstream::read(name, table))
+        .filter_map(|(name, table)| Upstream::read(name, table, longest))
         .map(|upstream| (upstream.name.clone(), upstream))
         .collect();
-    let routes = route::read_all(root.tables("routes"), &server, &flow);
     root.finish();
     Config { server, flow, upstreams, routes, ..Config::default() }
 }

@@ -10,8 +10,9 @@ use serde::{Serialize, Serializer};
 
 use crate::merge::{Batch, Cache};
 use crate::param::{Param, ParamPlace, ParamType};
+use crate::policy::{read_operation_hedge, read_operation_retry, read_part};
 use crate::table::Table;
-use crate::{schema, text};
+use crate::{Hedge, Retry, schema, text};
 
 /// `[upstreams.NAME.operations.NAME]`: a named call.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -54,6 +55,47 @@ pub struct Operation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "schema::Flag")]
     pub single_flight: Option<bool>,
+    /// Calls of this operation in flight, over all workers, besides the upstream's `limit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::Count<1>")]
+    pub limit: Option<usize>,
+    /// Calls that may wait for a place below this operation's `limit`. Default: the upstream's `max_waiting`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::Count<0>")]
+    pub max_waiting: Option<usize>,
+    /// Second tries of failed calls, in place of the upstream's `retry`; `"off"` makes none. Its budget is drawn on together
+    /// with the upstream's other calls.
+    #[serde(serialize_with = "overridden", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::Or<Retry, schema::Off>")]
+    pub retry: Option<Option<Retry>>,
+    /// When a second request is sent beside a slow first one, in place of the upstream's `hedge`. Only where the call changes
+    /// nothing.
+    #[serde(serialize_with = "overridden", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::HedgeText")]
+    pub hedge: Option<Option<Hedge>>,
+    /// How long one try of the call may take, in place of the upstream's `attempt_timeout`.
+    #[serde(serialize_with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::DurationText")]
+    pub attempt_timeout: Option<Duration>,
+    /// How long the next part of the answer's body may take, in place of the upstream's `chunk_timeout`.
+    #[serde(serialize_with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::DurationText")]
+    pub chunk_timeout: Option<Duration>,
+    /// Bytes of the answer's body, in place of the upstream's `max_answer`.
+    #[serde(serialize_with = "optional_size", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::Size<1>")]
+    pub max_answer: Option<usize>,
+}
+
+fn overridden<T: Serialize, S: Serializer>(value: &Option<Option<T>>, to: S) -> Result<S::Ok, S::Error> {
+    text::table_or_off(value.as_ref().unwrap_or(&None), to)
+}
+
+fn optional_size<S: Serializer>(value: &Option<usize>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => text::size(value, to),
+        None => to.serialize_none(),
+    }
 }
 
 fn statuses<S: Serializer>(statuses: &[StatusCode], to: S) -> Result<S::Ok, S::Error> {
@@ -73,6 +115,13 @@ impl Operation {
             batch: None,
             cache: None,
             single_flight: None,
+            limit: None,
+            max_waiting: None,
+            retry: None,
+            hedge: None,
+            attempt_timeout: None,
+            chunk_timeout: None,
+            max_answer: None,
         }
     }
 
@@ -87,7 +136,7 @@ impl Operation {
     }
 
     /// Reads one; what is wrong is noted in its reader.
-    pub(crate) fn read(mut table: Table<'_, '_>) -> Option<Operation> {
+    pub(crate) fn read(mut table: Table<'_, '_>, upstream_timeout: Duration) -> Option<Operation> {
         let method = table.method("method").unwrap_or(Method::GET);
         let path = table.parsed("path", "a path such as \"/products/{id}\"", |text| {
             crate::route::check_template(text).map(|()| text.to_owned())
@@ -107,6 +156,24 @@ impl Operation {
         // The range above holds status codes only, all of them below 600.
         let ok = ok.into_iter().filter_map(|code| StatusCode::from_u16(code as u16).ok()).collect();
         let timeout = table.duration("timeout");
+        let longest = timeout.unwrap_or(upstream_timeout);
+        let limit = table.count("limit", 1..=u64::MAX);
+        let max_waiting = table.count("max_waiting", 0..=u64::MAX);
+        if limit.is_none() && table.at("limit").is_none() && table.at("max_waiting").is_some() {
+            table
+                .error("max_waiting", "is about waiting for a place below a `limit` of this operation, which has none");
+        }
+        let retry = read_operation_retry(&mut table);
+        let hedge = read_operation_hedge(&mut table, longest);
+        let is_safe = safe.unwrap_or(method.is_safe());
+        if hedge.flatten().is_some() && !is_safe {
+            let message =
+                format!("sends a {method} twice, and nothing says that it changes nothing; add `safe = true` if so");
+            table.error("hedge", message);
+        }
+        let attempt_timeout = read_part(&mut table, "attempt_timeout", longest);
+        let chunk_timeout = read_part(&mut table, "chunk_timeout", longest);
+        let max_answer = table.size("max_answer", 1);
         let batch = table.table("batch").and_then(Batch::read);
         let cache = table.table("cache").and_then(Cache::read);
         let single_flight = table.flag("single_flight");
@@ -120,6 +187,13 @@ impl Operation {
             batch,
             cache,
             single_flight,
+            limit,
+            max_waiting,
+            retry,
+            hedge,
+            attempt_timeout,
+            chunk_timeout,
+            max_answer,
         };
         operation.check(&table);
         let complete = !operation.path.is_empty();

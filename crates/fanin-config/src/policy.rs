@@ -43,13 +43,18 @@ pub enum Hedge {
     Percentile(f64),
     /// When the first takes longer than this.
     Time(Duration),
+    /// When half of the call's time is over and the upstream has another endpoint: what saves a call whose endpoint has
+    /// vanished, and is next to never sent otherwise.
+    Half,
 }
 
 impl Hedge {
-    /// Reads `"p95"` or `"30ms"`; `"off"` is `None`.
+    /// Reads `"half"`, `"p95"` or `"30ms"`; `"off"` is `None`.
     fn read(text: &str) -> Result<Option<Hedge>, String> {
-        if text == "off" {
-            return Ok(None);
+        match text {
+            "off" => return Ok(None),
+            "half" => return Ok(Some(Hedge::Half)),
+            _ => {}
         }
         let Some(percent) = text.strip_prefix('p') else {
             let after = parse_duration(text)?;
@@ -68,6 +73,7 @@ impl Serialize for Hedge {
             // Rounded, because 0.999 * 100 is not quite 99.9.
             Hedge::Percentile(share) => to.collect_str(&format_args!("p{}", (share * 1e8).round() / 1e6)),
             Hedge::Time(after) => to.serialize_str(&format_duration(*after)),
+            Hedge::Half => to.serialize_str("half"),
         }
     }
 }
@@ -114,6 +120,20 @@ impl Default for Breaker {
 
 /// What a policy's key may hold.
 const OFF: &str = "a table or \"off\"";
+
+/// Reads an operation's `retry`: `None` if it has none of its own.
+pub(crate) fn read_operation_retry(operation: &mut Table<'_, '_>) -> Option<Option<Retry>> {
+    let own = operation.at("retry").is_some();
+    let retry = read_retry(operation);
+    own.then_some(retry)
+}
+
+/// Reads an operation's `hedge`: `None` if it has none of its own.
+pub(crate) fn read_operation_hedge(operation: &mut Table<'_, '_>, timeout: Duration) -> Option<Option<Hedge>> {
+    let own = operation.at("hedge").is_some();
+    let hedge = read_hedge(operation, timeout);
+    own.then_some(hedge)
+}
 
 /// Reads the key `retry`: a table, or `"off"`.
 pub(crate) fn read_retry(upstream: &mut Table<'_, '_>) -> Option<Retry> {
@@ -165,9 +185,12 @@ pub(crate) fn read_breaker(upstream: &mut Table<'_, '_>) -> Option<Breaker> {
 
 /// Reads the key `hedge`, which must be able to act before the upstream's timeout.
 pub(crate) fn read_hedge(upstream: &mut Table<'_, '_>, timeout: Duration) -> Option<Hedge> {
-    let hedge = upstream.parsed("hedge", "\"p95\", a duration or \"off\"", Hedge::read)?.value?;
+    let Some(read) = upstream.parsed("hedge", "\"half\", \"p95\", a duration or \"off\"", Hedge::read) else {
+        return Some(Hedge::Half);
+    };
+    let hedge = read.value?;
     if matches!(hedge, Hedge::Time(after) if after >= timeout) {
-        upstream.error("hedge", "is not shorter than the upstream's timeout, so it never acts");
+        upstream.error("hedge", "is not shorter than the timeout, so it never acts");
     }
     Some(hedge)
 }
@@ -176,7 +199,7 @@ pub(crate) fn read_hedge(upstream: &mut Table<'_, '_>, timeout: Duration) -> Opt
 pub(crate) fn read_part(upstream: &mut Table<'_, '_>, key: &'static str, timeout: Duration) -> Option<Duration> {
     let part = upstream.duration(key)?;
     if part >= timeout {
-        upstream.error(key, "is not shorter than the upstream's timeout, so it never acts");
+        upstream.error(key, "is not shorter than the timeout, so it never acts");
     }
     Some(part)
 }

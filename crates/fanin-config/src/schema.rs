@@ -150,12 +150,12 @@ leaf!(
     json_schema!({ "anyOf": [{ "type": "number", "minimum": 0 }, variable()] })
 );
 leaf!(
-    /// `"p95"`, `"30ms"` or `"off"`.
+    /// `"half"`, `"p95"`, `"30ms"` or `"off"`.
     HedgeText,
     json_schema!({
         "type": "string",
-        "pattern": r"^(off|p[0-9.]+|([0-9]+(\.[0-9]+)?(d|h|ms|m|s|us|ns))+)$|\$\{",
-        "x-type": "percentile, duration or `\"off\"`"
+        "pattern": r"^(off|half|p[0-9.]+|([0-9]+(\.[0-9]+)?(d|h|ms|m|s|us|ns))+)$|\$\{",
+        "x-type": "`\"half\"`, percentile, duration or `\"off\"`"
     })
 );
 leaf!(

@@ -14,7 +14,7 @@ use crate::mask::is_secret;
 use crate::policy::{Breaker, Hedge, Retry, read_breaker, read_hedge, read_part, read_retry};
 use crate::read::{At, header_name};
 use crate::table::Table;
-use crate::{Limit, Operation, Snapshot, limit, schema, text};
+use crate::{Limit, Operation, Snapshot, format_duration, limit, schema, text};
 
 /// `[upstreams.NAME]`: a backend service, where its endpoints are, how long to wait for it, how much to ask of it at once.
 /// Flows get it with `load("@upstreams", "NAME")`.
@@ -97,7 +97,8 @@ pub struct Upstream {
     #[serde(serialize_with = "text::table_or_off")]
     #[schemars(with = "schema::Or<Retry, schema::Off>")]
     pub retry: Option<Retry>,
-    /// A second request beside a slow first one: `"p95"` sends it when the first takes longer than 95 % of the answers,
+    /// A second request beside a slow first one, for calls that change nothing: `"half"` sends it to another endpoint, if
+    /// there is one, when half of the call's time is over, `"p95"` when the first takes longer than 95 % of the answers,
     /// `"30ms"` after that time, `"off"` never.
     #[serde(serialize_with = "text::table_or_off")]
     #[schemars(with = "schema::HedgeText")]
@@ -150,7 +151,7 @@ impl Upstream {
             query_lists: QueryLists::Repeat,
             tls: None,
             retry: Some(Retry::default()),
-            hedge: None,
+            hedge: Some(Hedge::Half),
             breaker: Some(Breaker::default()),
             ejection: true,
             attempt_timeout: None,
@@ -224,7 +225,12 @@ pub struct ClientTls {
 
 impl Upstream {
     /// Reads a table of `[upstreams]`; what is wrong is noted in its reader.
-    pub(crate) fn read(name: At<String>, mut table: Table<'_, '_>) -> Option<Upstream> {
+    /// `longest_route`: the longest time that any request has, if there are routes.
+    pub(crate) fn read(
+        name: At<String>,
+        mut table: Table<'_, '_>,
+        longest_route: Option<Duration>,
+    ) -> Option<Upstream> {
         if !is_name(&name.value) {
             table.reader().error_hint(
                 &name.span,
@@ -287,6 +293,8 @@ impl Upstream {
         }
         upstream.chunk_timeout = read_part(&mut table, "chunk_timeout", timeout);
         upstream.snapshot = table.table("snapshot").and_then(Snapshot::read);
+        check_deadline(&table, &upstream, longest_route);
+        check_waiting(&table, &upstream);
         upstream.operations = table
             .named_tables("operations")
             .into_iter()
@@ -299,11 +307,55 @@ impl Upstream {
                         "flows call it by this name: use letters, digits and _",
                     );
                 }
-                Some((name.value, Operation::read(table)?))
+                Some((name.value, Operation::read(table, timeout)?))
             })
             .collect();
         table.finish();
         Some(upstream)
+    }
+}
+
+/// A second try that no request lives to see is a mistake.
+fn check_deadline(table: &Table<'_, '_>, upstream: &Upstream, longest_route: Option<Duration>) {
+    let Some(longest) = longest_route else { return };
+    let hedge = match upstream.hedge {
+        Some(Hedge::Time(after)) => Some(after),
+        _ => None,
+    };
+    for (key, time) in [("attempt_timeout", upstream.attempt_timeout), ("hedge", hedge)] {
+        if time.is_some_and(|time| time >= longest) {
+            table.error(
+                key,
+                format_args!(
+                    "lies beyond the deadline of every route, the longest of which is {}: no second try ever comes",
+                    format_duration(longest)
+                ),
+            );
+        }
+    }
+}
+
+/// The last of those who wait gets its place after all in front of it have had theirs. Below this time for each answer, the
+/// queue is rather a way to time out.
+const PLAUSIBLE_ANSWER: Duration = Duration::from_millis(1);
+
+/// Compares `max_waiting` with the time that a call has.
+fn check_waiting(table: &Table<'_, '_>, upstream: &Upstream) {
+    let Limit::Fixed(limit) = upstream.limit else { return };
+    // The waiting calls go in rounds of `limit`, and the last of them needs an answer of its own.
+    let rounds = upstream.max_waiting.div_ceil(limit).saturating_add(1);
+    let each = upstream.timeout / u32::try_from(rounds).unwrap_or(u32::MAX);
+    if each < PLAUSIBLE_ANSWER && table.at("max_waiting").is_some() {
+        table.error(
+            "max_waiting",
+            format_args!(
+                "{} waiting calls on a limit of {limit}: unless each answer takes less than {}, the last of them waits longer \
+                 than the timeout of {} and is not worth queueing",
+                upstream.max_waiting,
+                format_duration(each.max(Duration::from_micros(1))),
+                format_duration(upstream.timeout),
+            ),
+        );
     }
 }
 

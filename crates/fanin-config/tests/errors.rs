@@ -119,6 +119,29 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         (upstream("breaker = { pause = '2s', longest_pause = '1s' }"), "3:43", "is shorter than pause"),
         (upstream("attempt_timeout = '1s'"), "3:19", "so it never acts"),
         (upstream("chunk_timeout = '5s'"), "3:17", "so it never acts"),
+        // Policies that contradict each other.
+        (upstream("limit = 4\nmax_waiting = 10000"), "4:15", "unless each answer takes less than"),
+        (
+            format!("{}{}", upstream("attempt_timeout = '500ms'"), full_route("timeout = '400ms'")),
+            "3:19",
+            "lies beyond the deadline of every route, the longest of which is 400ms",
+        ),
+        (
+            format!("{}{}", upstream("hedge = '500ms'"), full_route("timeout = '400ms'")),
+            "3:9",
+            "lies beyond the deadline of every route",
+        ),
+        (
+            operation("method = 'POST'\nhedge = '30ms'"),
+            "6:9",
+            "sends a POST twice, and nothing says that it changes nothing",
+        ),
+        (operation("safe = false\nhedge = 'half'"), "6:9", "sends a GET twice"),
+        (operation("hedge = '2s'"), "5:9", "so it never acts"),
+        (operation("timeout = '100ms'\nattempt_timeout = '100ms'"), "6:19", "so it never acts"),
+        (operation("limit = 0"), "5:9", "below the least, 1"),
+        (operation("max_waiting = 3"), "5:15", "which has none"),
+        (operation("retry = 'on'"), "5:9", "`on` is not a table or \"off\""),
         // Operations.
         (upstream("[upstreams.a.operations.b]"), "3:1", "upstreams.a.operations.b needs `path`"),
         (upstream("[upstreams.a.operations.b-c]\npath='/'"), "3:25", "not a name for an operation"),

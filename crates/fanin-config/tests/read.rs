@@ -198,6 +198,7 @@ fn policies_can_be_switched_off_or_changed_in_part() {
     let longer = read("breaker.pause = '9s'").breaker.expect("on");
     assert_eq!(longer.longest_pause, Duration::from_secs(9), "never shorter than the first");
     assert_eq!(read("hedge = '30ms'").hedge, Some(Hedge::Time(Duration::from_millis(30))));
+    assert_eq!((read("").hedge, read("hedge = 'half'").hedge), (Some(Hedge::Half), Some(Hedge::Half)));
     assert_eq!(read("hedge = 'p50'").hedge, Some(Hedge::Percentile(0.5)));
     assert_eq!(serde_json::to_value(read("hedge = 'p99.9'")).expect("JSON")["hedge"], "p99.9");
 }
@@ -261,4 +262,29 @@ fn secrets_are_masked() {
     assert_eq!(masked["server"]["idle_timeout"], "90s");
     assert_eq!(masked["routes"][0]["max_calls"], 11);
     assert_eq!(masked["routes"][0]["flow"], "flows/page.star:page");
+}
+
+#[test]
+fn an_operation_has_policies_of_its_own_or_its_upstreams() {
+    let dir = folder();
+    let text = "[upstreams.a]\nurl = 'http://a'\nretry = 'off'\n\
+        [upstreams.a.operations.own]\npath = '/'\nmethod = 'POST'\nsafe = true\ntimeout = '300ms'\nlimit = 3\n\
+        max_waiting = 4\nretry = { max = 2 }\nhedge = 'p99'\nattempt_timeout = '100ms'\nchunk_timeout = '50ms'\n\
+        max_answer = '2MB'\n\
+        [upstreams.a.operations.off]\npath = '/'\nhedge = 'off'\nretry = 'off'\n\
+        [upstreams.a.operations.none]\npath = '/'\n";
+    let config = parse(text, dir.path()).expect("right");
+    let operations = &config.upstreams["a"].operations;
+    let own = &operations["own"];
+    assert_eq!((own.limit, own.max_waiting, own.max_answer), (Some(3), Some(4), Some(2_000_000)));
+    assert_eq!(own.retry, Some(Some(Retry { max: 2, ..Default::default() })));
+    assert_eq!(own.hedge, Some(Some(Hedge::Percentile(0.99))));
+    assert_eq!(own.attempt_timeout, Some(Duration::from_millis(100)));
+    assert_eq!(own.chunk_timeout, Some(Duration::from_millis(50)));
+    assert_eq!((&operations["off"].hedge, &operations["off"].retry), (&Some(None), &Some(None)));
+    assert_eq!((&operations["none"].hedge, &operations["none"].retry), (&None, &None));
+    let masked = config.masked();
+    let shown = &masked["upstreams"]["a"]["operations"];
+    assert_eq!((&shown["own"]["hedge"], &shown["off"]["retry"]), (&"p99".into(), &"off".into()));
+    assert!(shown["none"].get("hedge").is_none());
 }

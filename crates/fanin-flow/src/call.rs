@@ -94,6 +94,8 @@ pub(crate) struct Terms {
     pub(crate) timeout: Option<Duration>,
     pub(crate) on_failure: OnFailure,
     pub(crate) safe: bool,
+    /// Its place among the upstream's operations.
+    pub(crate) operation: Option<u32>,
     /// What an operation asks for beside the call itself; most have none.
     pub(crate) merging: Option<Box<Merging>>,
 }
@@ -183,7 +185,15 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         (Target::Operation(operation), []) => arguments.path = Value::str(&operation.path),
         _ => return Err(wrong(format!("a call of {name} takes its arguments by name, only the path by position"))),
     }
-    let mut terms = Terms { method, ok, timeout, on_failure: OnFailure::Fail, safe, merging: None };
+    let mut terms = Terms {
+        method,
+        ok,
+        timeout,
+        on_failure: OnFailure::Fail,
+        safe,
+        operation: object.operation_of(call.method).and_then(|at| u32::try_from(at).ok()),
+        merging: None,
+    };
     for (key, value) in call.args.names.iter().zip(call.args.named) {
         if let Some(declared) = declared {
             if declared.contains_key(key.as_str()) {

@@ -190,6 +190,7 @@ impl FlowHost {
             request_started: self.start,
             timeout: entry.terms.timeout,
             safe: entry.terms.safe,
+            operation: entry.terms.operation,
         };
         if !entry.terms.safe {
             self.wrote.set(true);

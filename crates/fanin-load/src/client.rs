@@ -12,7 +12,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
+use crate::error::LoadError;
 use crate::plan::{Plan, Protocol};
+use crate::tls::Tls;
 
 /// What became of a request that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,7 @@ type Body = Full<Bytes>;
 pub(crate) struct Client {
     addr: SocketAddr,
     request: http::Request<Body>,
+    tls: Option<Tls>,
     pool: Pool,
 }
 
@@ -49,7 +52,7 @@ enum Pool {
 
 impl Client {
     /// A client of `addr` that has not connected yet.
-    pub(crate) fn new(plan: &Plan, addr: SocketAddr) -> Arc<Self> {
+    pub(crate) fn new(plan: &Plan, addr: SocketAddr) -> Result<Arc<Self>, LoadError> {
         let mut request = http::Request::new(Full::new(plan.request.body.clone()));
         *request.method_mut() = plan.request.method.clone();
         *request.headers_mut() = plan.request.headers.clone();
@@ -71,7 +74,11 @@ impl Client {
                 Pool::Http2 { slots, next: AtomicUsize::new(0) }
             }
         };
-        Arc::new(Self { addr, request, pool })
+        let tls = match plan.request.secure {
+            true => Some(Tls::new(&plan.trust, &plan.request.host, plan.protocol)?),
+            false => None,
+        };
+        Ok(Arc::new(Self { addr, request, tls, pool }))
     }
 
     /// Sends the request once and reads the whole answer.
@@ -120,9 +127,20 @@ impl Client {
     }
 
     async fn connect_http1(&self) -> Option<http1::SendRequest<Body>> {
-        let (sender, connection) = http1::handshake(self.stream().await?).await.ok()?;
-        tokio::spawn(async { drop(connection.await) });
-        Some(sender)
+        let stream = self.stream().await?;
+        match &self.tls {
+            None => {
+                let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
+                tokio::spawn(async { drop(connection.await) });
+                Some(sender)
+            }
+            Some(tls) => {
+                let stream = tls.connect(stream).await.ok()?;
+                let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
+                tokio::spawn(async { drop(connection.await) });
+                Some(sender)
+            }
+        }
     }
 
     async fn send_http2(&self, slot: &tokio::sync::Mutex<Option<http2::SendRequest<Body>>>) -> Sent {
@@ -146,15 +164,26 @@ impl Client {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         // Until the server says how many streams it takes, as many as one likes would be a storm that it resets.
         builder.initial_max_send_streams(100).adaptive_window(false);
-        let (sender, connection) = builder.handshake(self.stream().await?).await.ok()?;
-        tokio::spawn(async { drop(connection.await) });
-        Some(sender)
+        let stream = self.stream().await?;
+        match &self.tls {
+            None => {
+                let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
+                tokio::spawn(async { drop(connection.await) });
+                Some(sender)
+            }
+            Some(tls) => {
+                let stream = tls.connect(stream).await.ok()?;
+                let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.ok()?;
+                tokio::spawn(async { drop(connection.await) });
+                Some(sender)
+            }
+        }
     }
 
-    async fn stream(&self) -> Option<TokioIo<TcpStream>> {
+    async fn stream(&self) -> Option<TcpStream> {
         let stream = TcpStream::connect(self.addr).await.ok()?;
         stream.set_nodelay(true).ok()?;
-        Some(TokioIo::new(stream))
+        Some(stream)
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 /// Why a plan cannot be run, or a relay not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The URL is none, or not one of `http`.
+    /// The URL is none, or not one of `http` and `https`.
     #[error("{url}: {why}")]
     Url {
         /// The URL as given.
@@ -40,6 +40,9 @@ pub enum LoadError {
         /// Why.
         cause: std::io::Error,
     },
+    /// Certificates cannot be used.
+    #[error("TLS: {0}")]
+    Tls(String),
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),

@@ -29,6 +29,7 @@ mod record;
 mod request;
 mod run;
 mod shape;
+mod tls;
 
 pub use error::LoadError;
 pub use outcome::{Interval, Latency, Outcome, Progress};
@@ -36,3 +37,4 @@ pub use plan::{Arrivals, Plan, Protocol};
 pub use request::{Request, parse_headers};
 pub use run::run;
 pub use shape::{Schedule, Segment, Shape};
+pub use tls::Trust;

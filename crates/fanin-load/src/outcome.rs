@@ -94,6 +94,8 @@ pub struct Outcome {
     pub timeouts: u64,
     /// Not sent, because the generator's own bound on requests in flight was reached.
     pub unsent: u64,
+    /// Tries after the first.
+    pub retried: u64,
     /// Bytes of bodies received.
     pub bytes: u64,
     /// Most requests in flight at once.
@@ -102,6 +104,8 @@ pub struct Outcome {
     pub latency: Latency,
     /// Latency of answers of status 429 and 503.
     pub refused: Latency,
+    /// Latency of other answers that are not good.
+    pub failures: Latency,
     /// How late the generator itself began requests: large values say that the generator, not the server, was measured.
     pub lag: Latency,
     /// The run over time.
@@ -144,6 +148,9 @@ impl Outcome {
         text += &row("good", &self.latency);
         if self.refused.count > 0 {
             text += &row("refused", &self.refused);
+        }
+        if self.failures.count > 0 {
+            text += &row("failed", &self.failures);
         }
         if self.lag.p99 > 1.0 {
             text += &row("own lag", &self.lag);

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::error::LoadError;
 use crate::request::Request;
 use crate::shape::Shape;
+use crate::tls::Trust;
 
 /// How requests are spread within the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -29,7 +30,7 @@ pub enum Protocol {
     #[default]
     #[serde(rename = "HTTP/1.1")]
     Http1,
-    /// Many on each of the connections; prior knowledge, no upgrade.
+    /// Many on each of the connections; by prior knowledge, with TLS by ALPN.
     #[serde(rename = "HTTP/2")]
     Http2,
 }
@@ -45,6 +46,8 @@ pub struct Plan {
     pub arrivals: Arrivals,
     /// The protocol.
     pub protocol: Protocol,
+    /// Whose certificate is believed, for an `https` URL.
+    pub trust: Trust,
     /// Connections at most. With HTTP/1.1 also the requests under way at most: the others wait for a connection, and that counts as latency.
     pub connections: usize,
     /// Requests in flight or waiting for a connection at most; one more is not sent and counted as unsent.
@@ -53,6 +56,11 @@ pub struct Plan {
     pub timeout: Duration,
     /// An answer is good if its status is 2xx and it took at most this long; `None`: however long it took.
     pub good_within: Option<Duration>,
+    /// How often a client tries again that got no good answer, after a random pause of up to [`Plan::retry_pause`]. What counts
+    /// is the last answer, and latency from the first try's moment.
+    pub retries: u32,
+    /// See `retries`.
+    pub retry_pause: Duration,
     /// Time between two calls of the progress callback.
     pub progress: Duration,
 }
@@ -65,10 +73,13 @@ impl Plan {
             shape,
             arrivals: Arrivals::Even,
             protocol: Protocol::Http1,
+            trust: Trust::System,
             connections: 1_000,
             max_in_flight: 50_000,
             timeout: Duration::from_secs(10),
             good_within: None,
+            retries: 0,
+            retry_pause: Duration::from_millis(200),
             progress: Duration::from_secs(1),
         }
     }

@@ -33,6 +33,8 @@ pub(crate) struct Done {
     pub(crate) due: Duration,
     /// From that moment to the end of its answer.
     pub(crate) latency: Duration,
+    /// Tries after the first.
+    pub(crate) retried: u32,
     /// How it ended.
     pub(crate) end: End,
 }
@@ -54,10 +56,12 @@ pub(crate) struct Record {
     buckets: Vec<Bucket>,
     good: Histogram<u64>,
     refused: Histogram<u64>,
+    failures: Histogram<u64>,
     lag: Histogram<u64>,
     recent: Histogram<u64>,
     status: BTreeMap<u16, u64>,
     offered: u64,
+    retried: u64,
     failed: u64,
     late: u64,
     connect_errors: u64,
@@ -81,10 +85,12 @@ impl Record {
             buckets: Vec::new(),
             good: histogram(3),
             refused: histogram(3),
+            failures: histogram(3),
             lag: histogram(2),
             recent: histogram(2),
             status: BTreeMap::new(),
             offered: 0,
+            retried: 0,
             failed: 0,
             late: 0,
             connect_errors: 0,
@@ -106,6 +112,7 @@ impl Record {
     /// A request ended.
     pub(crate) fn done(&mut self, done: Done) {
         let latency = micros(done.latency);
+        self.retried += u64::from(done.retried);
         match done.end {
             End::Sent(Sent::Answer { status, bytes }) => {
                 *self.status.entry(status).or_default() += 1;
@@ -123,6 +130,7 @@ impl Record {
                     self.bucket(done.due).refused += 1;
                     return;
                 }
+                self.failures.saturating_record(latency);
                 self.late += u64::from((200..300).contains(&status));
             }
             End::Sent(Sent::Connect) => self.connect_errors += 1,
@@ -178,10 +186,12 @@ impl Record {
             broken: self.broken,
             timeouts: self.timeouts,
             unsent: self.unsent,
+            retried: self.retried,
             bytes: self.bytes,
             most_in_flight: self.most_in_flight,
             latency: Latency::of(&self.good),
             refused: Latency::of(&self.refused),
+            failures: Latency::of(&self.failures),
             lag: Latency::of(&self.lag),
             intervals: self.buckets.into_iter().enumerate().map(interval).collect(),
         }
@@ -238,7 +248,7 @@ mod tests {
         ];
         for (due, latency, end) in ends {
             record.offered(ms(due), ms(1));
-            record.done(Done { due: ms(due), latency: ms(latency), end });
+            record.done(Done { due: ms(due), latency: ms(latency), retried: 0, end });
         }
         let progress = record.progress(ms(20_000), ms(20_000), 0);
         assert_eq!((progress.offered, progress.good, progress.refused, progress.failed), (8, 1, 1, 6));

@@ -12,6 +12,8 @@ pub struct Request {
     pub(crate) uri: Uri,
     pub(crate) host: String,
     pub(crate) port: u16,
+    /// The URL's scheme is `https`.
+    pub(crate) secure: bool,
     /// Method.
     pub method: Method,
     /// Headers; `host` is the URL's unless given.
@@ -21,7 +23,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A GET of an `http` URL.
+    /// A GET of an `http` or `https` URL.
     pub fn get(url: &str) -> Result<Self, LoadError> {
         Self::new(Method::GET, url)
     }
@@ -30,21 +32,22 @@ impl Request {
     pub fn new(method: Method, url: &str) -> Result<Self, LoadError> {
         let bad = |why: &str| LoadError::Url { url: url.into(), why: why.into() };
         let uri: Uri = url.parse().map_err(|error: http::uri::InvalidUri| bad(&error.to_string()))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some(other) => return Err(bad(&format!("`{other}` is not supported, only http"))),
+        let secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            Some(other) => return Err(bad(&format!("`{other}` is not supported, only http and https"))),
             None => return Err(bad("a whole URL is needed, like http://127.0.0.1:8080/path")),
-        }
+        };
         let authority = uri.authority().ok_or_else(|| bad("a host is needed"))?;
         if authority.as_str().contains('@') {
             return Err(bad("user and password in the URL are not sent; use an authorization header"));
         }
-        let port = authority.port_u16().unwrap_or(80);
+        let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let mut headers = HeaderMap::new();
         let value = HeaderValue::try_from(authority.as_str()).map_err(|error| bad(&error.to_string()))?;
         headers.insert(header::HOST, value);
-        Ok(Self { host, port, method, headers, body: Bytes::new(), uri })
+        Ok(Self { host, port, secure, method, headers, body: Bytes::new(), uri })
     }
 
     /// The same with these headers added; each name given replaces the one there was.
@@ -90,7 +93,7 @@ mod tests {
     #[test]
     fn urls_that_cannot_be_loaded_are_refused_with_the_reason() {
         for (url, why) in [
-            ("https://x/", "`https` is not supported"),
+            ("ftp://x/", "`ftp` is not supported"),
             ("/path", "a whole URL"),
             ("http://", "empty"),
             ("http://u:p@x/", "authorization header"),

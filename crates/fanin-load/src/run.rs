@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::{interval_at, timeout_at};
 
-use crate::client::Client;
+use crate::client::{Client, Sent};
 use crate::error::LoadError;
 use crate::outcome::{Outcome, Progress};
 use crate::pace::Pacer;
@@ -19,7 +19,7 @@ use crate::record::{Done, End, Record};
 /// `progress` is called every [`Plan::progress`]. Dropping the future ends the load at once.
 pub async fn run(plan: &Plan, mut progress: impl FnMut(&Progress)) -> Result<Outcome, LoadError> {
     plan.check()?;
-    let client = Client::new(plan, resolve(&plan.request.host, plan.request.port).await?);
+    let client = Client::new(plan, resolve(&plan.request.host, plan.request.port).await?)?;
     let duration = plan.shape.duration();
     let mut record = Record::new(plan);
     let mut tasks = JoinSet::new();
@@ -34,9 +34,10 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(&Progress)) -> Result<Out
                     let since = due.saturating_duration_since(start);
                     record.offered(since, due.elapsed());
                     if tasks.len() >= plan.max_in_flight {
-                        record.done(Done { due: since, latency: Duration::ZERO, end: End::Unsent });
+                        record.done(Done { due: since, latency: Duration::ZERO, retried: 0, end: End::Unsent });
                     } else {
-                        tasks.spawn(one(Arc::clone(&client), due, since, plan.timeout));
+                        let retries = Retries { left: plan.retries, pause: plan.retry_pause };
+                        tasks.spawn(one(Arc::clone(&client), due, since, plan.timeout, retries));
                         record.most_in_flight = record.most_in_flight.max(tasks.len());
                     }
                 }
@@ -50,12 +51,31 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(&Progress)) -> Result<Out
     Ok(record.outcome(plan))
 }
 
-async fn one(client: Arc<Client>, due: Instant, since: Duration, patience: Duration) -> Done {
-    let end = match timeout_at((due + patience).into(), client.send()).await {
+/// How often a client may try again.
+struct Retries {
+    left: u32,
+    pause: Duration,
+}
+
+async fn one(client: Arc<Client>, due: Instant, since: Duration, patience: Duration, mut retries: Retries) -> Done {
+    let end = (due + patience).into();
+    let mut retried = 0;
+    let tries = async {
+        loop {
+            let sent = client.send().await;
+            if matches!(sent, Sent::Answer { status: 200..300, .. }) || retries.left == 0 {
+                return sent;
+            }
+            retries.left -= 1;
+            tokio::time::sleep(retries.pause.mul_f64(fastrand::f64())).await;
+            retried += 1;
+        }
+    };
+    let end = match timeout_at(end, tries).await {
         Ok(sent) => End::Sent(sent),
         Err(_) => End::Timeout,
     };
-    Done { due: since, latency: due.elapsed(), end }
+    Done { due: since, latency: due.elapsed(), retried, end }
 }
 
 /// The first address of a name.

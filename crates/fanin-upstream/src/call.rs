@@ -11,19 +11,20 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
-use crate::limit::{Full, Permit};
+use crate::limit::{Full, Limit, Permit};
 use crate::metrics::Extra;
 use crate::policy::breaker::Pass;
 use crate::policy::retry;
 use crate::request::{CallContext, Request};
+use crate::terms::Terms;
 use crate::transport::{Attempt, Phase, Prepared, Received};
-use crate::upstream::Upstream;
 use crate::worker::Local;
 
 /// What all tries of a call have in common.
 pub(crate) struct Call<'a> {
     pub local: &'a Rc<Local>,
     pub context: &'a CallContext,
+    pub terms: &'a Terms,
     pub deadline: Instant,
     pub phase: &'a Cell<Phase>,
 }
@@ -38,6 +39,10 @@ impl<'a> Call<'a> {
             Some(policy) => upstream.guards.breaker.admit(policy)?,
         };
         self.local.call_begins();
+        let _own_place = match &self.terms.limit {
+            None => None,
+            Some(limit) => Some(Box::pin(self.own_place(limit)).await?),
+        };
         match pass {
             Pass::Free => self.retried(&request, safe).await,
             Pass::Probe(probe) => {
@@ -52,11 +57,19 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// A place below the operation's own limit.
+    async fn own_place(&self, limit: &'a Limit) -> Result<Permit<'a>, Failure> {
+        self.phase.set(Phase::Waiting);
+        match limit.try_enter() {
+            Some(place) => Ok(place),
+            None => limit.enter(self.context.request_started).await.map_err(|full| refused(limit, full)),
+        }
+    }
+
     async fn retried(&self, request: &Prepared, safe: bool) -> Result<Received, Failure> {
-        let upstream = &*self.local.upstream;
         let used = Cell::new(None);
         let result = self.hedged(request, safe, &used).await;
-        let Some(policy) = &upstream.policies.retry else { return result };
+        let Some(policy) = &self.terms.retry else { return result };
         if !retry::is_worth_it(&result, safe) {
             return result;
         }
@@ -100,7 +113,9 @@ impl<'a> Call<'a> {
     }
 
     async fn hedged(&self, request: &Prepared, safe: bool, used: &Cell<Option<u64>>) -> Result<Received, Failure> {
-        match &self.local.upstream.policies.hedge {
+        match &self.terms.hedge {
+            // Half of the time is over only when an endpoint does not answer, and the same one would not then either.
+            Some(Hedge::Half) if self.local.endpoints() < 2 => self.attempt(request, safe, None, used).await,
             Some(policy) if safe => Box::pin(self.with_hedge(*policy, request, used)).await,
             _ => self.attempt(request, safe, None, used).await,
         }
@@ -113,7 +128,8 @@ impl<'a> Call<'a> {
         used: &Cell<Option<u64>>,
     ) -> Result<Received, Failure> {
         let upstream = &*self.local.upstream;
-        let Some(delay) = upstream.guards.latencies.delay(policy) else {
+        let latencies = self.terms.latencies.as_ref().unwrap_or(&upstream.guards.latencies);
+        let Some(delay) = latencies.delay(policy, self.deadline.saturating_duration_since(Instant::now())) else {
             return self.attempt(request, true, None, used).await;
         };
         let first = self.attempt(request, true, None, used);
@@ -121,7 +137,7 @@ impl<'a> Call<'a> {
         if let Ok(result) = timeout(delay, &mut first).await {
             return result;
         }
-        let floor = upstream.policies.retry.as_ref().map_or(0.0, |policy| policy.floor);
+        let floor = self.terms.retry.as_ref().map_or(0.0, |policy| policy.floor);
         // A place is taken only if one is free at once, and a hedge is paid for only if it has its place.
         let place = upstream.limit.try_enter();
         let affordable = place.is_some() && upstream.guards.budget.take(floor, Instant::now());
@@ -161,7 +177,7 @@ impl<'a> Call<'a> {
             Some(place) => place,
             None => Box::pin(upstream.limit.enter(self.context.request_started))
                 .await
-                .map_err(|full| refused(upstream, full))?,
+                .map_err(|full| refused(&upstream.limit, full))?,
         };
         self.attempt_in(place, request, safe, avoid, used).await
     }
@@ -185,18 +201,15 @@ impl<'a> Call<'a> {
             endpoint: &reach.endpoint,
             age: self.context.request_started,
             begun: trial.begun,
-            deadline: upstream
-                .policies
-                .attempt_timeout
-                .map_or(self.deadline, |limit| self.deadline.min(trial.begun + limit)),
+            deadline: self.terms.attempt_timeout.map_or(self.deadline, |limit| self.deadline.min(trial.begun + limit)),
             safe,
-            max_answer: upstream.config().max_answer,
-            chunk_timeout: upstream.policies.chunk_timeout,
+            max_answer: self.terms.max_answer,
+            chunk_timeout: self.terms.chunk_timeout,
             timeout_header: upstream.config().timeout_header.as_ref(),
             phase: self.phase,
             metrics: &self.local.metrics,
         };
-        let result = match upstream.policies.attempt_timeout {
+        let result = match self.terms.attempt_timeout {
             None => reach.connections.send(&attempt).await,
             Some(limit) => {
                 let sent = Box::pin(timeout_at(trial.begun + limit, reach.connections.send(&attempt))).await;
@@ -209,9 +222,9 @@ impl<'a> Call<'a> {
 }
 
 #[cold]
-fn refused(upstream: &Upstream, full: Full) -> Failure {
+fn refused(limit: &Limit, full: Full) -> Failure {
     let Full { in_flight, waiting } = full;
-    let max = upstream.limit.max();
+    let max = limit.max();
     Failure::new(ErrorKind::Limit, format!("{in_flight} calls in flight (limit {max}) and {waiting} waiting"))
 }
 
@@ -237,10 +250,12 @@ fn is_bad(result: &Result<Received, Failure>) -> Option<bool> {
     }
 }
 
-/// One try at one endpoint, for all who learn from it. A try that is dropped at the call's deadline counts as a timeout; one
-/// that is dropped earlier says nothing.
+/// One try at one endpoint, for all who learn from it. A try that is dropped at the call's deadline counts as a timeout. One that
+/// is dropped earlier, because a hedge was faster or nobody needs it any more, says nothing about the upstream; if it had taken
+/// long by then, it speaks against its endpoint.
 struct Trial<'a> {
     local: &'a Local,
+    terms: &'a Terms,
     endpoint: &'a Arc<Endpoint>,
     begun: Instant,
     deadline: Instant,
@@ -249,7 +264,14 @@ struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     fn begin(call: &Call<'a>, endpoint: &'a Arc<Endpoint>) -> Trial<'a> {
-        Trial { local: call.local, endpoint, begun: Instant::now(), deadline: call.deadline, ended: false }
+        Trial {
+            local: call.local,
+            terms: call.terms,
+            endpoint,
+            begun: Instant::now(),
+            deadline: call.deadline,
+            ended: false,
+        }
     }
 
     fn end(mut self, result: &Result<Received, Failure>) {
@@ -274,8 +296,8 @@ impl<'a> Trial<'a> {
         if many {
             self.endpoint.load.observe(latency, now);
         }
-        if let Some(Hedge::Percentile(percentile)) = policies.hedge {
-            upstream.guards.latencies.observe(latency, percentile);
+        if let Some(Hedge::Percentile(percentile)) = self.terms.hedge {
+            self.terms.latencies.as_ref().unwrap_or(&upstream.guards.latencies).observe(latency, percentile);
         }
         if let (Some(bounds), Some(gradient)) = (&policies.adaptive, &upstream.guards.gradient)
             && let Some(limit) = gradient.answered(latency, upstream.limit.load().0, now, bounds)
@@ -289,12 +311,7 @@ impl<'a> Trial<'a> {
         let upstream = &*self.local.upstream;
         let policies = &upstream.policies;
         let now = Instant::now();
-        if self.local.endpoints() > 1 {
-            self.endpoint.load.observe(now - self.begun, now);
-            if policies.ejection && self.endpoint.health.failed(now, || self.local.may_eject()) {
-                tracing::warn!(upstream = %upstream.name(), endpoint = %self.endpoint.address, "endpoint left out: it fails");
-            }
-        }
+        self.bad_endpoint(now);
         if timed_out
             && let (Some(bounds), Some(gradient)) = (&policies.adaptive, &upstream.guards.gradient)
             && let Some(limit) = gradient.timed_out(now, bounds)
@@ -302,6 +319,17 @@ impl<'a> Trial<'a> {
             upstream.limit.resize(limit, upstream.config().max_waiting);
         }
         self.local.attempt_failed();
+    }
+
+    fn bad_endpoint(&self, now: Instant) {
+        if self.local.endpoints() < 2 {
+            return;
+        }
+        let upstream = &*self.local.upstream;
+        self.endpoint.load.observe(now - self.begun, now);
+        if upstream.policies.ejection && self.endpoint.health.failed(now, || self.local.may_eject()) {
+            tracing::warn!(upstream = %upstream.name(), endpoint = %self.endpoint.address, "endpoint left out: it fails");
+        }
     }
 }
 
@@ -312,8 +340,13 @@ impl Drop for Trial<'_> {
         }
         let now = Instant::now();
         // A request that comes with next to no time left must not speak against an upstream that had no chance.
-        if now >= self.deadline && self.local.is_long(now - self.begun) {
+        if !self.local.is_long(now - self.begun) {
+            return;
+        }
+        if now >= self.deadline {
             self.bad(true);
+        } else {
+            self.bad_endpoint(now);
         }
     }
 }

@@ -19,6 +19,7 @@ mod policy;
 mod request;
 mod resolve;
 pub mod shared;
+mod terms;
 mod transport;
 mod upstream;
 mod upstreams;

@@ -44,12 +44,14 @@ pub struct CallContext {
     pub timeout: Option<Duration>,
     /// The call changes nothing at the upstream, so that it may be sent more than once.
     pub safe: bool,
+    /// The operation that is called: its place among the configuration's operations of the upstream. Its policies hold then.
+    pub operation: Option<u32>,
 }
 
 impl CallContext {
     /// The context of a request that starts now: a call that may change something, with the upstream's timeout.
     pub fn new(deadline: Instant) -> CallContext {
-        CallContext { deadline, request_started: Instant::now(), timeout: None, safe: false }
+        CallContext { deadline, request_started: Instant::now(), timeout: None, safe: false, operation: None }
     }
 
     /// The same for a call that changes nothing.

@@ -22,6 +22,7 @@ use crate::policy::hedge::Latencies;
 use crate::request::{Answer, CallContext, Request};
 use crate::resolve::Endpoints;
 use crate::shared::{OperationShared, Snapshot};
+use crate::terms::AllTerms;
 use crate::transport::{Phase, Received};
 use crate::worker::WorkerClient;
 
@@ -34,6 +35,7 @@ pub struct Upstream {
     pub(crate) endpoints: Arc<Endpoints>,
     pub(crate) limit: Arc<Limit>,
     pub(crate) policies: Policies,
+    pub(crate) terms: AllTerms,
     pub(crate) guards: Arc<Guards>,
     pub(crate) metrics: Arc<UpstreamMetrics>,
     /// What calls of each operation share, in the order of the configuration.
@@ -105,6 +107,7 @@ impl Upstream {
             let same = same.and_then(|before| before.snapshot.as_deref());
             Arc::new(Snapshot::new(config, snapshot, metrics.snapshot.clone(), same))
         });
+        let terms = AllTerms::new(config, before.map(|before| &before.terms));
         let upstream = Arc::new(Upstream {
             operations,
             snapshot,
@@ -114,6 +117,7 @@ impl Upstream {
             endpoints,
             limit,
             policies,
+            terms,
             guards,
             metrics,
             retired: AtomicBool::new(false),
@@ -124,6 +128,7 @@ impl Upstream {
     /// From now on this is the upstream of its name: its bounds hold, its figures are shown.
     pub(crate) fn adopt(self: &Arc<Self>) {
         self.limit.resize(first_limit(&self.config, &self.guards), self.config.max_waiting);
+        self.terms.adopt(&self.config);
         self.metrics.set_current(self);
     }
 
@@ -216,7 +221,8 @@ impl Upstream {
             let result = match started < deadline {
                 false => Err(Failure::new(ErrorKind::Timeout, "the deadline had passed before the call")),
                 true => {
-                    let call = Call { local: &local, context: &context, deadline, phase: &phase };
+                    let terms = upstream.terms.of(context.operation);
+                    let call = Call { local: &local, context: &context, terms, deadline, phase: &phase };
                     timeout_at(deadline, call.run(request))
                         .await
                         .unwrap_or_else(|_| Err(timed_out(&phase, own, deadline)))

@@ -374,8 +374,8 @@ fn an_instance_that_vanishes_without_a_word_fails_no_call() {
             (serve(Version::One, quick).await, serve(Version::One, quick).await, serve(Version::One, quick).await);
         let (vanishes, silent) = relay(three.address).await;
         let client = client_of(&[&one, &two, &vanishes], |config| {
+            // The default hedge, at half of the call's time, goes to another endpoint.
             config.timeout = Duration::from_secs(10);
-            config.attempt_timeout = Some(Duration::from_millis(500));
         });
         let load = |rounds: usize| {
             let client = &client;
@@ -393,6 +393,78 @@ fn an_instance_that_vanishes_without_a_word_fails_no_call() {
         sleep(Duration::from_millis(10)).await;
         load(100).await;
         assert_eq!(client.calls("timeout"), 0.0);
+        assert_eq!(client.gauge("in_flight"), 0.0);
+    });
+}
+
+/// An operation as the configuration would give it, with nothing of its own.
+fn operation(toml: &str) -> fanin_config::Operation {
+    let text = format!("[upstreams.u]\nurl = 'http://u'\n[upstreams.u.operations.it]\npath = '/'\n{toml}\n");
+    let config = fanin_config::Config::parse(&text, "fanin.toml", std::path::Path::new("."), &|_| None).unwrap();
+    config.upstreams["u"].operations["it"].clone()
+}
+
+fn of_operation(at: u32) -> CallContext {
+    CallContext { operation: Some(at), ..in_time().safe() }
+}
+
+#[test]
+fn an_operation_has_its_own_retries_and_times() {
+    run(async {
+        let server = flaky().await;
+        let client = client(&server.url(), |config| {
+            config.operations.insert("never".into(), operation("retry = 'off'"));
+            config.operations.insert("as_upstream".into(), operation(""));
+        });
+        let call = |at| client.upstream.call(&client.worker, Request::get("/"), of_operation(at));
+        assert_eq!(call(0).await.unwrap().status, 503);
+        assert_eq!(server.requests(), 1);
+        // The flaky server's turn is a good one now.
+        assert_eq!(call(1).await.unwrap().status, 200);
+        assert_eq!(call(1).await.unwrap().status, 200);
+        assert_eq!(server.requests(), 4, "of the last two calls the second needed another try");
+
+        let slow = serve(Version::One, |_| async {
+            sleep(LONG).await;
+            text("")
+        })
+        .await;
+        let client = common::client(&slow.url(), |config| {
+            no_policies(config);
+            config.timeout = LONG;
+            config.operations.insert("hasty".into(), operation("attempt_timeout = '10ms'"));
+        });
+        let error = client.upstream.call(&client.worker, Request::get("/"), of_operation(0)).await.unwrap_err();
+        assert!(error.to_string().contains("the try's 10 ms are over"), "{error}");
+    });
+}
+
+#[test]
+fn an_operations_limit_leaves_room_for_the_upstreams_other_calls() {
+    run(async {
+        let server = serve(Version::One, |request| async move {
+            if request.uri().path() == "/slow" {
+                sleep(LONG).await;
+            }
+            text("hello")
+        })
+        .await;
+        let client = client(&server.url(), |config| {
+            no_policies(config);
+            config.operations.insert("slow".into(), operation("limit = 2\nmax_waiting = 1"));
+        });
+        let slow = || Box::pin(client.upstream.call(&client.worker, Request::get("/slow"), of_operation(0)));
+        let mut running = [slow(), slow(), slow()];
+        let none_ends = futures_util::future::select_all(running.iter_mut());
+        tokio::select! {
+            (ended, ..) = none_ends => panic!("{ended:?}"),
+            () = sleep(Duration::from_millis(20)) => {}
+        }
+        let error = slow().await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Limit);
+        assert!(error.to_string().contains("2 calls in flight (limit 2) and 1 waiting"), "{error}");
+        assert_eq!(client.get("/").await.unwrap().body, "hello");
+        drop(running);
         assert_eq!(client.gauge("in_flight"), 0.0);
     });
 }

@@ -78,3 +78,106 @@ fn a_removed_upstream_closes_its_connections() {
         until(|| client.gauge("connections") == 0.0).await;
     });
 }
+
+#[test]
+fn calls_in_flight_count_against_the_limit_of_the_next_configuration() {
+    run(async {
+        let server = serve(Version::One, |request| async move {
+            if request.uri().path() == "/slow" {
+                tokio::time::sleep(common::LONG).await;
+            }
+            text("hello")
+        })
+        .await;
+        let mut first = config(&server.url());
+        common::no_policies(&mut first);
+        (first.limit, first.max_waiting) = (fanin_config::Limit::Fixed(2), 0);
+        let upstreams = Upstreams::new([&first]).unwrap();
+        let worker = WorkerClient::new();
+        let old = upstreams.get("u").unwrap().clone();
+        let mut running = Box::pin(old.call(&worker, Request::get("/slow"), in_time()));
+        let started = tokio::time::timeout(Duration::from_millis(20), &mut running).await;
+        assert!(started.is_err(), "it runs");
+
+        let mut second = first.clone();
+        second.limit = fanin_config::Limit::Fixed(1);
+        let next = upstreams.reload([&second]).unwrap();
+        upstreams.retire_missing(&next);
+        let new = next.get("u").unwrap().clone();
+        let error = new.call(&worker, Request::get("/"), in_time()).await.unwrap_err();
+        assert!(error.to_string().contains("1 calls in flight (limit 1)"), "{error}");
+        drop(running);
+        assert_eq!(new.call(&worker, Request::get("/"), in_time()).await.unwrap().body, "hello");
+    });
+}
+
+#[test]
+fn an_open_breaker_and_a_spent_budget_stay_so_when_something_else_changes() {
+    run(async {
+        let server = serve(Version::One, |_| async {
+            let mut response = text("");
+            *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+            response
+        })
+        .await;
+        let mut first = config(&server.url());
+        first.breaker =
+            Some(fanin_config::Breaker { pause: common::LONG, longest_pause: common::LONG, ..Default::default() });
+        let upstreams = Upstreams::new([&first]).unwrap();
+        let worker = WorkerClient::new();
+        let old = upstreams.get("u").unwrap().clone();
+        while old.call(&worker, Request::get("/"), in_time()).await.is_ok() {}
+        let reached = server.requests();
+
+        // The breaker is as it was: a limit says nothing about the upstream's health.
+        let mut second = first.clone();
+        second.limit = fanin_config::Limit::Fixed(5);
+        let next = upstreams.reload([&second]).unwrap();
+        upstreams.retire_missing(&next);
+        let new = next.get("u").unwrap().clone();
+        let error = new.call(&worker, Request::get("/"), in_time()).await.unwrap_err();
+        assert_eq!(error.kind, fanin_upstream::ErrorKind::Breaker);
+
+        // Another breaker begins anew; the retry budget goes with it.
+        let mut third = second.clone();
+        third.breaker = None;
+        let last = next.reload([&third]).unwrap();
+        next.retire_missing(&last);
+        let newest = last.get("u").unwrap().clone();
+        newest.call(&worker, Request::get("/"), in_time()).await.unwrap();
+        assert!(server.requests() > reached);
+    });
+}
+
+#[test]
+fn connections_count_against_the_budget_of_the_next_configuration() {
+    run(async {
+        let server = serve(Version::One, |request| async move {
+            if request.uri().path() == "/slow" {
+                tokio::time::sleep(common::LONG).await;
+            }
+            text("hello")
+        })
+        .await;
+        let mut first = config(&server.url());
+        common::no_policies(&mut first);
+        (first.max_connections, first.max_connecting) = (1, 1);
+        let upstreams = Upstreams::new([&first]).unwrap();
+        let worker = WorkerClient::new();
+        let old = upstreams.get("u").unwrap().clone();
+        let mut running = Box::pin(old.call(&worker, Request::get("/slow"), in_time()));
+        assert!(tokio::time::timeout(Duration::from_millis(50), &mut running).await.is_err(), "it runs");
+
+        let mut second = first.clone();
+        second.timeout = Duration::from_millis(50);
+        let next = upstreams.reload([&second]).unwrap();
+        upstreams.retire_missing(&next);
+        let new = next.get("u").unwrap().clone();
+        let context = fanin_upstream::CallContext { timeout: Some(Duration::from_millis(50)), ..in_time() };
+        let error = new.call(&worker, Request::get("/"), context).await.unwrap_err();
+        assert_eq!(error.kind, fanin_upstream::ErrorKind::Timeout, "the only connection is in use: {error}");
+        assert_eq!(server.connections(), 1);
+        drop(running);
+        assert_eq!(new.call(&worker, Request::get("/"), in_time()).await.unwrap().body, "hello");
+    });
+}

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use fanin_load::{Arrivals, LoadError, Plan, Protocol, Request, Segment, Shape, parse_headers};
+use fanin_load::{Arrivals, LoadError, Plan, Protocol, Request, Segment, Shape, Trust, parse_headers};
 use http::Method;
 
 use crate::report;
@@ -25,9 +25,15 @@ pub struct LoadArgs {
     /// Space requests as independent users do, with random numbers of this seed; without it, evenly
     #[arg(long, value_name = "SEED")]
     poisson: Option<u64>,
-    /// Speak HTTP/2 (prior knowledge) instead of HTTP/1.1
+    /// Speak HTTP/2 (prior knowledge, with https by ALPN) instead of HTTP/1.1
     #[arg(long)]
     http2: bool,
+    /// Believe any certificate of an https server
+    #[arg(long, conflicts_with = "ca")]
+    insecure: bool,
+    /// PEM file with the root certificates to trust instead of the system's
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// Connections at most
     #[arg(long, short, default_value_t = 1000)]
     connections: usize,
@@ -49,6 +55,9 @@ pub struct LoadArgs {
     /// Count an answer as good only if it took at most this long
     #[arg(long, value_parser = duration)]
     good_within: Option<Duration>,
+    /// Let a client that got no good answer try again so often, each time after a random pause of up to 200 ms
+    #[arg(long, default_value_t = 0, value_name = "TIMES")]
+    retries: u32,
     /// Write the result as JSON to this file, `-` for standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -104,6 +113,12 @@ fn plan(args: &LoadArgs) -> Result<Plan, LoadError> {
     plan.arrivals = args.poisson.map_or(Arrivals::Even, |seed| Arrivals::Poisson { seed });
     plan.protocol = if args.http2 { Protocol::Http2 } else { Protocol::Http1 };
     plan.connections = args.connections;
+    plan.trust = match &args.ca {
+        Some(path) => Trust::Roots(read(path)?),
+        None if args.insecure => Trust::Anything,
+        None => Trust::System,
+    };
+    plan.retries = args.retries;
     plan.timeout = args.timeout;
     plan.good_within = args.good_within;
     plan.check()?;

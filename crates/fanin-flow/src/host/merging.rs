@@ -166,8 +166,13 @@ impl FlowHost {
                         shareable.led(lead, work, deadline)
                     }
                     None => {
-                        let context =
-                            CallContext { deadline, request_started: self.start, timeout: Some(own), safe: true };
+                        let context = CallContext {
+                            deadline,
+                            request_started: self.start,
+                            timeout: Some(own),
+                            safe: true,
+                            operation: u32::try_from(at).ok(),
+                        };
                         let call = work::call(
                             &self.caller,
                             upstream,
@@ -194,7 +199,7 @@ impl FlowHost {
                 return Box::pin(std::future::ready(Err(CallError::cancelled(&Arc::from("")))));
             };
             let (_, operation) = upstream.operation(at);
-            let context = work::context(&upstream.upstream, operation.timeout, started);
+            let context = work::context(&upstream.upstream, at, operation.timeout, started);
             match &asked {
                 None => work::call(&caller, &upstream.upstream, base.clone(), context, &operation.ok, max_depth),
                 Some(asked) => {
@@ -275,7 +280,7 @@ impl FlowHost {
             object: object.clone(),
             operation,
             base,
-            context: work::context(&upstream.upstream, upstream.operation(operation).1.timeout, self.start),
+            context: work::context(&upstream.upstream, operation, upstream.operation(operation).1.timeout, self.start),
             max_depth: self.limits.max_json_depth,
         };
         let of = (Arc::as_ptr(shared).addr(), of);
@@ -365,12 +370,13 @@ impl FlowHost {
         let first = group.calls.iter().map(|held| held.deadline).min();
         let context = match (shared, last) {
             // Others may wait for it too, longer than this request.
-            (true, _) | (_, None) => work::context(&object.upstream, operation.timeout, self.start),
+            (true, _) | (_, None) => work::context(&object.upstream, group.operation, operation.timeout, self.start),
             (false, Some(deadline)) => CallContext {
                 deadline,
                 request_started: self.start,
                 timeout: Some(own.max(deadline - Instant::now())),
                 safe: true,
+                operation: u32::try_from(group.operation).ok(),
             },
         };
         let with = Launch {

@@ -199,9 +199,15 @@ fn ready(upstream: &Arc<str>, answer: Answer, checked: Checked, ok: &[StatusCode
 }
 
 /// The context of work that is nobody's own: it has the operation's time, whoever asked first.
-pub(crate) fn context(upstream: &Upstream, timeout: Option<Duration>, request_started: Instant) -> CallContext {
+pub(crate) fn context(
+    upstream: &Upstream,
+    operation: usize,
+    timeout: Option<Duration>,
+    request_started: Instant,
+) -> CallContext {
     let time = timeout.unwrap_or(upstream.config().timeout);
-    CallContext { request_started, timeout: Some(time), ..CallContext::new(Instant::now() + time) }.safe()
+    let operation = u32::try_from(operation).ok();
+    CallContext { request_started, timeout: Some(time), operation, ..CallContext::new(Instant::now() + time) }.safe()
 }
 
 /// A call that shares nothing but leaves its answer for others.

@@ -7,7 +7,8 @@
 //! nothing else. A slow upstream leaves the worker asleep.
 //!
 //! Who waits too long is refused. How long is too long depends on whether the queue *stands*: a burst may wait ten times the
-//! bound, but once the queue has not been empty for that long, each request only gets the bound itself. (Nichols and Jacobson's
+//! bound, but once the queue has not been empty for that long, each request only gets the bound itself, until nobody has been
+//! refused for a while: an overload does not end because the queue was empty for a moment. (Nichols and Jacobson's
 //! controlled delay, in the form for servers of Maurer's *Fail at Scale*, ACM Queue 13:8.) Who would have to wait longer as
 //! things stand is refused at once. The more important goes first.
 
@@ -24,6 +25,8 @@ use crate::Priority;
 
 /// How much longer than the bound a request may wait while the queue does not stand.
 const BURST: u32 = 10;
+/// For so many times the bound nobody has to be refused before bursts are let in again.
+const STRICT: u32 = 100;
 /// A lap that is longer starts fewer flows the next time, one of half the length more.
 const LAP: Duration = Duration::from_millis(1);
 /// Flows started in a lap, at most.
@@ -46,6 +49,8 @@ pub(crate) struct ReadyQueue {
     waiting: [Cell<usize>; Priority::ALL.len()],
     /// The queue was empty then.
     empty_at: Cell<Instant>,
+    /// Until then each request gets the bound only.
+    strict_until: Cell<Instant>,
     /// How long it takes until one more has been started, smoothed; zero while it is not known.
     each: Cell<Duration>,
 }
@@ -81,6 +86,7 @@ impl ReadyQueue {
             queues: RefCell::default(),
             waiting: Default::default(),
             empty_at: Cell::new(now),
+            strict_until: Cell::new(now),
             each: Cell::default(),
         })
     }
@@ -129,6 +135,7 @@ impl ReadyQueue {
         // A burst may come at once; how long it will take is known only after some of it has been started.
         let too_late = self.stands(now) && self.bound.get().is_some_and(|bound| wait > bound);
         if too_late || ahead >= self.most.get() {
+            self.refuses(now);
             return Err(TooLate);
         }
         let waiter = Rc::new(Waiter { since: now, state: Cell::new(State::Waits), waker: RefCell::default() });
@@ -138,9 +145,17 @@ impl ReadyQueue {
         Ok(Ready { queue: self.clone(), waiter, priority })
     }
 
-    /// Whether the queue has not been empty for long.
+    /// Whether the queue has not been empty for long, or has been so lately.
     fn stands(&self, now: Instant) -> bool {
-        self.bound.get().is_some_and(|bound| now.saturating_duration_since(self.empty_at.get()) > bound * BURST)
+        let for_long = |bound| now.saturating_duration_since(self.empty_at.get()) > bound * BURST;
+        now < self.strict_until.get() || self.bound.get().is_some_and(for_long)
+    }
+
+    /// Somebody is refused.
+    fn refuses(&self, now: Instant) {
+        if let Some(bound) = self.bound.get() {
+            self.strict_until.set(now + bound * STRICT);
+        }
     }
 
     /// How long a request may wait now.
@@ -206,6 +221,9 @@ impl ReadyQueue {
                     granted += usize::from(state == State::Granted);
                     waiting.set(waiting.get() - 1);
                     first.state.set(state);
+                    if state == State::Refused {
+                        self.refuses(now);
+                    }
                     if let Some(waker) = first.waker.take() {
                         waker.wake();
                     }
@@ -326,6 +344,23 @@ mod tests {
         drop(waiting);
         assert_eq!(queue.len(), 0);
         assert!(queue.enqueue(Priority::Low, standing).is_ok(), "who has left is not in the way");
+    }
+
+    #[test]
+    fn after_a_refusal_bursts_have_to_wait_until_it_is_calm() {
+        let (queue, now) = queue();
+        queue.each.set(MS);
+        let standing = now + 60 * MS;
+        let waiting = (0..6).map(|_| queue.enqueue(Priority::Normal, standing).unwrap()).collect::<Vec<_>>();
+        assert!(queue.enqueue(Priority::Normal, standing).is_err());
+        drop(waiting);
+        let burst = |at: Instant| {
+            queue.turn(at, 1);
+            let all = (0..20).map(|_| queue.enqueue(Priority::Normal, at)).collect::<Vec<_>>();
+            all.iter().filter(|ready| ready.is_ok()).count()
+        };
+        assert_eq!(burst(standing + 10 * MS), 6, "the queue was empty, but that is not the end of it");
+        assert_eq!(burst(standing + 600 * MS), 20, "half a second later it is");
     }
 
     #[test]

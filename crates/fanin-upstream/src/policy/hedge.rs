@@ -49,10 +49,11 @@ impl Latencies {
         }
     }
 
-    /// When to send the second request, or `None` while that is not known.
-    pub fn delay(&self, policy: Hedge) -> Option<Duration> {
+    /// When to send the second request, or `None` while that is not known. `left`: of the call's time.
+    pub fn delay(&self, policy: Hedge, left: Duration) -> Option<Duration> {
         match policy {
             Hedge::Time(time) => Some(time),
+            Hedge::Half => Some(left / 2),
             Hedge::Percentile(_) => match self.known.load(Relaxed) {
                 0 => None,
                 micros => Some(Duration::from_micros(micros).max(SOONEST)),
@@ -119,18 +120,19 @@ mod tests {
         for _ in 0..99 {
             latencies.observe(Duration::from_millis(10), 0.95);
         }
-        assert_eq!(latencies.delay(after), None);
+        assert_eq!(latencies.delay(after, Duration::MAX), None);
         for call in 0..2000 {
             let slow = call % 10 == 0;
             latencies.observe(Duration::from_millis(if slow { 100 } else { 10 }), 0.95);
         }
-        let delay = latencies.delay(after).unwrap();
+        let delay = latencies.delay(after, Duration::MAX).unwrap();
         assert!((100..130).contains(&delay.as_millis()), "{delay:?}");
         for _ in 0..20_000 {
             latencies.observe(Duration::from_millis(2), 0.95);
         }
-        let delay = latencies.delay(after).unwrap();
+        let delay = latencies.delay(after, Duration::MAX).unwrap();
         assert!((2..4).contains(&delay.as_millis()), "{delay:?}");
-        assert_eq!(latencies.delay(Hedge::Time(SOONEST)), Some(SOONEST));
+        assert_eq!(latencies.delay(Hedge::Time(SOONEST), Duration::MAX), Some(SOONEST));
+        assert_eq!(latencies.delay(Hedge::Half, 10 * SOONEST), Some(5 * SOONEST));
     }
 }

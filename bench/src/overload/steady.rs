@@ -1,0 +1,89 @@
+//! What must not add up: O11 (memory), O12 (reloads).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use fanin_load::Shape;
+use serde_json::json;
+
+use super::Stage;
+use crate::report::Report;
+use crate::{Failure, process};
+
+const SECOND: Duration = Duration::from_secs(1);
+const RELOADS: u64 = 1000;
+
+/// O12, then O11 on the same server.
+pub fn steady(stage: &mut Stage, report: &mut Report, full: bool) -> Result<(), Failure> {
+    reloads(stage, report, full)?;
+    memory(stage, report, full)
+}
+
+/// O12: a reload every second at 80 % of the peak.
+fn reloads(stage: &Stage, report: &mut Report, full: bool) -> Result<(), Failure> {
+    let lasts = if full { 60 * SECOND } else { 20 * SECOND };
+    stage.peak("/work", 2 * SECOND)?;
+    let (peak, _) = stage.peak("/work", 2 * SECOND)?;
+    let (outcome, reloads) = reloading(stage, SECOND, || stage.offer("/work", peak * 0.8, lasts))?;
+    let outcome = outcome?;
+    let failed = outcome.offered - outcome.good;
+    let bar = format!("O12: requests that fail, of {} with {reloads} reloads", outcome.offered);
+    report.holds(&bar, failed.to_string(), failed == 0 && reloads as f64 >= lasts.as_secs_f64() * 0.8);
+    report.data["O12"] = json!({"reloads": reloads, "outcome": outcome});
+    Ok(())
+}
+
+/// O11: overload, calls that time out, clients that leave, and a thousand reloads.
+fn memory(stage: &Stage, report: &mut Report, full: bool) -> Result<(), Failure> {
+    let lasts = if full { 3600 * SECOND } else { 120 * SECOND };
+    let (peak, _) = stage.peak("/work", 2 * SECOND)?;
+    let torture = |lasts| -> Result<(), Failure> {
+        let overload = stage.plan("/work", Shape::constant(peak * 2.0, lasts))?;
+        let timeouts = stage.plan("/deadline", Shape::constant(100.0, lasts))?;
+        let mut leaving = stage.plan("/slow", Shape::constant(100.0, lasts))?;
+        leaving.timeout = Duration::from_millis(20);
+        stage.run_all([&overload, &timeouts, &leaving])?;
+        Ok(())
+    };
+    let rest = || -> Result<u64, Failure> {
+        process::pause(5 * SECOND);
+        Ok(stage.fanin.usage()?.rss)
+    };
+    // What is kept for reuse (pools, the allocator's pages) is there once all of it has happened.
+    torture(10 * SECOND)?;
+    let base = rest()?;
+    let pause = lasts.mul_f64(0.9 / RELOADS as f64);
+    let (result, reloads) = reloading(stage, pause, || torture(lasts))?;
+    result?;
+    let after = rest()?;
+    let growth = (after as f64 / base as f64 - 1.0) * 100.0;
+    let bar = format!(
+        "O11: memory after {} s of overload, timeouts, disconnects and {reloads} reloads, over its base of {:.1} MB",
+        lasts.as_secs(),
+        base as f64 / 1e6
+    );
+    report.at_most(&bar, growth, 10.0, " %");
+    report.holds("O11: reloads", reloads.to_string(), reloads >= RELOADS);
+    report.data["O11"] = json!({"base": base, "after": after, "reloads": reloads, "seconds": lasts.as_secs()});
+    Ok(())
+}
+
+/// Does something while the server reloads again and again; also gives how often it has.
+fn reloading<T>(stage: &Stage, pause: Duration, run: impl FnOnce() -> T) -> Result<(T, u64), Failure> {
+    let (end, count, admin) = (AtomicBool::new(false), AtomicU64::new(0), stage.admin());
+    let (done, reloaded) = std::thread::scope(|scope| {
+        let reloader = scope.spawn(|| -> Result<(), Failure> {
+            while !end.load(Relaxed) {
+                Stage::reload(admin)?;
+                count.fetch_add(1, Relaxed);
+                process::pause(pause);
+            }
+            Ok(())
+        });
+        let done = run();
+        end.store(true, Relaxed);
+        (done, reloader.join())
+    });
+    reloaded.map_err(|_| Failure::Wrong("the thread that reloads has panicked".into()))??;
+    Ok((done, count.load(Relaxed)))
+}
