@@ -56,20 +56,29 @@ impl Config {
     ///
     /// # Errors
     /// Everything that is wrong with it, at once.
-    pub fn load_with(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
+    pub fn load_with(path: &Path, env: Env<'_>) -> Result<Config, ConfigError> {
+        Config::inspect(path, env).into_result()
+    }
+
+    /// Reads and checks the file of [`Config::load`], and gives what could be read of it even if
+    /// something is wrong: what it names can then be checked too.
+    #[must_use]
+    pub fn inspect(path: &Path, env: Env<'_>) -> Inspected {
         let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_path_buf() };
         let name = file.display().to_string();
-        let text = read_text(&file).map_err(|problem| ConfigError {
-            diagnostics: vec![
-                Diagnostic::file(&name, problem)
-                    .hint(format!("name a folder that has a {FILE_NAME}, or the file itself")),
-            ],
-        })?;
+        let text = match read_text(&file) {
+            Ok(text) => text,
+            Err(problem) => {
+                let hint = format!("name a folder that has a {FILE_NAME}, or the file itself");
+                let found = vec![Diagnostic::file(&name, problem).hint(hint)];
+                return Inspected { config: None, unsure: Vec::new(), found };
+            }
+        };
         let dir = match file.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        Config::parse(&text, &name, dir, env)
+        Config::inspect_text(&text, &name, dir, env)
     }
 
     /// Reads and checks the text of a configuration file. `name` is what messages call the file, `dir` the folder that its
@@ -78,11 +87,19 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it, at once.
     pub fn parse(text: &str, name: &str, dir: &Path, env: Env<'_>) -> Result<Config, ConfigError> {
+        Config::inspect_text(text, name, dir, env).into_result()
+    }
+
+    fn inspect_text(text: &str, name: &str, dir: &Path, env: Env<'_>) -> Inspected {
         let source = Arc::new(Source::new(name, text));
         let (root, problems) = DeTable::parse_recoverable(text);
+        let reader = Reader::new(source.clone(), dir.to_path_buf(), env);
+        let mut config = read(Table::root(&reader, root.get_ref()));
+        config.dir = dir.to_path_buf();
+        let mut found = reader.finish();
         if !problems.is_empty() {
             // What else is wrong may follow from these.
-            let diagnostics = problems
+            found = problems
                 .iter()
                 .map(|problem| {
                     let span = problem.span().unwrap_or(0..0);
@@ -90,18 +107,55 @@ impl Config {
                     Diagnostic::error(&source, span, syntax(problem.message(), part))
                 })
                 .collect();
-            return Err(ConfigError { diagnostics });
         }
-        let reader = Reader::new(source, dir.to_path_buf(), env);
-        let mut config = read(Table::root(&reader, root.get_ref()));
-        config.dir = dir.to_path_buf();
-        let mut found = reader.finish();
         found.sort_by_key(|diagnostic| diagnostic.at.start);
-        if found.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
-            return Err(ConfigError { diagnostics: found });
+        let mut unsure: Vec<String> = Vec::new();
+        let tables = root.get_ref().get("upstreams").and_then(|upstreams| upstreams.get_ref().as_table());
+        for name in tables.into_iter().flat_map(|tables| tables.keys()).map(|key| key.get_ref().to_string()) {
+            let table = format!("upstreams.{name}");
+            let tells = |one: &Diagnostic| {
+                one.severity == Severity::Error
+                    && one.message.match_indices(&table).any(|(at, _)| {
+                        one.message[at + table.len()..]
+                            .chars()
+                            .next()
+                            .is_none_or(|next| !next.is_alphanumeric() && next != '_')
+                    })
+            };
+            if !problems.is_empty() || !config.upstreams.contains_key(&name) || found.iter().any(tells) {
+                unsure.push(name);
+            }
         }
-        config.warnings = found;
-        Ok(config)
+        Inspected { config: Some(config), unsure, found }
+    }
+}
+
+/// A configuration file as far as it could be read.
+#[derive(Debug)]
+pub struct Inspected {
+    /// What could be read; `None` if the file could not. Where something is wrong, a default stands.
+    pub config: Option<Config>,
+    /// Upstreams that the file names and of which something is wrong.
+    pub unsure: Vec<String>,
+    /// All that is wrong, in the file's order; errors, and warnings between them.
+    pub found: Vec<Diagnostic>,
+}
+
+impl Inspected {
+    /// Whether there is more than warnings.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.found.iter().any(|one| one.severity == Severity::Error)
+    }
+
+    fn into_result(self) -> Result<Config, ConfigError> {
+        match self.config {
+            Some(mut config) if !self.found.iter().any(|one| one.severity == Severity::Error) => {
+                config.warnings = self.found;
+                Ok(config)
+            }
+            _ => Err(ConfigError { diagnostics: self.found }),
+        }
     }
 }
 

@@ -77,6 +77,8 @@ pub struct Diagnostic {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// The name by which a comment silences a warning about a flow.
+    pub lint: Option<&'static str>,
 }
 
 impl Diagnostic {
@@ -88,6 +90,7 @@ impl Diagnostic {
             at: source.position(span),
             message: message.into(),
             hint: None,
+            lint: None,
         }
     }
 
@@ -99,6 +102,7 @@ impl Diagnostic {
             at: Position::default(),
             message: message.into(),
             hint: None,
+            lint: None,
         }
     }
 
@@ -135,11 +139,11 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// For `fanin check --json`: severity, file, line, column, end, message, hint.
+/// For `fanin check --json`: severity, file, line, column, end, message, hint, lint.
 impl Serialize for Diagnostic {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let end = self.source.position(self.at.end..self.at.end);
-        let mut fields = to.serialize_struct("Diagnostic", 8)?;
+        let mut fields = to.serialize_struct("Diagnostic", 9)?;
         fields.serialize_field("severity", self.severity.as_str())?;
         fields.serialize_field("file", &self.source.name)?;
         fields.serialize_field("line", &self.at.line)?;
@@ -148,6 +152,7 @@ impl Serialize for Diagnostic {
         fields.serialize_field("end_column", &if self.at.line == 0 { 0 } else { end.column })?;
         fields.serialize_field("message", &self.message)?;
         fields.serialize_field("hint", &self.hint)?;
+        fields.serialize_field("lint", &self.lint)?;
         fields.end()
     }
 }

@@ -31,7 +31,7 @@ mod table;
 mod text;
 mod upstream;
 
-pub use config::{Config, FILE_NAME};
+pub use config::{Config, FILE_NAME, Inspected};
 pub use diagnostic::{ConfigError, Diagnostic, Severity, Source};
 pub use duration::{format_duration, parse_duration};
 pub use executor::{Executor, Threads};

@@ -11,7 +11,10 @@ pub fn render(diagnostic: &Diagnostic, colour: bool) -> String {
         Severity::Warning => Level::WARNING,
     };
     let source = &diagnostic.source;
-    let title = level.primary_title(diagnostic.message.as_str());
+    let mut title = level.primary_title(diagnostic.message.as_str());
+    if let Some(lint) = diagnostic.lint {
+        title = title.id(lint);
+    }
     let mut group = if diagnostic.at.line > 0 && diagnostic.at.end <= source.text.len() {
         let span = diagnostic.at.start..diagnostic.at.end;
         title.element(

@@ -102,12 +102,17 @@ fn abort(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     Err(Failure::new(Kind::Host, message).with_payload(payload).into())
 }
 
-static FUNCTIONS: [NativeFn; 2] =
-    [NativeFn::new("response", response).waits(Waits::These(0)), NativeFn::new("abort", abort)];
+static FUNCTIONS: [NativeFn; 2] = [
+    NativeFn::new("response", response)
+        .waits(Waits::These(0))
+        .signature("response(status: int?, headers?, body?, text?)"),
+    NativeFn::new("abort", abort).signature("abort(status: int, message: str | None?)"),
+];
 
 /// The language's globals and these.
 pub(crate) fn globals() -> Globals {
     let mut globals = Globals::standard();
     globals.functions(&FUNCTIONS);
+    globals.types(&["request", "response", "upstream"]);
     globals
 }

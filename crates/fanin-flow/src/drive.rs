@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::builtins::{Abort, ResponseObject};
 use crate::caller::Caller;
 use crate::host::FlowHost;
+use crate::in_a_row::{self, InARow};
 use crate::incoming::{BODY, ClientMistake, HEADERS, Incoming, QUERY, Req, ReqObject};
 use crate::log::FailureLog;
 use crate::merge::open::OpenBatches;
@@ -40,10 +41,14 @@ pub(crate) struct Worker {
 pub(crate) struct RouteFlow {
     pub(crate) index: usize,
     pub(crate) name: String,
+    /// File and function.
+    pub(crate) flow: String,
     pub(crate) function: FunctionRef,
     pub(crate) limits: Arc<FlowLimits>,
     pub(crate) on_disconnect: OnDisconnect,
     pub(crate) errors: bool,
+    /// Lines that wait many times in a row, of all routes.
+    pub(crate) in_a_row: Arc<InARow>,
 }
 
 /// A running flow. When its client leaves and it is dropped, it goes on by itself if the route says so: a flow that has
@@ -141,10 +146,17 @@ async fn run(
         fibers: limits.max_fibers as u32,
     };
     let outcome = match Instance::new(&program, route.function, vec![Value::object(ReqObject(req))], bounds) {
-        Ok(mut instance) => match evaluate(&worker, &route, &mut instance, &mut host, deadline).await {
-            Ok(value) => finish(&mut host, value, &route).await,
-            Err(end) => Err(end),
-        },
+        Ok(mut instance) => {
+            let evaluated = evaluate(&worker, &route, &mut instance, &mut host, deadline).await;
+            let (turns, site) = instance.waits_in_a_row();
+            if turns >= in_a_row::MANY {
+                route.in_a_row.note(&route.name, &program.position(site), turns);
+            }
+            match evaluated {
+                Ok(value) => finish(&mut host, value, &route).await,
+                Err(end) => Err(end),
+            }
+        }
         Err(failure) => Err(End::Failed(failure)),
     };
     let result = match outcome {
@@ -153,7 +165,7 @@ async fn run(
         Err(End::Failed(failure)) => {
             let failure = host.named(*failure, None);
             let error = to_error(&failure);
-            worker.log.failure(&route.name, &failure, &error);
+            worker.log.failure(&route.name, &program, &failure, &error);
             Err(error)
         }
     };

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fanin_config::{Config, Diagnostic, Executor, FILE_NAME, Source};
+use fanin_config::{Config, Diagnostic, Executor, FILE_NAME, Route, Severity, Source};
 use fanin_lang::{Instance, Limits, Machine, Program, Value};
 use fanin_upstream::Upstreams;
 use prometheus_client::registry::Registry;
@@ -11,9 +11,11 @@ use prometheus_client::registry::Registry;
 use crate::builtins;
 use crate::caller::Caller;
 use crate::drive::{FlowFuture, RouteFlow, Worker};
+use crate::in_a_row::InARow;
 use crate::incoming::Incoming;
 use crate::log::FailureLog;
 use crate::modules::Modules;
+use crate::plan::RoutePlan;
 use crate::threads::{Pool, Pools};
 use crate::upstream::UpstreamObject;
 
@@ -22,6 +24,7 @@ pub struct Flows {
     program: Program,
     routes: Vec<Arc<RouteFlow>>,
     /// For each route its pool of threads, if it has one.
+    in_a_row: Arc<InARow>,
     pools: Vec<Option<Arc<Pool>>>,
 }
 
@@ -31,52 +34,78 @@ impl Flows {
     /// # Errors
     /// Everything that is wrong, at once.
     pub fn load(config: &Config, upstreams: &Upstreams) -> Result<Flows, Vec<Diagnostic>> {
-        let objects = upstreams.iter().map(|upstream| UpstreamObject::new(upstream.clone()));
-        let modules = Modules::new(&config.dir, objects);
+        let checked = Flows::check(config, upstreams, &[], false);
+        match checked.flows {
+            Some(flows) => Ok(flows),
+            None => Err(checked.found),
+        }
+    }
+
+    /// The same, with warnings too, and as far as it goes if not all upstreams are there: those named by `unsure` are taken
+    /// to have whatever operations the flows use. With `told`, what is wrong with the configuration itself (such as a file
+    /// that is not there) has been said.
+    #[must_use]
+    pub fn check(config: &Config, upstreams: &Upstreams, unsure: &[String], told: bool) -> Checked {
+        let objects = upstreams.iter().filter(|upstream| !unsure.iter().any(|name| *name == **upstream.name()));
+        let objects = objects.map(|upstream| UpstreamObject::new(upstream.clone()));
+        let modules = Modules::new(&config.dir, objects, unsure);
         let mut roots: Vec<String> = Vec::new();
         for route in &config.routes {
             let name = route.flow.file.to_string_lossy().replace('\\', "/");
-            if !roots.contains(&name) {
+            if !roots.contains(&name) && (!told || config.dir.join(&name).is_file()) {
                 roots.push(name);
             }
         }
         let names: Vec<&str> = roots.iter().map(String::as_str).collect();
-        let globals = Arc::new(builtins::globals());
-        let program = Program::load(globals, &modules, &names).map_err(|problems| {
+        let checked = Program::check(Arc::new(builtins::globals()), &modules, &names);
+        let mut found: Vec<Diagnostic> = {
             let sources = modules.sources.borrow();
-            problems.iter().map(|problem| diagnostic(problem, &sources)).collect::<Vec<_>>()
-        })?;
-        let mut problems = Vec::new();
+            checked.found.iter().map(|problem| diagnostic(problem, &sources)).collect()
+        };
+        let Some(program) = checked.program else {
+            for route in &config.routes {
+                let file = route.flow.file.to_string_lossy().replace('\\', "/");
+                let name = &route.flow.function;
+                if let Some(defined) = checked.defined.get(file.as_str()).filter(|defined| !defined.contains(name)) {
+                    let (message, hint) = no_function(&file, name, defined.iter().map(String::as_str));
+                    found.push(at_route(config, route, message, hint));
+                }
+            }
+            return Checked { flows: None, found };
+        };
         let mut routes = Vec::new();
+        let in_a_row = Arc::new(InARow::default());
         for (index, route) in config.routes.iter().enumerate() {
             let file = route.flow.file.to_string_lossy().replace('\\', "/");
             match function(&program, &file, &route.flow.function) {
                 Ok(function) => routes.push(Arc::new(RouteFlow {
                     index,
                     name: format!("{} {}", route.method, route.path),
+                    flow: route.flow.to_string(),
                     function,
                     limits: Arc::new(route.limits.clone()),
                     on_disconnect: route.on_disconnect,
                     errors: route.errors,
+                    in_a_row: in_a_row.clone(),
                 })),
-                Err((message, hint)) => {
-                    let file = config.dir.join(FILE_NAME);
-                    let text = std::fs::read_to_string(&file).unwrap_or_default();
-                    problems.push(Diagnostic {
-                        severity: fanin_config::Severity::Error,
-                        source: Arc::new(Source::new(file.display().to_string(), text)),
-                        at: route.flow.at,
-                        message,
-                        hint,
-                    });
-                }
+                Err((message, hint)) => found.push(at_route(config, route, message, hint)),
             }
         }
-        if !problems.is_empty() {
-            return Err(problems);
-        }
+        let sound = !found.iter().any(|one| one.severity == Severity::Error);
         let pools = config.routes.iter().map(|route| pool(route, false)).collect();
-        Ok(Flows { program, routes, pools })
+        Checked { flows: sound.then_some(Flows { program, routes, in_a_row, pools }), found }
+    }
+
+    /// What each route's flow does at worst, in the order of the configuration.
+    pub fn plans(&self) -> Vec<RoutePlan> {
+        self.routes
+            .iter()
+            .map(|route| RoutePlan {
+                route: route.name.clone(),
+                flow: route.flow.clone(),
+                plan: self.program.plan(route.function),
+            })
+            .collect()
     }
 
     /// Keeps the pools of threads of `old`, the flows before a reload, for routes that need the same.
@@ -95,8 +124,9 @@ impl Flows {
         self.pools = config.routes.iter().map(|route| pool(route, true)).collect();
     }
 
-    /// Adds the metrics of pools of threads, if there are any.
+    /// Adds the metrics of flows, and of pools of threads if there are any.
     pub fn register(&self, registry: &mut Registry) {
+        self.in_a_row.register(registry);
         let pools = Pools::of(self.pools.iter().flatten());
         if !pools.is_empty() {
             registry.register_collector(Box::new(pools));
@@ -132,7 +162,7 @@ impl Flows {
 }
 
 /// The pool of threads that a route asks for. Its threads are made when they are first needed.
-fn pool(route: &fanin_config::Route, paused: bool) -> Option<Arc<Pool>> {
+fn pool(route: &Route, paused: bool) -> Option<Arc<Pool>> {
     match route.executor {
         Executor::Coroutines => None,
         Executor::Threads(bounds) => {
@@ -141,13 +171,39 @@ fn pool(route: &fanin_config::Route, paused: bool) -> Option<Arc<Pool>> {
     }
 }
 
+/// Flows, checked.
+pub struct Checked {
+    /// The flows, if nothing is wrong.
+    pub flows: Option<Flows>,
+    /// Errors and warnings.
+    pub found: Vec<Diagnostic>,
+}
+
+/// An error about the flow that a route names.
+fn at_route(config: &Config, route: &Route, message: String, hint: Option<String>) -> Diagnostic {
+    let file = config.dir.join(FILE_NAME);
+    let text = std::fs::read_to_string(&file).unwrap_or_default();
+    Diagnostic {
+        severity: Severity::Error,
+        source: Arc::new(Source::new(file.display().to_string(), text)),
+        at: route.flow.at,
+        message,
+        hint,
+        lint: None,
+    }
+}
+
+fn no_function<'n>(file: &str, name: &str, defined: impl Iterator<Item = &'n str>) -> (String, Option<String>) {
+    let near = defined.max_by(|a, b| strsim::jaro(a, name).total_cmp(&strsim::jaro(b, name)));
+    let hint = near.filter(|near| strsim::jaro(near, name) > 0.6).map(|near| format!("did you mean {near}?"));
+    (format!("{file} has no function {name}"), hint)
+}
+
 /// A function that can serve as a flow, or why it cannot, and a hint.
 fn function(program: &Program, file: &str, name: &str) -> Result<fanin_lang::FunctionRef, (String, Option<String>)> {
     let Some(function) = program.function(file, name) else {
         let functions = program.functions(file);
-        let near = functions.iter().max_by(|a, b| strsim::jaro(a, name).total_cmp(&strsim::jaro(b, name)));
-        let hint = near.filter(|near| strsim::jaro(near, name) > 0.6).map(|near| format!("did you mean {near}?"));
-        return Err((format!("{file} has no function {name}"), hint));
+        return Err(no_function(file, name, functions.iter().map(|name| name.as_str())));
     };
     let limits = Limits { steps: 1, memory: 1, depth: 1, fibers: 1 };
     if Instance::new(program, function, vec![Value::None], limits).is_err() {
@@ -170,7 +226,11 @@ fn diagnostic(
         _ => Diagnostic::file(file, problem.message.clone()),
     };
     shown.hint = problem.hint.clone();
-    shown
+    shown.lint = problem.lint;
+    match problem.severity {
+        fanin_lang::Severity::Error => shown,
+        fanin_lang::Severity::Warning => shown.warning(),
+    }
 }
 
 /// The flows of one worker.

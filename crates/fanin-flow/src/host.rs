@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use fanin_config::FlowLimits;
 use fanin_json::Doc;
-use fanin_lang::{Failure, Host, HostCall, HostRef, Kind, Order, Program, Site, Slot, Value, Waiter, name_origin};
+use fanin_lang::{
+    Failure, Host, HostCall, HostRef, Kind, Order, Position, Program, Site, Slot, Value, Waiter, name_origin,
+};
 use fanin_upstream::shared::Body;
 use fanin_upstream::{Answer, CallContext, CallError, Fault};
 use futures_util::stream::{FuturesUnordered, Stream};
@@ -336,7 +338,7 @@ impl FlowHost {
     /// The failure with all that is known of where it comes from: the answer that lacks something, the line of the call.
     #[cold]
     pub(crate) fn named(&self, mut failure: Failure, slot: Option<&Slot>) -> Failure {
-        name_origin(&mut failure, |doc| self.origin(doc));
+        name_origin(&mut failure, |doc| Some((self.origin(doc)?, self.made(doc))));
         if failure.position.is_none()
             && let Some(root) = slot.map(Slot::root)
             && let Some(entry) = self.calls.iter().find(|entry| entry.slot.same(root))
@@ -441,20 +443,32 @@ impl Host for FlowHost {
         tracing::info!(target: "fanin::flow", line = %format_args!("{}:{}", position.file, position.line), "{text}");
     }
 
+    fn made(&self, doc: &Doc) -> Option<Position> {
+        let entry = self.calls.iter().find(|entry| entry.answered(doc))?;
+        Some(self.program.position(entry.site))
+    }
+
     fn origin(&self, doc: &Doc) -> Option<String> {
         if let Some(part) = self.req.origin(doc) {
             return Some(part.to_owned());
         }
-        let is_from = |entry: &&Entry| match entry.slot.outcome() {
-            Some(Ok(Value::Json { doc: answer, .. })) => answer.same(doc),
-            Some(Ok(Value::Frozen(parts))) => merging::is_of(&parts, doc),
-            _ => false,
-        };
-        self.calls.iter().find(is_from).map(|entry| format!("the answer of {}", entry.object.name()))
+        self.calls
+            .iter()
+            .find(|entry| entry.answered(doc))
+            .map(|entry| format!("the answer of {}", entry.object.name()))
     }
 }
 
 impl Entry {
+    /// Whether a document is this call's answer.
+    fn answered(&self, doc: &Doc) -> bool {
+        match self.slot.outcome() {
+            Some(Ok(Value::Json { doc: answer, .. })) => answer.same(doc),
+            Some(Ok(Value::Frozen(parts))) => merging::is_of(&parts, doc),
+            _ => false,
+        }
+    }
+
     fn must_succeed(&self) -> bool {
         matches!(self.terms.on_failure, OnFailure::Fail)
     }

@@ -1,10 +1,9 @@
 //! Failures in the log: at most a few a second for each worker or pool of threads, so that a storm of them costs nothing.
 
-use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fanin_lang::Failure;
+use fanin_lang::{Failure, Program};
 use http::StatusCode;
 use tokio::time::Instant;
 
@@ -53,21 +52,18 @@ impl FailureLog {
 
     /// Says what failed, where, and through which functions. What an `abort` or a client's mistake ends is no failure.
     #[cold]
-    pub(crate) fn failure(&self, route: &str, failure: &Failure, error: &FlowError) {
+    pub(crate) fn failure(&self, route: &str, program: &Program, failure: &Failure, error: &FlowError) {
         if error.status.is_client_error() || error.kind == "abort" {
             return;
         }
         let Some(suppressed) = self.admit() else { return };
         let position = failure.position.as_ref().map(ToString::to_string).unwrap_or_default();
-        let mut trace = String::new();
-        for frame in &failure.trace {
-            let _ = write!(trace, "\n  {} in {}", frame.position, frame.function);
-        }
-        let hint = failure.hint.as_deref().unwrap_or("");
+        // Last, because it has several lines.
+        let told = format!("\n{}", program.explain(failure, false));
         if error.status == StatusCode::INTERNAL_SERVER_ERROR {
-            tracing::error!(target: "fanin::flow", route, at = position, hint, suppressed, "{failure}{trace}");
+            tracing::error!(target: "fanin::flow", route, at = position, suppressed, told = %told, "{failure}");
         } else {
-            tracing::warn!(target: "fanin::flow", route, at = position, suppressed, "{failure}");
+            tracing::warn!(target: "fanin::flow", route, at = position, suppressed, told = %told, "{failure}");
         }
     }
 }

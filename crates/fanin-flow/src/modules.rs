@@ -10,6 +10,7 @@ use arcstr::ArcStr;
 use fanin_config::Source;
 use fanin_lang::{Effect, FrozenValue, HostObject, HostRef, Loaded, Loader};
 
+use crate::unsure::Unsure;
 use crate::upstream::UpstreamObject;
 
 /// Larger flow files are refused unread.
@@ -24,8 +25,14 @@ pub(crate) struct Modules<'a> {
 }
 
 impl<'a> Modules<'a> {
-    pub(crate) fn new(dir: &'a Path, upstreams: impl Iterator<Item = UpstreamObject>) -> Modules<'a> {
-        let upstreams = upstreams.map(|object| (ArcStr::from(object.name()), HostRef::new(object))).collect();
+    pub(crate) fn new(
+        dir: &'a Path,
+        upstreams: impl Iterator<Item = UpstreamObject>,
+        unsure: &[String],
+    ) -> Modules<'a> {
+        let sure = upstreams.map(|object| (ArcStr::from(object.name()), HostRef::new(object)));
+        let unsure = unsure.iter().map(|name| (ArcStr::from(name), HostRef::new(Unsure::new(name))));
+        let upstreams = sure.chain(unsure).collect();
         Modules { dir, upstreams, sources: RefCell::default() }
     }
 

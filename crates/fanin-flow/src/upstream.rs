@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use fanin_config::Operation;
-use fanin_lang::{Effect, HostObject, Method, Value, Written};
+use fanin_lang::{Effect, HostObject, Method, Problem, Value, Written, WrittenCall};
 use fanin_upstream::Upstream;
 use http::Method as Verb;
 
-use crate::operation;
+use crate::{operation, written};
 
 /// The verbs of every upstream. Their place here is their number.
 const VERBS: [(&str, Verb); 6] = [
@@ -130,6 +130,16 @@ impl HostObject for UpstreamObject {
     fn review(&self, method: u32, written: &Written<'_>) -> Option<(String, Option<String>)> {
         let declared = self.operations[self.operation_of(method)?].1.params.as_ref()?;
         operation::review(&self.named(method), declared, written.positional, written.names, written.open)
+    }
+
+    fn check(&self, method: &str, call: &WrittenCall<'_>) -> Vec<Problem> {
+        if let Some((name, operation)) = self.operations.iter().find(|(name, _)| name == method) {
+            return written::operation(self.name(), name, operation, call);
+        }
+        match VERBS.iter().find(|(verb, _)| *verb == method) {
+            Some((_, verb)) => written::verb(self.name(), verb, call),
+            None => Vec::new(),
+        }
     }
 
     fn names(&self) -> Vec<&str> {

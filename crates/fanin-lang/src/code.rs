@@ -8,6 +8,7 @@ use arcstr::ArcStr;
 
 use crate::host::{Effect, HostRef};
 use crate::native::NativeFn;
+use crate::types::{Annotations, TypeCheck};
 use crate::value::FrozenValue;
 
 /// A register of a frame.
@@ -226,6 +227,18 @@ pub(crate) enum Op {
     Return {
         src: Reg,
     },
+    /// Checks a type if the value is there: on to `to` if it fits. If it is not there, the next
+    /// operations check it aside.
+    TypeNow {
+        src: Reg,
+        ty: u16,
+        to: u16,
+    },
+    /// Checks a type, waiting for the value and what is inside.
+    TypeWait {
+        src: Reg,
+        ty: u16,
+    },
     /// A statement that is only a call: its value must come, and must not have failed.
     Await {
         src: Reg,
@@ -405,6 +418,10 @@ pub(crate) struct Code {
     pub(crate) formats: Box<[Box<[Piece]>]>,
     pub(crate) items: Box<[ItemInfo]>,
     pub(crate) params: Params,
+    /// What the type operations check.
+    pub(crate) types: Box<[TypeCheck]>,
+    /// Its annotations, if it has any.
+    pub(crate) annotations: Option<Box<Annotations>>,
     pub(crate) registers: u16,
     /// Variables that only ever hold what the function made itself, so that it may change them.
     pub(crate) own: Box<[Reg]>,
@@ -440,6 +457,8 @@ impl Op {
             | Self::Invert { src, .. }
             | Self::Return { src }
             | Self::Await { src }
+            | Self::TypeNow { src, .. }
+            | Self::TypeWait { src, .. }
             | Self::Iter { src, .. }
             | Self::Unpack { src, .. } => visit(src),
             Self::LoadCell { cell, .. } => visit(cell),

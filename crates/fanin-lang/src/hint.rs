@@ -5,7 +5,7 @@ pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) ->
     let most = wanted.chars().count().div_ceil(3).min(3);
     names
         .map(|name| (strsim::damerau_levenshtein(wanted, name), name))
-        .filter(|(distance, _)| *distance > 0 && *distance <= most)
+        .filter(|(distance, name)| *distance > 0 && *distance <= most && *distance < name.chars().count())
         .min()
         .map(|(_, name)| name.to_owned())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arcstr::ArcStr;
 use fanin_json::Doc;
 
-use crate::error::Failure;
+use crate::error::{Failure, Position};
 use crate::order::Order;
 use crate::slot::Slot;
 use crate::value::Value;
@@ -70,6 +70,48 @@ pub trait HostObject: std::any::Any + Send + Sync {
 
     /// Names of methods and attributes, for hints and `dir`.
     fn names(&self) -> Vec<&str>;
+
+    /// What is certainly wrong with a call of a method as it is written, found before anything runs.
+    fn check(&self, method: &str, call: &WrittenCall<'_>) -> Vec<Problem> {
+        let _ = (method, call);
+        Vec::new()
+    }
+}
+
+/// One argument of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Argument {
+    /// By position, from 0.
+    Position(usize),
+    /// By name.
+    Named(String),
+}
+
+/// A call of a host object's method as it is written.
+pub struct WrittenCall<'a> {
+    /// How many arguments it gives by position.
+    pub positional: usize,
+    /// Names of its keyword arguments.
+    pub names: Vec<&'a str>,
+    /// Whether `*` or `**` brings more.
+    pub spread: bool,
+    /// The value of an argument that is a literal.
+    pub literal: &'a dyn Fn(&Argument) -> Option<Value>,
+    /// The keys of an argument that is a dict written out, all its keys texts.
+    pub keys: &'a dyn Fn(&Argument) -> Option<Vec<String>>,
+}
+
+/// What is wrong with a call as it is written.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    /// The argument it is about.
+    pub argument: Option<Argument>,
+    /// Whether the argument's name is what is wrong, not its value.
+    pub name_is_wrong: bool,
+    /// One line.
+    pub message: String,
+    /// What would probably help.
+    pub hint: Option<String>,
 }
 
 /// A shared host object, one word wide.
@@ -179,6 +221,12 @@ pub trait Host {
     /// `print(...)`.
     fn print(&mut self, text: &str, site: Site) {
         let _ = (text, site);
+    }
+
+    /// Where the call of an answer was made.
+    fn made(&self, doc: &Doc) -> Option<Position> {
+        let _ = doc;
+        None
     }
 
     /// Which call an answer came from (`answer of catalog`), for messages about keys that it lacks.

@@ -8,12 +8,16 @@
 //! - [`value`]: values, 16 bytes each, and what can be done with them;
 //! - [`Slot`]: values that are not there yet;
 //! - `lower`: from source text to bytecode, with the analysis of what is pure;
+//! - `check`, `types`: what can be known to be wrong before anything runs; type annotations;
+//! - `plan`: rounds, calls and effects of a flow at worst;
 //! - [`machine`]: the run loop, fibers, and the order of failures;
 //! - `builtins`, `methods`: functions of the language, as [natives](native).
 
 mod builtins;
+mod check;
 mod code;
 mod error;
+mod explain;
 mod hint;
 mod host;
 mod lower;
@@ -21,17 +25,23 @@ pub mod machine;
 mod methods;
 pub mod native;
 mod order;
+mod plan;
 mod program;
 mod slot;
 pub mod testing;
+mod types;
 pub mod value;
 
-pub use error::{Diagnostic, Failure, Kind, Position, Stop, TraceFrame};
-pub use host::{Args, Effect, Host, HostCall, HostObject, HostRef, Method, NoHost, Site, Written};
+pub use check::lint::lint_names;
+pub use error::{Diagnostic, Failure, Kind, Position, Severity, Stop, TraceFrame};
+pub use host::{
+    Args, Argument, Effect, Host, HostCall, HostObject, HostRef, Method, NoHost, Problem, Site, Written, WrittenCall,
+};
 pub use machine::{Instance, Limits, Machine, Run};
 pub use native::{Changes, Ctx, Globals, NativeCode, NativeFn, Waits};
 pub use order::Order;
-pub use program::{FunctionRef, Loaded, Loader, Program};
+pub use plan::{Bound, Plan, PlannedCall, PlannedFunction, PlannedLoop, PlannedWait};
+pub use program::{Checked, FunctionRef, Loaded, Loader, Program};
 pub use slot::{Outcome, Slot, SlotSource, Waiter};
 pub use value::capture::{Deep, deep};
 pub use value::part::name_origin;

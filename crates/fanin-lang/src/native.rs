@@ -57,13 +57,16 @@ pub struct NativeFn {
     /// Whether it takes `key = f` as `sorted` does. The compiler then calls `f` for each element
     /// itself and hands the results over as the argument [`KEYS`] (a list as long as the elements).
     pub keyed: bool,
+    /// What it takes and gives, for checks before anything runs: `abort(status: int, message: str?)`,
+    /// where `?` marks what can be left out. The language's own functions have theirs in a table.
+    pub signature: Option<&'static str>,
 }
 
 impl NativeFn {
     /// A native that waits for all its arguments and changes nothing.
     #[must_use]
     pub const fn new(name: &'static str, code: NativeCode) -> Self {
-        Self { name, code, waits: Waits::All, changes: Changes::Nothing, keyed: false }
+        Self { name, code, waits: Waits::All, changes: Changes::Nothing, keyed: false, signature: None }
     }
 
     /// The same, waiting for something else.
@@ -77,6 +80,13 @@ impl NativeFn {
     #[must_use]
     pub const fn changes(mut self, changes: Changes) -> Self {
         self.changes = changes;
+        self
+    }
+
+    /// The same, saying what it takes and gives.
+    #[must_use]
+    pub const fn signature(mut self, line: &'static str) -> Self {
+        self.signature = Some(line);
         self
     }
 
@@ -335,6 +345,8 @@ pub struct Globals {
     /// Methods by name, then by kind of the object.
     pub(crate) methods: Vec<(&'static str, [Option<&'static NativeFn>; ValueKind::COUNT])>,
     pub(crate) method_ids: HashMap<&'static str, u16>,
+    /// Names of the host's types, for annotations.
+    pub(crate) types: Vec<&'static str>,
 }
 
 impl Default for Globals {
@@ -347,7 +359,7 @@ impl Globals {
     /// No names at all.
     #[must_use]
     pub fn empty() -> Self {
-        Self { names: HashMap::new(), methods: Vec::new(), method_ids: HashMap::new() }
+        Self { names: HashMap::new(), methods: Vec::new(), method_ids: HashMap::new(), types: Vec::new() }
     }
 
     /// The builtins of the language.
@@ -369,6 +381,11 @@ impl Globals {
     /// Adds a value under a name.
     pub fn value(&mut self, name: &str, value: FrozenValue) {
         self.names.insert(ArcStr::from(name), value);
+    }
+
+    /// Names types of the host's, as `type()` gives them, so that annotations can use them.
+    pub fn types(&mut self, names: &[&'static str]) {
+        self.types.extend(names);
     }
 
     /// Adds methods of a builtin type.

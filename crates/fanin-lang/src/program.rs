@@ -1,14 +1,15 @@
 //! Programs: all flows of a configuration and what they load, compiled and frozen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arcstr::ArcStr;
 
+use crate::check::{self, Allowed, Env};
 use crate::code::Code;
-use crate::error::{Diagnostic, Failure, Position};
+use crate::error::{Diagnostic, Failure, Position, Severity};
 use crate::host::{Effect, NoHost, Site};
-use crate::lower;
+use crate::lower::{self, Broken};
 use crate::machine::{Building, Instance, Limits, Machine, Run};
 use crate::native::Globals;
 use crate::value::{FrozenValue, frozen};
@@ -91,12 +92,30 @@ impl Program {
     /// # Errors
     /// Everything that is wrong, in the order of the files.
     pub fn load(globals: Arc<Globals>, loader: &dyn Loader, roots: &[&str]) -> Result<Self, Vec<Diagnostic>> {
+        let linked = Self::link(globals, loader, roots, false);
+        match linked.program {
+            Some(program) => Ok(program),
+            None => Err(linked.found),
+        }
+    }
+
+    /// The same, with everything that can be known to be wrong before it runs, and with warnings of
+    /// what is hardly meant.
+    #[must_use]
+    pub fn check(globals: Arc<Globals>, loader: &dyn Loader, roots: &[&str]) -> Checked {
+        Self::link(globals, loader, roots, true)
+    }
+
+    fn link(globals: Arc<Globals>, loader: &dyn Loader, roots: &[&str], checks: bool) -> Checked {
         let mut linker = Linker {
             data: Some(ProgramData { builtins: globals, ..ProgramData::default() }),
             loader,
             errors: Vec::new(),
             loading: Vec::new(),
             failed: Vec::new(),
+            checks,
+            allowed: HashMap::new(),
+            defined: HashMap::new(),
         };
         for root in roots {
             match linker.module(root, "") {
@@ -106,17 +125,27 @@ impl Program {
                     }
                 }
                 Ok(_) => {}
-                Err(message) => linker.errors.push(Diagnostic {
+                Err(message) => linker.errors.push(Diagnostic::error(
+                    Position { file: ArcStr::from(*root), line: 1, column: 1, span: (0, 0) },
                     message,
-                    position: Position { file: ArcStr::from(*root), line: 1, column: 1, span: (0, 0) },
-                    hint: None,
-                }),
+                )),
             }
         }
-        match linker.data {
-            Some(data) if linker.errors.is_empty() => Ok(Self(Arc::new(data))),
-            _ => Err(linker.errors),
+        let Linker { data, errors: mut found, failed, allowed, defined, .. } = linker;
+        let program = data
+            .filter(|_| failed.is_empty() && !found.iter().any(|one| one.severity == Severity::Error))
+            .map(|data| Self(Arc::new(data)));
+        if checks && let Some(program) = &program {
+            let silent = |one: &Diagnostic| {
+                let allowed = allowed.get(&one.position.file);
+                allowed.is_some_and(|allowed| one.lint.is_some_and(|lint| allowed.covers(lint, one.position.line)))
+            };
+            found.extend(program.sequential_loops().into_iter().filter(|one| !silent(one)));
         }
+        if checks {
+            found.sort_by(|a, b| (&a.position.file, a.position.span).cmp(&(&b.position.file, b.position.span)));
+        }
+        Checked { program, found, defined }
     }
 
     /// A program of one file that loads nothing.
@@ -206,6 +235,17 @@ impl Program {
     }
 }
 
+/// A program, checked.
+#[derive(Debug)]
+pub struct Checked {
+    /// The program, if nothing is wrong.
+    pub program: Option<Program>,
+    /// Errors and warnings, by file and place.
+    pub found: Vec<Diagnostic>,
+    /// For each file that could be parsed, the names that it defines.
+    pub defined: HashMap<ArcStr, Vec<String>>,
+}
+
 enum Module {
     Source(ArcStr),
     Values(HashMap<String, FrozenValue>),
@@ -219,6 +259,12 @@ struct Linker<'a> {
     loading: Vec<ArcStr>,
     /// Files with errors, which are reported once.
     failed: Vec<ArcStr>,
+    /// Whether to look for more than what keeps the program from being compiled.
+    checks: bool,
+    /// For each file the lints that its comments silence.
+    allowed: HashMap<ArcStr, Allowed>,
+    /// For each file that could be parsed, the names that it defines.
+    defined: HashMap<ArcStr, Vec<String>>,
 }
 
 impl Linker<'_> {
@@ -264,24 +310,98 @@ impl Linker<'_> {
     }
 
     fn source(&mut self, name: &ArcStr, text: String) -> Result<(), Vec<Diagnostic>> {
-        let parsed = lower::parse(name, &text).map_err(|error| vec![error])?;
+        let parsed = if self.checks {
+            match lower::parse_all(name, &text) {
+                Ok(parsed) => parsed,
+                Err(broken) => {
+                    let Broken { mut errors, rest } = *broken;
+                    // What it loads is checked all the same. What else is wrong in it may follow from these.
+                    if let Some(rest) = rest {
+                        self.loads(name, &text, &rest, &mut errors);
+                    }
+                    return Err(errors);
+                }
+            }
+        } else {
+            lower::parse(name, &text).map_err(|error| vec![error])?
+        };
         let mut errors = Vec::new();
-        let mut loaded = HashMap::new();
-        let mut broken = false;
-        for load in parsed.loads() {
-            let at = |message: String, span, hint| Diagnostic {
-                message,
-                position: lower::position(name, &text, span),
-                hint,
+        let (loaded, opaque) = self.loads(name, &text, &parsed, &mut errors);
+        if !self.checks && (!errors.is_empty() || !opaque.is_empty()) {
+            return Err(errors);
+        }
+        let unusable = !opaque.is_empty();
+        let mut more = Vec::new();
+        if self.checks {
+            let data = self.data();
+            let env = Env {
+                name,
+                text: &text,
+                dialect: &lower::DIALECT,
+                builtins: &data.builtins,
+                codes: &data.codes,
+                loaded: &loaded,
             };
+            let (found, allowed) = check::check(parsed.top(), &env);
+            more = found;
+            self.defined.insert(name.clone(), lower::scope::Bindings::of(&[], parsed.top()).order);
+            self.allowed.insert(name.clone(), allowed);
+        }
+        let loader = self.loader;
+        let data = self.data();
+        let file = data.files.len() as u32;
+        let first = data.globals.len() as u32;
+        let lowered = lower::lower(&parsed, &text, file, &data.builtins, loader, &data.codes, first, loaded, opaque);
+        let lowered = match lowered {
+            Ok(lowered) if !unusable => lowered,
+            lowered => {
+                errors.extend(lowered.err().unwrap_or_default());
+                // Of the same place the compiler's words are enough.
+                more.retain(|one| !errors.iter().any(|error| error.position.span == one.position.span));
+                errors.append(&mut more);
+                return Err(errors);
+            }
+        };
+        self.errors.append(&mut more);
+        let data = self.data();
+        data.files.push(SourceFile { name: name.clone(), text });
+        data.codes.extend(lowered.codes);
+        let names: HashMap<ArcStr, u32> =
+            lowered.globals.iter().enumerate().map(|(at, name)| (name.clone(), first + at as u32)).collect();
+        let values = self.run_top_level(lowered.main, first, lowered.globals.len()).map_err(|failure| {
+            let start = || Position { file: name.clone(), line: 1, column: 1, span: (0, 0) };
+            let position = failure.position.clone().unwrap_or_else(start);
+            vec![Diagnostic::error(position, failure.message.clone()).hint(failure.hint.clone())]
+        })?;
+        let data = self.data();
+        data.globals.extend(values);
+        data.global_names.extend(lowered.globals);
+        data.modules.insert(name.clone(), names);
+        Ok(())
+    }
+
+    /// What a file loads, and the names that it does not get, for which it or another file has errors.
+    fn loads(
+        &mut self,
+        name: &ArcStr,
+        text: &str,
+        parsed: &lower::Parsed,
+        errors: &mut Vec<Diagnostic>,
+    ) -> (HashMap<String, FrozenValue>, HashSet<String>) {
+        let mut loaded = HashMap::new();
+        let mut opaque = HashSet::new();
+        for load in parsed.loads() {
+            let at = |message: String, span| Diagnostic::error(lower::position(name, text, span), message);
+            let all = || load.names.iter().map(|(local, ..)| local.clone());
             let module = match self.module(&load.module, name) {
                 Ok(Some(module)) => module,
                 Ok(None) => {
-                    broken = true;
+                    opaque.extend(all());
                     continue;
                 }
                 Err(message) => {
-                    errors.push(at(message, load.span, None));
+                    errors.push(at(message, load.span));
+                    opaque.extend(all());
                     continue;
                 }
             };
@@ -299,7 +419,7 @@ impl Linker<'_> {
                 match found {
                     Some(value) => {
                         if loaded.insert(local.clone(), value).is_some() {
-                            errors.push(at(format!("{local} is loaded twice"), *span, None));
+                            errors.push(at(format!("{local} is loaded twice"), *span));
                         }
                     }
                     None => {
@@ -312,42 +432,22 @@ impl Linker<'_> {
                                 .map(|names| names.keys().map(ToString::to_string).collect())
                                 .unwrap_or_default(),
                         };
-                        let hint = crate::hint::nearest(theirs, names.iter().map(String::as_str))
-                            .map(|near| format!("did you mean {near}?"));
-                        errors.push(at(format!("{} has no {theirs}", load.module), *span, hint));
+                        let hint = match theirs.strip_prefix('_') {
+                            Some(_) if names.contains(theirs) => {
+                                Some("names that begin with _ are the file's own".to_owned())
+                            }
+                            _ => {
+                                let names = names.iter().map(String::as_str).filter(|name| !name.starts_with('_'));
+                                crate::hint::nearest(theirs, names).map(|near| format!("did you mean {near}?"))
+                            }
+                        };
+                        errors.push(at(format!("{} has no {theirs}", load.module), *span).hint(hint));
+                        opaque.insert(local.clone());
                     }
                 }
             }
         }
-        if !errors.is_empty() || broken {
-            return Err(errors);
-        }
-        let loader = self.loader;
-        let data = self.data();
-        let file = data.files.len() as u32;
-        let first = data.globals.len() as u32;
-        let lowered = lower::lower(&parsed, &text, file, &data.builtins, loader, &data.codes, first, loaded)?;
-        data.files.push(SourceFile { name: name.clone(), text });
-        data.codes.extend(lowered.codes);
-        let names: HashMap<ArcStr, u32> =
-            lowered.globals.iter().enumerate().map(|(at, name)| (name.clone(), first + at as u32)).collect();
-        let values = self.run_top_level(lowered.main, first, lowered.globals.len()).map_err(|failure| {
-            vec![Diagnostic {
-                message: failure.message.clone(),
-                position: failure.position.clone().unwrap_or_else(|| Position {
-                    file: name.clone(),
-                    line: 1,
-                    column: 1,
-                    span: (0, 0),
-                }),
-                hint: failure.hint.clone(),
-            }]
-        })?;
-        let data = self.data();
-        data.globals.extend(values);
-        data.global_names.extend(lowered.globals);
-        data.modules.insert(name.clone(), names);
-        Ok(())
+        (loaded, opaque)
     }
 
     /// Runs a module's top level and gives its variables frozen.

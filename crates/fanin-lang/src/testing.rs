@@ -303,6 +303,13 @@ impl Host for TestHost {
         self.printed.push(text.to_owned());
     }
 
+    fn made(&self, doc: &Doc) -> Option<Position> {
+        self.calls.iter().find_map(|call| match call.slot.outcome() {
+            Some(Ok(Value::Json { doc: own, .. })) if own.same(doc) => Some(call.position.clone()),
+            _ => None,
+        })
+    }
+
     fn origin(&self, doc: &Doc) -> Option<String> {
         self.calls.iter().find_map(|call| match call.slot.outcome() {
             Some(Ok(Value::Json { doc: own, .. })) if own.same(doc) => Some(format!("the answer of {}", call.name)),

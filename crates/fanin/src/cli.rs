@@ -48,17 +48,11 @@ pub enum Command {
     /// Check fanin.toml and all flows that it names; say everything that is wrong
     #[command(after_help = "Examples:\n  \
         fanin check                     ./fanin.toml and its flows\n  \
-        fanin check --json my-service   for editors and CI\n\n\
+        fanin check --json my-service   for editors and CI\n  \
+        fanin check --plan              what each route calls, what waits for what\n\n\
         Each problem comes as file:line:column with the line and a hint.\n\
-        Exit status: 0 if all is right (warnings allowed), 1 if not, 2 for a wrong command line.")]
-    Check {
-        /// Folder that holds fanin.toml, or the file itself
-        #[arg(default_value = ".")]
-        dir: PathBuf,
-        /// One JSON object on standard output: {"ok": ..., "diagnostics": [...]}
-        #[arg(long)]
-        json: bool,
-    },
+        Exit status: 0 if all is right (warnings allowed unless denied), 1 if not, 2 for a wrong command line.")]
+    Check(crate::check::CheckArgs),
     /// Show an example at work: real backends on loopback, the server before them, sample requests
     #[command(after_help = "Examples:\n  \
         fanin demo                   the job site of examples/vacancies, until Ctrl-C\n  \
@@ -125,7 +119,7 @@ mod tests {
         ));
         assert!(matches!(
             command(&["fanin", "check", "--json", "x"]),
-            Ok(Command::Check { json: true, dir }) if dir.as_os_str() == "x"
+            Ok(Command::Check(args)) if args.json && args.dir.as_os_str() == "x"
         ));
         assert!(command(&["fanin", "demo", "nothing"]).is_err());
         assert!(command(&["fanin"]).is_err());

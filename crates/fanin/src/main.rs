@@ -1,6 +1,7 @@
 //! The `fanin` program: command line and demo, nothing else.
 
 mod app;
+mod check;
 mod cli;
 mod demo;
 mod load;
@@ -20,7 +21,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve { dir } => serve::serve(&dir),
-        Command::Check { dir, json } => serve::check(&dir, json),
+        Command::Check(args) => check::run(&args),
         Command::Demo { example, once } => demo::run(example, once),
         Command::Load(args) => load::run(&args),
         Command::Size(args) => fanin_lab::size::run(args).unwrap_or_else(|error| {

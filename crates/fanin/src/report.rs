@@ -4,7 +4,6 @@ use std::fmt;
 use std::io::{IsTerminal, Write};
 
 use fanin_config::{Diagnostic, Severity, render_all};
-use serde_json::json;
 
 /// Prints problems to standard error, with the lines they speak of, in colour on a terminal unless `NO_COLOR` is set.
 pub fn to_people(diagnostics: &[Diagnostic]) {
@@ -32,40 +31,7 @@ pub fn chain(error: &dyn std::error::Error) {
     eprintln!("{text}");
 }
 
-/// One JSON object: whether all is right, and every problem.
-pub fn to_json(diagnostics: &[Diagnostic]) -> String {
-    json!({ "ok": !has_errors(diagnostics), "diagnostics": diagnostics }).to_string()
-}
-
 /// Whether there is more than warnings.
 pub fn has_errors(diagnostics: &[Diagnostic]) -> bool {
     diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use fanin_config::Source;
-
-    use super::*;
-
-    #[test]
-    fn json_tells_places_and_hints() {
-        let source = Arc::new(Source::new("fanin.toml", "a = 1\nb = 2\n"));
-        let error = Diagnostic::error(&source, 6..7, "unknown key `b`").hint("known are a");
-        let warning = error.clone().warning();
-        let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
-        let all = read(&to_json(&[error]));
-        assert_eq!(all["ok"], false);
-        assert_eq!(
-            all["diagnostics"][0],
-            json!({
-                "severity": "error", "file": "fanin.toml", "line": 2, "column": 1, "end_line": 2, "end_column": 2,
-                "message": "unknown key `b`", "hint": "known are a"
-            })
-        );
-        assert_eq!(read(&to_json(&[warning]))["ok"], true);
-        assert_eq!(read(&to_json(&[]))["diagnostics"], json!([]));
-    }
 }

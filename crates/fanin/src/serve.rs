@@ -1,4 +1,4 @@
-//! `fanin serve` and `fanin check`.
+//! `fanin serve`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ pub fn serve(dir: &Path) -> ExitCode {
         Ok(app) => app,
         Err(code) => return code,
     };
-    report::to_people(&app.config().warnings);
+    report::to_people(app.warnings());
     if let Err(error) = logging::start(&app.config().server.log) {
         return failure(&error);
     }
@@ -45,23 +45,6 @@ pub fn serve(dir: &Path) -> ExitCode {
         }
         Err(error) => failure(&error),
     }
-}
-
-/// Checks a folder, and tells what is wrong to people or programs.
-pub fn check(dir: &Path, json: bool) -> ExitCode {
-    let found = match Origin::folder(dir).load(None) {
-        Ok(app) => app.config().warnings.clone(),
-        Err(found) => found,
-    };
-    if json {
-        report::out(format_args!("{}\n", report::to_json(&found)));
-    } else {
-        report::to_people(&found);
-        if !report::has_errors(&found) {
-            report::out(format_args!("{} is all right\n", dir.display()));
-        }
-    }
-    if report::has_errors(&found) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// The exit status for the way in which a server ended.

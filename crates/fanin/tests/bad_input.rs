@@ -73,7 +73,7 @@ def answered(req):
     return response(headers = {"x-from": req.query["text"]}, body = {})
 
 def wrong(req):
-    return 1 + "a"
+    return req.path + 1
 
 def slow(req):
     total = 0
@@ -147,7 +147,7 @@ fn an_upstreams_nonsense_is_a_502_and_a_line_of_the_log() {
             assert!(body["type"].is_string() && body["title"].is_string(), "{body}");
             let text = body.to_string();
             assert!(!text.contains("all.star") && !text.contains("127.0.0.1"), "nothing of ours gets out: {text}");
-            let line = serving.logged("all.star:");
+            let line = serving.logged("at=\"all.star:");
             assert!(line.contains("far") && line.contains(word), "{kind}: {line}");
         }
     }
@@ -192,14 +192,14 @@ fn a_flows_mistake_is_a_500_whose_trace_stays_here() {
     let (status, body) = parts(&serving.get("/wrong"));
     assert_eq!(status, 500);
     assert!(!body.to_string().contains("all.star"), "{body}");
-    assert!(serving.logged("all.star:").contains("all.star:22:12 in wrong"));
+    serving.logged("all.star:22:12 in wrong");
     let (status, _) = parts(&serving.get("/slow"));
     assert_eq!(status, 500);
-    let line = serving.logged("all.star:");
-    assert!(line.contains("all.star:27:") && line.contains("in slow"), "{line}");
+    let line = serving.logged("in slow");
+    assert!(line.contains("all.star:27:"), "{line}");
     assert_eq!(parts(&serving.get("/again")).0, 500);
     serving.logged("again calls itself");
-    assert!(serving.logged("all.star:").contains("in again"));
+    serving.logged("in again");
     all_is_well(&serving);
 }
 

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use arcstr::ArcStr;
 
 use crate::code::{CallInfo, ClosureInfo, Code, CodeTables, ItemInfo, Op, Params, Piece, Reason, Reg};
+use crate::types::{Annotations, Type, TypeCheck};
 use crate::value::FrozenValue;
 
 /// A variable of the function.
@@ -55,6 +56,8 @@ pub(super) struct Builder {
     pub(super) formats: Vec<Box<[Piece]>>,
     pub(super) items: Vec<ItemInfo>,
     pub(super) params: Params,
+    pub(super) types: Vec<TypeCheck>,
+    pub(super) annotations: Option<Box<Annotations>>,
     pub(super) vars: HashMap<String, Var>,
     /// Names of comprehensions, innermost last.
     pub(super) scopes: Vec<HashMap<String, Var>>,
@@ -104,7 +107,8 @@ impl Builder {
                 | Op::JumpIf { to, .. }
                 | Op::JumpIfNot { to, .. }
                 | Op::Next { to, .. }
-                | Op::Item { to, .. },
+                | Op::Item { to, .. }
+                | Op::TypeNow { to, .. },
             ) => *to = here,
             _ => self.too_large = true,
         }
@@ -160,6 +164,11 @@ impl Builder {
         self.events.push((self.here(), event));
     }
 
+    /// What it returns, if it says so.
+    pub(super) fn returns(&self) -> Option<Type> {
+        self.annotations.as_ref()?.returns.clone()
+    }
+
     /// A table's next index.
     pub(super) fn table(&mut self, len: usize) -> u16 {
         u16::try_from(len).unwrap_or_else(|_| {
@@ -190,6 +199,8 @@ impl Builder {
             formats: self.formats.into_boxed_slice(),
             items: self.items.into_boxed_slice(),
             params: self.params,
+            types: self.types.into_boxed_slice(),
+            annotations: self.annotations,
             registers: self.most,
             own,
             pure: false,

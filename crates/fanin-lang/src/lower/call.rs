@@ -15,7 +15,7 @@ use crate::native::{Changes, NativeFn};
 use crate::value::{Frozen, FrozenValue, Value};
 
 /// The value of a literal argument.
-fn literal(expr: &AstExpr) -> Option<Value> {
+pub(crate) fn literal(expr: &AstExpr) -> Option<Value> {
     match &expr.node {
         Expr::Literal(AstLiteral::String(text)) => Some(Value::str(&text.node)),
         Expr::Literal(AstLiteral::Int(int)) => match &int.node {
@@ -29,6 +29,7 @@ fn literal(expr: &AstExpr) -> Option<Value> {
             "None" => Some(Value::None),
             _ => None,
         },
+        Expr::List(all) => all.iter().map(literal).collect::<Option<Vec<Value>>>().map(Value::list),
         _ => None,
     }
 }

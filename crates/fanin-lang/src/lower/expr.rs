@@ -35,6 +35,9 @@ impl Lowerer<'_> {
         if let Some(value) = self.loaded.get(name) {
             return Place::Known(value.clone());
         }
+        if self.opaque.contains(name) {
+            return Place::Global { index: 0, known: None };
+        }
         match self.builtins.names.get(name) {
             Some(value) => Place::Known(value.clone()),
             None => Place::Unknown,
@@ -180,7 +183,7 @@ impl Lowerer<'_> {
                 let code = self.reserve();
                 let body: AstStmt =
                     Spanned { span: lambda.body.span, node: Stmt::Return(Some((*lambda.body).clone())) };
-                let made = self.function(code, "lambda", &lambda.params, &body, span);
+                let made = self.function(code, "lambda", &lambda.params, None, &body, span);
                 self.fun().emit(Op::Move { dst, src: made });
             }
             Expr::Not(of) => {

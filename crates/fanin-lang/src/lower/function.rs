@@ -1,11 +1,12 @@
 //! Functions: parameters, what they capture, their bodies.
 
 use arcstr::ArcStr;
-use starlark_syntax::syntax::ast::{AstExpr, AstParameter, AstStmt, Parameter};
+use starlark_syntax::syntax::ast::{AstExpr, AstParameter, AstStmt, AstTypeExpr, Parameter};
 
 use super::build::{Builder, Event, Var};
 use super::{Lowerer, scope};
 use crate::code::{ClosureInfo, Op, Params, Reg};
+use crate::types::Blame;
 
 impl Lowerer<'_> {
     /// Compiles a function and emits the operation that makes it; gives the register it is in.
@@ -14,9 +15,11 @@ impl Lowerer<'_> {
         code: u32,
         name: &str,
         params: &[AstParameter],
+        returns: Option<&AstTypeExpr>,
         body: &AstStmt,
         span: (u32, u32),
     ) -> Reg {
+        let annotations = self.annotations(params, returns);
         let bindings = scope::Bindings::of(params, body);
         let free = scope::free_names(params, body);
         let dst = self.fun().temp();
@@ -79,10 +82,15 @@ impl Lowerer<'_> {
             }
         }
         builder.temps = builder.mark();
+        builder.annotations = annotations.clone();
         self.fns.push(builder);
+        if let Some(annotations) = &annotations {
+            self.check_params(params, annotations);
+        }
         self.statement(body);
         let none = self.fun().temp();
         self.fun().emit(Op::None { dst: none });
+        self.check_return(none, span);
         self.fun().emit(Op::Return { src: none });
         self.finish_function();
         let fun = self.fun();
@@ -96,6 +104,14 @@ impl Lowerer<'_> {
         });
         fun.emit(Op::Closure { dst, closure });
         dst
+    }
+
+    /// Emits the check of what the function is about to return, if it says what that is.
+    pub(super) fn check_return(&mut self, src: Reg, span: (u32, u32)) {
+        if let Some(ty) = self.fun().returns() {
+            let what = format!("what {}() returns", self.fun().name);
+            self.check_type(src, ty, what, Blame::Here, span);
+        }
     }
 
     /// A variable of the function being compiled, as a nested function sees it.

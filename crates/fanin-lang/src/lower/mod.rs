@@ -1,5 +1,6 @@
-//! From source text to bytecode. Everything that touches the parser's syntax tree is in this folder.
+//! From source text to bytecode. What touches the parser's syntax tree is in this folder and in `check`.
 
+pub(crate) mod annotation;
 mod build;
 mod call;
 mod comp;
@@ -7,10 +8,11 @@ mod expr;
 mod function;
 pub(crate) mod guard;
 mod purity;
-mod scope;
+mod recover;
+pub(crate) mod scope;
 mod stmt;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use arcstr::ArcStr;
 use starlark_syntax::codemap::{CodeMap, Span};
@@ -18,13 +20,15 @@ use starlark_syntax::syntax::ast::{AstStmt, Stmt};
 use starlark_syntax::syntax::{AstModule, Dialect, DialectTypes};
 
 use self::build::Builder;
+pub(crate) use self::call::literal;
+pub(crate) use self::recover::{Broken, parse_all};
 use crate::code::{Code, Op};
 use crate::error::{Diagnostic, Position};
 use crate::native::Globals;
 use crate::program::Loader;
 use crate::value::FrozenValue;
 
-const DIALECT: Dialect = Dialect {
+pub(crate) const DIALECT: Dialect = Dialect {
     enable_def: true,
     enable_lambda: true,
     enable_load: true,
@@ -63,7 +67,7 @@ pub(crate) struct Lowered {
     pub(crate) globals: Vec<ArcStr>,
 }
 
-fn span_of(span: Span) -> (u32, u32) {
+pub(crate) fn span_of(span: Span) -> (u32, u32) {
     (span.begin().get(), span.end().get())
 }
 
@@ -86,7 +90,7 @@ pub(crate) fn position(file: &ArcStr, text: &str, span: (u32, u32)) -> Position 
 
 /// Parses a file.
 pub(crate) fn parse(name: &ArcStr, text: &str) -> Result<Parsed, Diagnostic> {
-    let at = |message: String, span| Diagnostic { message, position: position(name, text, span), hint: None };
+    let at = |message: String, span| Diagnostic::error(position(name, text, span), message);
     if text.len() > guard::MAX_SOURCE {
         return Err(at(format!("the file is larger than {} bytes", guard::MAX_SOURCE), (0, 0)));
     }
@@ -99,7 +103,12 @@ pub(crate) fn parse(name: &ArcStr, text: &str) -> Result<Parsed, Diagnostic> {
     }
     let ast = AstModule::parse(name, text.to_owned(), &DIALECT).map_err(|error| {
         let span = error.span().map_or((0, 0), |file| span_of(file.span));
-        at(error.without_diagnostic().to_string(), span)
+        let message = error.without_diagnostic().to_string();
+        if message.contains("in type expression") {
+            let hint = "types are names, list[T], dict[K, V], tuple[A, B], set[T] and T | U, without quotes";
+            return at("this is no type".to_owned(), span).hint(Some(hint.to_owned()));
+        }
+        at(message.strip_prefix("Parse error: ").unwrap_or(&message).to_owned(), span)
     })?;
     let mut loads = Vec::new();
     collect_loads(ast.statement(), &mut loads);
@@ -126,6 +135,11 @@ impl Parsed {
     pub(crate) fn loads(&self) -> &[Load] {
         &self.loads
     }
+
+    /// Its statements.
+    pub(crate) fn top(&self) -> &AstStmt {
+        self.ast.statement()
+    }
 }
 
 /// A variable of the module.
@@ -144,6 +158,8 @@ struct Lowerer<'a> {
     /// Functions of the modules before this one.
     before: &'a [Code],
     loaded: HashMap<String, FrozenValue>,
+    /// Names whose load has failed, which is told already: nothing of this module will run.
+    opaque: HashSet<String>,
     globals: HashMap<String, Global>,
     /// Functions of this module: `None` while they are being compiled.
     codes: Vec<purity::Unsettled>,
@@ -162,6 +178,7 @@ pub(crate) fn lower(
     before: &[Code],
     globals_before: u32,
     loaded: HashMap<String, FrozenValue>,
+    opaque: HashSet<String>,
 ) -> Result<Lowered, Vec<Diagnostic>> {
     let mut lowerer = Lowerer {
         text,
@@ -171,6 +188,7 @@ pub(crate) fn lower(
         loader,
         before,
         loaded,
+        opaque,
         globals: HashMap::new(),
         codes: Vec::new(),
         fns: Vec::new(),
@@ -225,7 +243,7 @@ impl Lowerer<'_> {
 
     fn error_hint(&mut self, span: (u32, u32), message: impl Into<String>, hint: Option<String>) {
         let position = position(&self.name, self.text, span);
-        self.errors.push(Diagnostic { message: message.into(), position, hint });
+        self.errors.push(Diagnostic::error(position, message).hint(hint));
     }
 
     /// Finds the module's variables. A name may be bound by one statement only, so that a function

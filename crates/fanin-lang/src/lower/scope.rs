@@ -8,31 +8,31 @@ use starlark_syntax::syntax::ast::{
 
 /// How a function binds one of its names.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Binding {
+pub(crate) struct Binding {
     /// Statements that bind it; parameters count as one.
-    pub(super) count: u32,
+    pub(crate) count: u32,
     /// Bound within a loop.
-    pub(super) in_loop: bool,
+    pub(crate) in_loop: bool,
     /// Bound within an `if`.
-    pub(super) in_branch: bool,
+    pub(crate) in_branch: bool,
     /// End of the first statement that binds it.
-    pub(super) end: u32,
+    pub(crate) end: u32,
     /// Start of the first nested function that uses it.
-    pub(super) captured: Option<u32>,
+    pub(crate) captured: Option<u32>,
 }
 
 impl Binding {
     /// Whether nested functions can take the value along when they are made: it never changes after.
-    pub(super) fn is_stable(&self) -> bool {
+    pub(crate) fn is_stable(&self) -> bool {
         self.captured.is_none_or(|captured| self.count == 1 && !self.in_loop && self.end <= captured)
     }
 }
 
 /// The names that a function's body binds, in order of first appearance.
 #[derive(Debug, Default)]
-pub(super) struct Bindings {
-    pub(super) order: Vec<String>,
-    pub(super) by_name: HashMap<String, Binding>,
+pub(crate) struct Bindings {
+    pub(crate) order: Vec<String>,
+    pub(crate) by_name: HashMap<String, Binding>,
 }
 
 impl Bindings {
@@ -50,7 +50,7 @@ impl Bindings {
     }
 
     /// The names bound by parameters and body, with what nested functions capture.
-    pub(super) fn of(params: &[AstParameter], body: &AstStmt) -> Self {
+    pub(crate) fn of(params: &[AstParameter], body: &AstStmt) -> Self {
         let mut bindings = Self::default();
         for param in params {
             if let Some(ident) = param.node.ident() {
@@ -106,7 +106,7 @@ impl Bindings {
 }
 
 /// Names that a function uses and does not bind itself.
-pub(super) fn free_names(params: &[AstParameter], body: &AstStmt) -> BTreeSet<String> {
+pub(crate) fn free_names(params: &[AstParameter], body: &AstStmt) -> BTreeSet<String> {
     let bound = Bindings::of(params, body);
     let mut used = BTreeSet::new();
     used_in_statement(body, &mut used);
@@ -115,7 +115,7 @@ pub(super) fn free_names(params: &[AstParameter], body: &AstStmt) -> BTreeSet<St
 }
 
 /// The same for a lambda.
-pub(super) fn free_names_of_lambda(params: &[AstParameter], body: &AstExpr) -> BTreeSet<String> {
+pub(crate) fn free_names_of_lambda(params: &[AstParameter], body: &AstExpr) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     used_in(body, &mut used);
     for param in params {
@@ -173,7 +173,7 @@ fn own_expressions(stmt: &AstStmt, visit: &mut dyn FnMut(&AstExpr)) {
     }
 }
 
-pub(super) fn defaults<'a>(params: &'a [AstParameter], mut visit: impl FnMut(&'a AstExpr)) {
+pub(crate) fn defaults<'a>(params: &'a [AstParameter], mut visit: impl FnMut(&'a AstExpr)) {
     for param in params {
         if let Parameter::Normal(_, _, Some(default)) = &param.node {
             visit(default);
@@ -182,7 +182,7 @@ pub(super) fn defaults<'a>(params: &'a [AstParameter], mut visit: impl FnMut(&'a
 }
 
 /// Names of a comprehension's clauses.
-pub(super) fn clause_names(first: &ForClause, rest: &[Clause]) -> BTreeSet<String> {
+pub(crate) fn clause_names(first: &ForClause, rest: &[Clause]) -> BTreeSet<String> {
     fn target(node: &AssignTarget, names: &mut BTreeSet<String>) {
         match node {
             AssignTarget::Tuple(all) => all.iter().for_each(|one| target(&one.node, names)),
@@ -257,7 +257,7 @@ fn captures_of_statement(stmt: &AstStmt, captured: &mut Vec<(String, u32)>) {
 }
 
 /// Names used by functions nested in an expression.
-pub(super) fn captures_of(expr: &AstExpr, captured: &mut Vec<(String, u32)>) {
+pub(crate) fn captures_of(expr: &AstExpr, captured: &mut Vec<(String, u32)>) {
     match &expr.node {
         Expr::Lambda(lambda) => {
             let at = expr.span.begin().get();
@@ -276,7 +276,7 @@ pub(super) fn captures_of(expr: &AstExpr, captured: &mut Vec<(String, u32)>) {
 }
 
 /// Names of a comprehension that functions nested in it use.
-pub(super) fn captured_clause_names(expr: &AstExpr, names: &BTreeSet<String>) -> BTreeSet<String> {
+pub(crate) fn captured_clause_names(expr: &AstExpr, names: &BTreeSet<String>) -> BTreeSet<String> {
     let mut captured = Vec::new();
     comprehension_parts(expr, &mut |part| captures_of(part, &mut captured));
     captured.into_iter().map(|(name, _)| name).filter(|name| names.contains(name)).collect()

@@ -5,8 +5,9 @@ use starlark_syntax::syntax::ast::{
 };
 
 use super::build::{Event, Loop};
-use super::{Lowerer, span_of};
+use super::{Lowerer, annotation, span_of};
 use crate::code::{Binary, Op, Reg};
+use crate::types::Blame;
 
 impl Lowerer<'_> {
     pub(super) fn statement(&mut self, stmt: &AstStmt) {
@@ -35,9 +36,23 @@ impl Lowerer<'_> {
                         dst
                     }
                 };
+                self.check_return(src, span_of(stmt.span));
                 self.fun().emit(Op::Return { src });
             }
-            Stmt::Assign(assign) => self.assign_expr(&assign.lhs, &assign.rhs),
+            Stmt::Assign(assign) => {
+                self.assign_expr(&assign.lhs, &assign.rhs);
+                if let (Some(ty), AssignTarget::Identifier(ident)) = (&assign.ty, &assign.lhs.node) {
+                    let name = ident.node.ident.clone();
+                    match annotation::read(&ty.node.expr, &self.builtins.types) {
+                        Ok(ty) => {
+                            let reg = self.read_name(&name, span_of(assign.lhs.span));
+                            let what = format!("the variable {name}");
+                            self.check_type(reg, ty, what, Blame::Here, span_of(stmt.span));
+                        }
+                        Err(wrong) => self.error_hint(wrong.span, wrong.message, wrong.hint),
+                    }
+                }
+            }
             Stmt::AssignModify(target, op, value) => self.modify(target, *op, value),
             Stmt::If(cond, body) => {
                 let skip = self.jump_unless(cond);
@@ -73,7 +88,8 @@ impl Lowerer<'_> {
                 let known = self.known_of(&name);
                 let code = known.unwrap_or_else(|| self.reserve());
                 let body = def.body.clone();
-                let value = self.function(code, &name, &def.params, &body, span_of(stmt.span));
+                let value =
+                    self.function(code, &name, &def.params, def.return_type.as_deref(), &body, span_of(stmt.span));
                 self.fun().span = span_of(def.name.span);
                 self.bind(&name, value, false);
                 if self.fun().vars.get(&name).is_some_and(|var| !var.cell && var.known.is_none())

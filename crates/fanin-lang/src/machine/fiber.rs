@@ -74,6 +74,8 @@ pub(crate) struct Fiber {
     pub(crate) callers: Link,
     /// Containers that it can see and that others must not change while it waits.
     pub(crate) lends: Vec<Value>,
+    /// Turns of loops in which it has waited.
+    pub(crate) turns: Turns,
     /// Whether that has been worked out. What others can change is all that it could see when it was
     /// started, so this is done once.
     pub(crate) lent: bool,
@@ -82,6 +84,36 @@ pub(crate) struct Fiber {
 impl Fiber {
     pub(crate) fn is_root(&self) -> bool {
         matches!(self.end, End::Root)
+    }
+}
+
+/// Counts the turns of a loop in which a fiber waits.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    /// Function and operation of the bottom and of the top frame at the last wait.
+    last: Option<((u32, u32), (u32, u32))>,
+    /// The fiber's tick then.
+    tick: u32,
+    count: u32,
+}
+
+impl Turns {
+    /// Whether it has come back to wait: control is not further than where it waited last.
+    fn back(&self, bottom: (u32, u32), top: (u32, u32)) -> bool {
+        let Some((old_bottom, old_top)) = self.last else { return false };
+        bottom.0 == old_bottom.0
+            && (bottom.1 < old_bottom.1 || bottom.1 == old_bottom.1 && top.0 == old_top.0 && top.1 <= old_top.1)
+    }
+
+    /// The fiber waits; gives the number of times that it has come back to wait.
+    /// What was made before the last wait came beside it, so only turns that have made something since count.
+    pub(crate) fn wait(&mut self, bottom: (u32, u32), top: (u32, u32), tick: u32) -> u32 {
+        if tick > self.tick && self.back(bottom, top) {
+            self.count += 1;
+        }
+        self.last = Some((bottom, top));
+        self.tick = tick;
+        self.count
     }
 }
 

@@ -3,16 +3,18 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use super::fiber::{End, Fiber, Fibers, Place, Ready};
+use super::fiber::{End, Fiber, Fibers, Place, Ready, Turns};
 use super::index::{At, index};
 use super::lend::{lend, unlend};
 use super::step::{build_from, open_hole};
 use super::{Building, Frame, Limits, Machine, Meter, args};
+use crate::code::Op;
 use crate::error::{Failure, Kind, Stop};
-use crate::host::Host;
+use crate::host::{Host, Site};
 use crate::order::{Order, Path};
 use crate::program::{FunctionRef, Program};
 use crate::slot::{Derived, Slot, Waiter};
+use crate::types::Blame;
 use crate::value::capture::capture;
 use crate::value::{Frozen, FrozenValue, Value};
 
@@ -48,6 +50,8 @@ pub struct Instance {
     /// The root, while it waits for all other fibers.
     pub(super) barrier: Option<u64>,
     pub(super) building: Option<Box<Building>>,
+    /// The most turns of a loop in which one fiber has waited, and where it waited last.
+    pub(super) in_a_row: (u32, Site),
 }
 
 impl Instance {
@@ -96,6 +100,7 @@ impl Instance {
             callers: None,
             lends: Vec::new(),
             lent: false,
+            turns: Turns::default(),
         };
         let mut fibers = Fibers::default();
         let token = fibers.insert(Box::new(root));
@@ -111,6 +116,7 @@ impl Instance {
             lent: Vec::new(),
             barrier: None,
             building,
+            in_a_row: (0, Site::default()),
         }
     }
 
@@ -128,6 +134,12 @@ impl Instance {
     #[must_use]
     pub fn fibers(&self) -> u32 {
         self.live
+    }
+
+    /// The most turns of one loop that waited one after the other, and the line that waited.
+    #[must_use]
+    pub fn waits_in_a_row(&self) -> (u32, Site) {
+        self.in_a_row
     }
 
     /// Bytes that the suspended flow takes: itself and its fibers with their registers, not what the
@@ -163,6 +175,7 @@ impl Instance {
                 }
                 continue;
             }
+            let steps = self.meter.steps_left();
             machine.regs.append(&mut fiber.regs);
             machine.frames.append(&mut fiber.frames);
             match self.drive(machine, host, &mut fiber) {
@@ -180,6 +193,10 @@ impl Instance {
                 }
                 super::run::Exit::Park(stop) => {
                     save(machine, &mut fiber);
+                    // An operation that needs several values may stop again without having got anywhere.
+                    if self.meter.steps_left() != steps && matches!(stop, Stop::Wait(_)) {
+                        self.note_wait(&mut fiber);
+                    }
                     self.park(token, fiber, stop);
                 }
                 super::run::Exit::Yield => {
@@ -207,6 +224,15 @@ impl Instance {
         match self.failed.take() {
             Some((_, failure)) => Run::Failed(failure),
             None => Run::Done(self.result.take().unwrap_or_default()),
+        }
+    }
+
+    /// A fiber waits after it has got somewhere: if it has come back in its code, in another turn of a loop.
+    fn note_wait(&mut self, fiber: &mut Fiber) {
+        let (Some(bottom), Some(top)) = (fiber.frames.first(), fiber.frames.last()) else { return };
+        let turns = fiber.turns.wait((bottom.code, bottom.pc), (top.code, top.pc), fiber.tick);
+        if turns > self.in_a_row.0 {
+            self.in_a_row = (turns, Site { code: top.code, pc: top.pc });
         }
     }
 
@@ -270,12 +296,30 @@ impl Instance {
     /// Fills in where a failure came up.
     #[cold]
     pub(super) fn place(&self, mut failure: Box<Failure>, place: &Place, host: &dyn Host) -> Box<Failure> {
-        crate::value::part::name_origin(&mut failure, |doc| host.origin(doc));
+        crate::value::part::name_origin(&mut failure, |doc| Some((host.origin(doc)?, host.made(doc))));
         if failure.position.is_none() {
             failure.position = self.program.0.position(place.code, place.pc);
         }
         failure.trace = place.trace(&self.program.0);
+        self.blame(&mut failure, place);
         failure
+    }
+
+    /// A value of the wrong type is told where it was passed, not where that was noticed.
+    fn blame(&self, failure: &mut Failure, place: &Place) {
+        let code = &self.program.0.codes[place.code as usize];
+        let (ty, hidden) = match code.ops.get(place.pc as usize) {
+            Some(Op::TypeNow { ty, .. }) => (*ty, false),
+            Some(Op::TypeWait { ty, .. }) => (*ty, true),
+            _ => return,
+        };
+        let caller = code.types[usize::from(ty)].blame == Blame::Caller;
+        for drop in [hidden, caller] {
+            if drop && failure.trace.len() > 1 {
+                failure.trace.pop();
+            }
+        }
+        failure.position = failure.trace.last().map(|frame| frame.position.clone());
     }
 
     /// Notes a failure. Everything after it in program order would not have happened; everything

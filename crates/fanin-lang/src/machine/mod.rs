@@ -12,6 +12,7 @@ mod index;
 mod instance;
 mod lend;
 mod meter;
+mod none;
 pub(crate) mod ops;
 mod park;
 mod run;

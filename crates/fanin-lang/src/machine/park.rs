@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::fiber::{End, Fiber};
+use super::fiber::{End, Fiber, Turns};
 use super::instance::Instance;
 use super::lend::lend;
 use super::step::callers_of;
@@ -58,6 +58,7 @@ impl Instance {
             callers: callers_of(&machine.frames, &fiber.callers),
             lends: Vec::new(),
             lent: false,
+            turns: Turns::default(),
         };
         fiber.tick += 1;
         if let Some(caller) = machine.frames.last() {
@@ -106,6 +107,7 @@ impl Instance {
             callers: callers_of(below, &fiber.callers),
             lends: Vec::new(),
             lent: false,
+            turns: Turns::default(),
         };
         fiber.tick += 1;
         if let Some(top) = machine.frames.last_mut() {
@@ -134,6 +136,7 @@ impl Instance {
             callers: fiber.callers.clone(),
             lends: Vec::new(),
             lent: false,
+            turns: Turns::default(),
         };
         fiber.tick += 1;
         if let Some(hole) = super::step::open_hole(&acc) {

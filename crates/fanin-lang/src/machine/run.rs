@@ -5,7 +5,7 @@ use super::fiber::{End, Fiber};
 use super::instance::Instance;
 use super::lend::unlend;
 use super::step::{Action, Cx, build_from, open_hole, place, step};
-use super::{Frame, Machine};
+use super::{Frame, Machine, none};
 use crate::error::{Failure, Kind, Stop};
 use crate::host::Host;
 use crate::value::Value;
@@ -128,6 +128,10 @@ impl Instance {
     fn placed(&self, machine: &Machine, fiber: &Fiber, failure: Box<Failure>, host: &dyn Host) -> Box<Failure> {
         let pc = machine.frames.last().map_or(0, |frame| frame.pc as usize);
         let place = place(&machine.frames, &fiber.callers, pc);
+        let mut failure = failure;
+        if let Some(frame) = machine.frames.last() {
+            none::explain(&self.program.0, machine, *frame, &mut failure);
+        }
         self.place(failure, &place, host)
     }
 

@@ -12,9 +12,27 @@ use crate::native::Ctx;
 use crate::order::Order;
 use crate::program::ProgramData;
 use crate::slot::Slot;
+use crate::types::{Mismatch, TypeCheck, hold};
 use crate::value::object::Function;
 use crate::value::view::{self, Iter};
 use crate::value::{Dict, List, Map, Value, part};
+
+/// Checks a value against an annotation. Whether it is there; `waits` says what to do if not.
+fn check_type(check: &TypeCheck, value: &Value, cx: &mut Cx<'_>, waits: bool) -> Result<bool, Stop> {
+    match hold(&check.ty, value, cx.meter) {
+        Ok(None) => Ok(true),
+        Ok(Some(found)) => Err(wrong_type(check, &found)),
+        Err(Stop::Wait(_)) if !waits => Ok(false),
+        Err(stop) => Err(stop),
+    }
+}
+
+#[cold]
+fn wrong_type(check: &TypeCheck, found: &Mismatch) -> Stop {
+    let TypeCheck { ty, what, .. } = check;
+    let but = if found.path.is_empty() { "got".to_owned() } else { format!("but {} is", found.path) };
+    Stop::fail(Kind::Type, format!("{what} must be {ty}, {but} {}", found.got))
+}
 
 /// What a running fiber and its instance give to operations.
 pub(crate) struct Cx<'a> {
@@ -302,6 +320,14 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 r!(dst) = Value::Function(Rc::new(Function { code: info.code, defaults, captured }));
             }
             Op::Return { src } => return Action::Return(std::mem::take(&mut r!(src))),
+            Op::TypeNow { src, ty, to } => {
+                if charged!(check_type(&code.types[usize::from(ty)], &r!(src), cx, false)) {
+                    *pc = usize::from(to);
+                }
+            }
+            Op::TypeWait { src, ty } => {
+                charged!(check_type(&code.types[usize::from(ty)], &r!(src), cx, true));
+            }
             Op::Await { src } => {
                 if let Value::Pending(_) = &r!(src) {
                     attempt!(pc, at, r!(src).decide());

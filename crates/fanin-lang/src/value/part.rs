@@ -8,7 +8,7 @@ use arcstr::ArcStr;
 use fanin_json::{Doc, Kind, Node};
 
 use super::{Frozen, FrozenValue, Value};
-use crate::error::{Failure, Kind as Error};
+use crate::error::{Failure, Kind as Error, Position};
 use crate::slot::{Outcome, Slot};
 
 /// One step into an answer.
@@ -47,13 +47,17 @@ pub struct Missing {
     rest: String,
 }
 
+/// What a failure carries once it has been named: where the call was made whose answer lacks something.
+#[derive(Debug)]
+pub(crate) struct Made(pub(crate) Position);
+
 /// Names the answer that `failure` is about, if it is about a missing part of one. `origin` finds
-/// the words for it: `answer of catalog`.
-pub fn name_origin(failure: &mut Failure, origin: impl FnOnce(&Doc) -> Option<String>) {
+/// the words for it, `answer of catalog`, and the place of the call.
+pub fn name_origin(failure: &mut Failure, origin: impl FnOnce(&Doc) -> Option<(String, Option<Position>)>) {
     let Some(missing) = failure.payload.as_ref().and_then(|payload| payload.downcast_ref::<Missing>()) else { return };
-    if let Some(origin) = origin(&missing.doc) {
+    if let Some((origin, made)) = origin(&missing.doc) {
         failure.message = format!("{origin} {}", missing.rest);
-        failure.payload = None;
+        failure.payload = made.map(|position| Arc::new(Made(position)) as Arc<_>);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fanin_config::{Config, Diagnostic};
+use fanin_config::{Config, Diagnostic, Inspected};
 use fanin_flow::Flows;
 use fanin_server::{LoadError, Loader};
 use fanin_upstream::Upstreams;
@@ -35,42 +35,70 @@ impl Origin {
     /// # Errors
     /// Everything that is wrong, at once.
     pub fn load(&self, old: Option<&App>) -> Result<App, Vec<Diagnostic>> {
+        let (app, found) = self.inspect(old);
+        app.ok_or(found)
+    }
+
+    /// The same, with warnings. If something is wrong with fanin.toml, the flows are checked with what could be read of it.
+    pub fn inspect(&self, old: Option<&App>) -> (Option<App>, Vec<Diagnostic>) {
         let variable = |name: &str| {
             let ours = self.variables.iter().find(|(ours, _)| ours == name).map(|(_, value)| value.clone());
             ours.or_else(|| std::env::var(name).ok())
         };
-        let mut config = Config::load_with(&self.path, &variable).map_err(|error| error.diagnostics)?;
+        let inspected = Config::inspect(&self.path, &variable);
+        let mut broken = inspected.has_errors();
+        let Inspected { config, mut unsure, mut found } = inspected;
+        let Some(mut config) = config else { return (None, found) };
         if let Some(server) = &self.server {
             config.server = server.clone();
         }
+        let file = self.file().display().to_string();
         if let Some(problem) = logging::check(&config.server.log) {
-            return Err(vec![Diagnostic::file(self.file().display().to_string(), problem)]);
+            found.push(Diagnostic::file(&file, problem));
+            broken = true;
         }
         let before = old.map(|old| old.upstreams.clone());
-        let upstreams = match &before {
-            Some(before) => before.reload(config.upstreams.values()),
-            None => Upstreams::new(config.upstreams.values()),
-        };
-        let upstreams = upstreams.map_err(|errors| {
-            let file = self.file().display().to_string();
-            let told = |error: &fanin_upstream::BuildError| {
-                Diagnostic::file(&file, format!("upstreams.{}.{}: {}", error.upstream, error.key, error.detail))
+        let upstreams = loop {
+            let usable = config.upstreams.values().filter(|upstream| !unsure.contains(&upstream.name));
+            let made = match &before {
+                Some(before) => before.reload(usable),
+                None => Upstreams::new(usable),
             };
-            errors.iter().map(told).collect::<Vec<_>>()
-        })?;
-        let mut flows = Flows::load(&config, &upstreams)?;
+            match made {
+                Ok(upstreams) => break upstreams,
+                Err(errors) => {
+                    broken = true;
+                    let known = unsure.len();
+                    for error in &errors {
+                        let message = format!("upstreams.{}.{}: {}", error.upstream, error.key, error.detail);
+                        found.push(Diagnostic::file(&file, message));
+                        if !unsure.iter().any(|name| *name == *error.upstream) {
+                            unsure.push(error.upstream.to_string());
+                        }
+                    }
+                    if unsure.len() == known {
+                        return (None, found);
+                    }
+                }
+            }
+        };
+        let checked = Flows::check(&config, &upstreams, &unsure, broken);
+        found.extend(checked.found);
+        let (Some(mut flows), false) = (checked.flows, broken) else { return (None, found) };
         if let Some(old) = old {
             flows.keep_threads(&old.flows);
         }
-        Ok(App {
+        let app = App {
             masked: config.masked().to_string(),
             params: config.routes.iter().map(|route| param_names(&route.path)).collect(),
             flows: Arc::new(flows),
             upstreams: Arc::new(upstreams),
             before: Mutex::new(before),
             traces: self.traces.clone(),
+            warnings: found.clone(),
             config,
-        })
+        };
+        (Some(app), found)
     }
 
     fn file(&self) -> PathBuf {
@@ -110,7 +138,7 @@ impl Loader for AppLoader {
         }
         let loaded = self.origin.load(old.map(|old| &**old));
         let app = loaded.map_err(|found| LoadError::from(found.iter().map(ToString::to_string).collect::<Vec<_>>()))?;
-        for warning in &app.config.warnings {
+        for warning in &app.warnings {
             tracing::warn!("{warning}");
         }
         Ok(app)

@@ -6,7 +6,7 @@ mod worker;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arcstr::ArcStr;
-use fanin_config::Config;
+use fanin_config::{Config, Diagnostic};
 use fanin_flow::{CallTrace, Flows};
 use fanin_server::{Application, RouteSpec, WorkerContext};
 use fanin_upstream::Upstreams;
@@ -27,12 +27,24 @@ pub struct App {
     /// Names of each route's path parameters, in the pattern's order.
     params: Vec<Arc<[ArcStr]>>,
     traces: Option<Traces>,
+    /// What looks wrong with configuration and flows without being an error.
+    warnings: Vec<Diagnostic>,
 }
 
 impl App {
     /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What looks wrong without being an error.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
+    }
+
+    /// The flows.
+    pub fn flows(&self) -> &Flows {
+        &self.flows
     }
 }
 

@@ -1,0 +1,32 @@
+//! An upstream of which something is wrong, so that flows which use it can still be checked.
+
+use fanin_lang::{Effect, HostObject, Method, Value};
+
+/// It has every method. Nothing ever runs with it.
+pub(crate) struct Unsure {
+    name: String,
+}
+
+impl Unsure {
+    pub(crate) fn new(name: &str) -> Unsure {
+        Unsure { name: name.to_owned() }
+    }
+}
+
+impl HostObject for Unsure {
+    fn type_name(&self) -> &str {
+        "upstream"
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn method(&self, _name: &str, _literal: &dyn Fn(&str) -> Option<Value>) -> Option<Method> {
+        Some(Method { id: 0, effect: Effect::Read })
+    }
+
+    fn names(&self) -> Vec<&str> {
+        Vec::new()
+    }
+}

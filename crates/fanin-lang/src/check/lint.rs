@@ -1,0 +1,50 @@
+//! The lints: what works, but hardly as meant. Each can be silenced by name.
+
+/// A lint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lint {
+    DuplicateKey,
+    SequentialLoop,
+    UnknownName,
+    Unreachable,
+    UnusedLoad,
+    UnusedValue,
+    UnusedVariable,
+}
+
+impl Lint {
+    /// All, by name.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::DuplicateKey,
+        Self::SequentialLoop,
+        Self::UnknownName,
+        Self::Unreachable,
+        Self::UnusedLoad,
+        Self::UnusedValue,
+        Self::UnusedVariable,
+    ];
+
+    /// The name in messages and in `# fanin: allow(...)`.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::DuplicateKey => "duplicate-key",
+            Self::SequentialLoop => "sequential-loop",
+            Self::UnknownName => "unknown-lint",
+            Self::Unreachable => "unreachable",
+            Self::UnusedLoad => "unused-load",
+            Self::UnusedValue => "unused-value",
+            Self::UnusedVariable => "unused-variable",
+        }
+    }
+
+    /// The lint of a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|lint| lint.name() == name)
+    }
+}
+
+/// Names of all lints, in order.
+#[must_use]
+pub fn lint_names() -> Vec<&'static str> {
+    Lint::ALL.iter().map(|lint| lint.name()).collect()
+}

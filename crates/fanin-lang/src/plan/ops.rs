@@ -1,0 +1,281 @@
+//! What each operation waits for and gives.
+
+use std::rc::Rc;
+
+use super::run::{Frame, Walk};
+use super::state::{FunctionValue, Known, MOST_ITEMS, Object, Shape, State};
+use crate::code::{Binary, Op, Piece, Reg};
+use crate::value::{Frozen, FrozenValue};
+
+impl Walk<'_> {
+    /// A module's value.
+    pub(super) fn frozen(&mut self, state: &mut State, value: &FrozenValue) -> Known {
+        let shape = match value {
+            FrozenValue::Str(text) => Shape::Text(text.clone()),
+            FrozenValue::Int(int) => Shape::Int(*int),
+            FrozenValue::Bool(value) => Shape::Bool(*value),
+            FrozenValue::Host(object) => Shape::Host(vec![object.clone()]),
+            FrozenValue::Native(native) => Shape::Native(native),
+            FrozenValue::Frozen(frozen) => match &**frozen {
+                Frozen::Function(function) => {
+                    let defaults = function.defaults.iter().map(|one| self.frozen(state, one)).collect();
+                    let captured = function.captured.iter().map(|one| self.frozen(state, one)).collect();
+                    Shape::Function(Rc::new(FunctionValue { code: function.code, defaults, captured }))
+                }
+                Frozen::List(items) if items.len() <= MOST_ITEMS => {
+                    let items = items.iter().map(|one| self.frozen(state, one)).collect();
+                    return self.make(state, Object::new(Some(items), None));
+                }
+                Frozen::Tuple(items) if items.len() <= MOST_ITEMS => {
+                    let items = items.iter().map(|one| self.frozen(state, one)).collect();
+                    return self.make(state, Object::new(Some(items), None));
+                }
+                _ => Shape::Unknown,
+            },
+            _ => Shape::Unknown,
+        };
+        Known::plain(shape)
+    }
+
+    /// An operation that control passes on to the next from. `None` if it always fails.
+    #[allow(clippy::too_many_lines, reason = "one arm for each operation")]
+    pub(super) fn operation(&mut self, frame: &mut Frame<'_>, mut state: State, pc: usize, op: Op) -> Option<State> {
+        let code = frame.code;
+        macro_rules! r {
+            ($reg:expr) => {
+                state.regs[usize::from($reg)]
+            };
+        }
+        let row = |state: &State, base: Reg, count: usize| -> Vec<Known> {
+            state.regs[usize::from(base)..usize::from(base) + count].to_vec()
+        };
+        match op {
+            Op::Const { dst, k } => r!(dst) = self.frozen(&mut state, &code.consts[usize::from(k)]),
+            Op::Int { dst, value } => r!(dst) = Known::plain(Shape::Int(i64::from(value))),
+            Op::None { dst } => r!(dst) = Known::plain(Shape::Unknown),
+            Op::Bool { dst, value } => r!(dst) = Known::plain(Shape::Bool(value)),
+            Op::Move { dst, src } => r!(dst) = r!(src).clone(),
+            Op::Global { dst, index } => {
+                r!(dst) = match self.program.globals.get(index as usize) {
+                    Some(value) => self.frozen(&mut state, value),
+                    None => Known::plain(Shape::Unknown),
+                }
+            }
+            Op::SetGlobal { .. } | Op::Check { .. } | Op::Forget { .. } => {}
+            Op::NewCell { dst } => r!(dst) = self.make(&mut state, Object::new(None, None)),
+            Op::LoadCell { dst, cell } => {
+                let cell = r!(cell).clone();
+                r!(dst) = match &cell.shape {
+                    Shape::Object(ids) => {
+                        let mut value = Known::plain(Shape::Nothing);
+                        ids.iter().filter_map(|id| state.heap.get(id)).for_each(|cell| value.join(&cell.element));
+                        value
+                    }
+                    _ => cell,
+                };
+            }
+            Op::StoreCell { cell, src } => {
+                let value = r!(src).clone();
+                if let Shape::Object(ids) = &r!(cell).shape.clone() {
+                    for id in ids {
+                        if let Some(cell) = state.heap.get_mut(id) {
+                            cell.element.join(&value);
+                        }
+                    }
+                }
+            }
+            Op::Binary { op, dst, a, b } | Op::InPlace { op, dst, a, b } => {
+                let in_place = matches!(code.ops[pc], Op::InPlace { .. });
+                self.decide(frame, &mut state, pc, a);
+                if op == Binary::Modulo {
+                    self.decide_all(frame, &mut state, pc, b);
+                } else {
+                    self.decide(frame, &mut state, pc, b);
+                }
+                let (left, right) = (r!(a).clone(), r!(b).clone());
+                if let (true, Shape::Object(_)) = (in_place, &left.shape) {
+                    let added = state.elements(&right).1;
+                    self.change(frame, &mut state, pc, &left, &[added], false);
+                    r!(dst) = left;
+                } else {
+                    let mut sum = Known::plain(Shape::Unknown);
+                    sum.whole = state.whole(&left);
+                    sum.whole.max(&state.whole(&right));
+                    sum.origins = state.all_origins(&left);
+                    sum.origins.extend(state.all_origins(&right));
+                    sum.refs = left.refs.union(&right.refs).copied().collect();
+                    r!(dst) = sum;
+                }
+            }
+            Op::BinaryInt { dst, a, .. } => {
+                self.decide(frame, &mut state, pc, a);
+                r!(dst) = Known { whole: state.whole(&r!(a)), ..Known::plain(Shape::Unknown) };
+            }
+            Op::Compare { dst, a, b, .. } | Op::Equal { dst, a, b, .. } => {
+                self.decide_all(frame, &mut state, pc, a);
+                self.decide_all(frame, &mut state, pc, b);
+                r!(dst) = Known::plain(Shape::Unknown);
+            }
+            Op::In { dst, a, b, .. } => {
+                self.decide_all(frame, &mut state, pc, a);
+                self.decide_all(frame, &mut state, pc, b);
+                r!(dst) = Known::plain(Shape::Unknown);
+            }
+            Op::Not { dst, src } => {
+                self.decide(frame, &mut state, pc, src);
+                let shape = match r!(src).shape {
+                    Shape::Bool(value) => Shape::Bool(!value),
+                    _ => Shape::Unknown,
+                };
+                r!(dst) = Known::plain(shape);
+            }
+            Op::Negate { dst, src } | Op::Plus { dst, src } | Op::Invert { dst, src } => {
+                self.decide(frame, &mut state, pc, src);
+                r!(dst) = Known::plain(Shape::Unknown);
+            }
+            Op::Index { dst, of, key } => {
+                self.decide(frame, &mut state, pc, key);
+                r!(dst) = state.part(&r!(of), Some(&r!(key).shape));
+            }
+            Op::Key { dst, of, key } => {
+                let key = Shape::Text(code.keys[usize::from(key)].clone());
+                r!(dst) = state.part(&r!(of), Some(&key));
+            }
+            Op::SetIndex { of, key, value } => {
+                self.decide(frame, &mut state, pc, of);
+                self.decide(frame, &mut state, pc, key);
+                let (of, value) = (r!(of).clone(), r!(value).clone());
+                self.change(frame, &mut state, pc, &of, &[value], false);
+            }
+            Op::Slice { dst, of, base } => {
+                self.decide(frame, &mut state, pc, of);
+                (base..base + 3).for_each(|reg| self.decide(frame, &mut state, pc, reg));
+                let element = state.elements(&r!(of)).1;
+                r!(dst) = self.make(&mut state, Object { element, ..Object::new(None, None) });
+            }
+            Op::Attribute { dst, of, .. } => {
+                self.decide(frame, &mut state, pc, of);
+                let of = r!(of).clone();
+                let mut found = Known::plain(Shape::Unknown);
+                found.whole = state.whole(&of);
+                found.there.clone_from(&found.whole);
+                found.origins = state.all_origins(&of);
+                found.refs = of.refs;
+                r!(dst) = found;
+            }
+            Op::List { dst, base, count } | Op::Tuple { dst, base, count } => {
+                let items = row(&state, base, usize::from(count));
+                r!(dst) = self.make(&mut state, Object::new(Some(items), None));
+            }
+            Op::Dict { dst, base, pairs } => {
+                let all = row(&state, base, usize::from(pairs) * 2);
+                for at in 0..pairs {
+                    self.decide(frame, &mut state, pc, base + 2 * at);
+                }
+                let mut object = Object::new(None, None);
+                all.iter().for_each(|one| object.element.join(one));
+                r!(dst) = self.make(&mut state, object);
+            }
+            Op::Record { dst, shape, base } => {
+                let keys = &code.shapes[usize::from(shape)];
+                let items = row(&state, base, keys.len());
+                let keys = Some(keys.to_vec().into());
+                r!(dst) = self.make(&mut state, Object::new(Some(items), keys));
+            }
+            Op::Format { dst, format, base } => {
+                let mut text = String::new();
+                for piece in &code.formats[usize::from(format)] {
+                    match piece {
+                        Piece::Text(part) => text.push_str(part),
+                        Piece::Str(at) | Piece::Repr(at) => {
+                            self.decide_all(frame, &mut state, pc, base + at);
+                            text.push_str("{}");
+                        }
+                    }
+                }
+                r!(dst) = Known::plain(Shape::Text(text.into()));
+            }
+            Op::Call { dst, call } => {
+                let value = self.call(frame, &mut state, pc, call)?;
+                r!(dst) = value;
+            }
+            Op::Closure { dst, closure } => {
+                let info = &code.closures[usize::from(closure)];
+                let defaults = row(&state, info.defaults, usize::from(info.default_count));
+                let captured = info.captures.iter().map(|reg| r!(*reg).clone()).collect();
+                r!(dst) = Known::plain(Shape::Function(Rc::new(FunctionValue { code: info.code, defaults, captured })));
+            }
+            Op::TypeWait { src, .. } => self.decide_all(frame, &mut state, pc, src),
+            Op::Await { src } => self.decide(frame, &mut state, pc, src),
+            Op::Iter { dst, src } => {
+                self.decide(frame, &mut state, pc, src);
+                let of = r!(src).clone();
+                r!(dst) = Known { refs: of.refs.clone(), ..Known::plain(Shape::Iter(Box::new(of))) };
+            }
+            Op::Unpack { src, base, count } => {
+                self.decide(frame, &mut state, pc, src);
+                let (items, element) = state.elements(&r!(src));
+                for at in 0..usize::from(count) {
+                    let item = items.as_ref().and_then(|items| items.get(at)).unwrap_or(&element);
+                    state.regs[usize::from(base) + at] = item.clone();
+                }
+            }
+            Op::Begin { acc } => r!(acc) = self.make(&mut state, Object::new(None, None)),
+            Op::Push { acc, value } => {
+                let mut value = r!(value).clone();
+                // Whether an item gives an element is known from the start if nothing is decided before it.
+                let sure = code.items.iter().any(|item| {
+                    item.acc == acc
+                        && usize::from(item.element) <= pc
+                        && !code.ops[usize::from(item.start)..usize::from(item.element)]
+                            .iter()
+                            .any(|op| matches!(op, Op::JumpIf { .. } | Op::JumpIfNot { .. } | Op::Unpack { .. }))
+                });
+                // An item that has waited gives its element when it comes to its end.
+                value.there.max(&state.now);
+                value.origins.extend(&state.waited);
+                let now = state.now.clone();
+                if let Shape::Object(ids) = &r!(acc).shape.clone() {
+                    for id in ids {
+                        if let Some(object) = state.heap.get_mut(id) {
+                            object.element.join(&value);
+                            if !sure {
+                                object.there.max(&now);
+                            }
+                        }
+                    }
+                }
+            }
+            Op::PushPair { acc, key, value } => {
+                self.decide(frame, &mut state, pc, key);
+                let (value, now) = (r!(value).clone(), state.now.clone());
+                if let Shape::Object(ids) = &r!(acc).shape.clone() {
+                    for object in ids {
+                        if let Some(object) = state.heap.get_mut(object) {
+                            object.element.join(&value);
+                            object.there.max(&now);
+                        }
+                    }
+                }
+            }
+            Op::End { dst, acc, .. } => {
+                let mut whole = r!(acc).clone();
+                if let Shape::Object(ids) = &whole.shape
+                    && let Some(object) = ids.first().and_then(|id| state.heap.get(id))
+                {
+                    whole.origins.extend(&object.element.origins);
+                }
+                r!(dst) = whole;
+            }
+            // Handled where control is.
+            Op::Jump { .. }
+            | Op::JumpIf { .. }
+            | Op::JumpIfNot { .. }
+            | Op::TypeNow { .. }
+            | Op::Return { .. }
+            | Op::Next { .. }
+            | Op::Item { .. } => {}
+        }
+        Some(state)
+    }
+}

@@ -1,0 +1,324 @@
+//! What is known of values, and of a flow at one place of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use arcstr::ArcStr;
+
+use super::time::Sum;
+use crate::host::HostRef;
+use crate::native::NativeFn;
+
+/// The calls that a value comes from, by number.
+pub(super) type Origins = BTreeSet<u32>;
+
+/// Known elements are followed one by one up to this number.
+pub(super) const MOST_ITEMS: usize = 16;
+
+/// A function with what it has captured.
+#[derive(Debug)]
+pub(super) struct FunctionValue {
+    pub(super) code: u32,
+    pub(super) defaults: Vec<Known>,
+    pub(super) captured: Vec<Known>,
+}
+
+/// What a value is, as far as that matters.
+#[derive(Debug, Clone)]
+pub(super) enum Shape {
+    /// No value yet.
+    Nothing,
+    Unknown,
+    Text(ArcStr),
+    Int(i64),
+    Bool(bool),
+    Function(Rc<FunctionValue>),
+    Native(&'static NativeFn),
+    /// One of these.
+    Host(Vec<HostRef>),
+    /// One of these containers of the heap.
+    Object(BTreeSet<u32>),
+    /// What a loop goes through.
+    Iter(Box<Known>),
+}
+
+/// A value.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    /// When it can be decided on.
+    pub(super) there: Sum,
+    /// When everything inside is there too, containers of the heap not counted.
+    pub(super) whole: Sum,
+    pub(super) origins: Origins,
+    /// Containers of the heap that it is or holds.
+    pub(super) refs: BTreeSet<u32>,
+    pub(super) shape: Shape,
+}
+
+impl Known {
+    /// A value that is there.
+    pub(super) fn plain(shape: Shape) -> Self {
+        let refs = match &shape {
+            Shape::Object(ids) => ids.clone(),
+            Shape::Function(function) => {
+                function.captured.iter().chain(&function.defaults).flat_map(|one| one.refs.iter().copied()).collect()
+            }
+            _ => BTreeSet::new(),
+        };
+        Self { there: Sum::default(), whole: Sum::default(), origins: Origins::new(), refs, shape }
+    }
+
+    /// A value that comes at a time.
+    pub(super) fn at(time: Sum, origins: Origins) -> Self {
+        Self { there: time.clone(), whole: time, origins, refs: BTreeSet::new(), shape: Shape::Unknown }
+    }
+
+    pub(super) fn join(&mut self, other: &Self) {
+        self.there.max(&other.there);
+        self.whole.max(&other.whole);
+        self.origins.extend(&other.origins);
+        self.refs.extend(&other.refs);
+        self.shape = match (std::mem::replace(&mut self.shape, Shape::Unknown), &other.shape) {
+            (Shape::Nothing, shape) => shape.clone(),
+            (shape, Shape::Nothing) => shape,
+            (Shape::Text(a), Shape::Text(b)) if a == *b => Shape::Text(a),
+            (Shape::Int(a), Shape::Int(b)) if a == *b => Shape::Int(a),
+            (Shape::Bool(a), Shape::Bool(b)) if a == *b => Shape::Bool(a),
+            (Shape::Native(a), Shape::Native(b)) if std::ptr::eq(a, *b) => Shape::Native(a),
+            (Shape::Function(a), Shape::Function(b))
+                if Rc::ptr_eq(&a, b) || a.code == b.code && a.captured.is_empty() =>
+            {
+                Shape::Function(a)
+            }
+            (Shape::Host(mut a), Shape::Host(b)) => {
+                for one in b {
+                    if !a.iter().any(|other| other.same(one)) {
+                        a.push(one.clone());
+                    }
+                }
+                Shape::Host(a)
+            }
+            (Shape::Object(mut a), Shape::Object(b)) => {
+                a.extend(b);
+                Shape::Object(a)
+            }
+            (Shape::Iter(mut a), Shape::Iter(b)) => {
+                a.join(b);
+                Shape::Iter(a)
+            }
+            _ => Shape::Unknown,
+        };
+    }
+}
+
+/// A container that the flow has made.
+#[derive(Debug, Clone)]
+pub(super) struct Object {
+    /// When its length is known.
+    pub(super) there: Sum,
+    /// All elements in one.
+    pub(super) element: Known,
+    /// Each element, if all are known.
+    pub(super) items: Option<Vec<Known>>,
+    /// The keys of `items`, if it is a dict.
+    pub(super) keys: Option<Rc<[ArcStr]>>,
+    /// Until then something that waits can still see it, and it cannot be changed.
+    pub(super) lent: Sum,
+}
+
+impl Object {
+    pub(super) fn new(items: Option<Vec<Known>>, keys: Option<Rc<[ArcStr]>>) -> Self {
+        let mut element = Known::plain(Shape::Nothing);
+        items.iter().flatten().for_each(|item| element.join(item));
+        let items = items.filter(|items| items.len() <= MOST_ITEMS);
+        Self { there: Sum::default(), element, items, keys, lent: Sum::default() }
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.there.max(&other.there);
+        self.lent.max(&other.lent);
+        self.element.join(&other.element);
+        self.items = match (self.items.take(), &other.items) {
+            (Some(mut a), Some(b)) if a.len() == b.len() && self.keys == other.keys => {
+                a.iter_mut().zip(b).for_each(|(a, b)| a.join(b));
+                Some(a)
+            }
+            _ => None,
+        };
+    }
+}
+
+/// A function at one place.
+#[derive(Debug, Clone)]
+pub(super) struct State {
+    pub(super) regs: Vec<Known>,
+    pub(super) heap: BTreeMap<u32, Object>,
+    /// When control is here.
+    pub(super) now: Sum,
+    /// The calls that were waited for on the way here.
+    pub(super) waited: Origins,
+    /// When all required calls above have succeeded.
+    pub(super) required: Sum,
+    /// When everything that has stepped aside has ended.
+    pub(super) aside: Sum,
+    /// Calls made.
+    pub(super) calls: Sum,
+    /// The share of all ways through the function that lead here.
+    pub(super) share: f64,
+}
+
+impl State {
+    pub(super) fn join(&mut self, other: &Self) {
+        self.regs.iter_mut().zip(&other.regs).for_each(|(a, b)| a.join(b));
+        for (id, object) in &other.heap {
+            match self.heap.get_mut(id) {
+                Some(own) => own.join(object),
+                None => drop(self.heap.insert(*id, object.clone())),
+            }
+        }
+        self.now.max(&other.now);
+        self.waited.extend(&other.waited);
+        self.required.max(&other.required);
+        self.aside.max(&other.aside);
+        self.calls.max(&other.calls);
+        self.share += other.share;
+    }
+
+    /// When a value is there with everything inside.
+    pub(super) fn whole(&self, value: &Known) -> Sum {
+        let mut time = value.whole.clone();
+        time.max(&value.there);
+        self.objects(value, &mut BTreeSet::new(), &mut |object| {
+            time.max(&object.there);
+            time.max(&object.element.there);
+            time.max(&object.element.whole);
+        });
+        time
+    }
+
+    /// The calls that a value and everything inside come from.
+    pub(super) fn all_origins(&self, value: &Known) -> Origins {
+        let mut origins = value.origins.clone();
+        self.objects(value, &mut BTreeSet::new(), &mut |object| origins.extend(&object.element.origins));
+        origins
+    }
+
+    /// When a value can be decided on.
+    pub(super) fn there(&self, value: &Known) -> Sum {
+        let mut time = value.there.clone();
+        if let Shape::Object(ids) = &value.shape {
+            ids.iter().filter_map(|id| self.heap.get(id)).for_each(|object| time.max(&object.there));
+        }
+        time
+    }
+
+    fn objects(&self, value: &Known, seen: &mut BTreeSet<u32>, visit: &mut dyn FnMut(&Object)) {
+        for id in &value.refs {
+            if let (true, Some(object)) = (seen.insert(*id), self.heap.get(id)) {
+                visit(object);
+                self.objects(&object.element, seen, visit);
+            }
+        }
+    }
+
+    /// Containers that can be reached from a value.
+    pub(super) fn reachable(&self, value: &Known, ids: &mut BTreeSet<u32>) {
+        for id in &value.refs {
+            if let (true, Some(object)) = (ids.insert(*id), self.heap.get(id)) {
+                self.reachable(&object.element, ids);
+            }
+        }
+    }
+
+    /// The elements of a value: each if they are known, and all in one.
+    pub(super) fn elements(&self, value: &Known) -> (Option<Vec<Known>>, Known) {
+        let mut later = Known::at(self.there(value), value.origins.clone());
+        if let Shape::Object(ids) = &value.shape {
+            let mut element = Known::plain(Shape::Nothing);
+            ids.iter().filter_map(|id| self.heap.get(id)).for_each(|object| element.join(&object.element));
+            element.there.max(&later.there);
+            element.whole.max(&value.whole);
+            element.origins.extend(&later.origins);
+            let only = ids.first().filter(|_| ids.len() == 1).and_then(|id| self.heap.get(id));
+            return (only.filter(|object| object.keys.is_none()).and_then(|object| object.items.clone()), element);
+        }
+        later.whole = self.whole(value);
+        later.there = later.whole.clone();
+        later.refs.clone_from(&value.refs);
+        (None, later)
+    }
+
+    /// A part of a value: of `key` if that is known.
+    pub(super) fn part(&self, of: &Known, key: Option<&Shape>) -> Known {
+        if let Shape::Object(ids) = &of.shape
+            && let (1, Some(object)) = (ids.len(), ids.first().and_then(|id| self.heap.get(id)))
+            && let Some(items) = &object.items
+        {
+            let at = match (key, &object.keys) {
+                (Some(Shape::Text(key)), Some(keys)) => keys.iter().position(|known| known == key),
+                (Some(Shape::Int(at)), None) => {
+                    let from_start = if *at < 0 { at.saturating_add(items.len() as i64) } else { *at };
+                    usize::try_from(from_start).ok()
+                }
+                _ => None,
+            };
+            if let Some(item) = at.and_then(|at| items.get(at)) {
+                let mut item = item.clone();
+                item.there.max(&of.there);
+                item.whole.max(&of.there);
+                item.origins.extend(&of.origins);
+                return item;
+            }
+        }
+        self.elements(of).1
+    }
+
+    /// All times in which it can grow, for comparing turns of a loop.
+    pub(super) fn times(&self) -> Vec<(Place, Sum)> {
+        let mut times = vec![
+            (Place::Now, self.now.clone()),
+            (Place::Required, self.required.clone()),
+            (Place::Aside, self.aside.clone()),
+        ];
+        for (at, reg) in self.regs.iter().enumerate() {
+            times.push((Place::There(at), reg.there.clone()));
+            times.push((Place::Whole(at), reg.whole.clone()));
+        }
+        for (id, object) in &self.heap {
+            times.push((Place::Element(*id), object.element.there.clone()));
+            times.push((Place::ElementWhole(*id), object.element.whole.clone()));
+            times.push((Place::Length(*id), object.there.clone()));
+            times.push((Place::Lent(*id), object.lent.clone()));
+        }
+        times
+    }
+
+    /// The time of a place.
+    pub(super) fn time(&mut self, place: Place) -> Option<&mut Sum> {
+        Some(match place {
+            Place::Now => &mut self.now,
+            Place::Required => &mut self.required,
+            Place::Aside => &mut self.aside,
+            Place::There(at) => &mut self.regs.get_mut(at)?.there,
+            Place::Whole(at) => &mut self.regs.get_mut(at)?.whole,
+            Place::Element(id) => &mut self.heap.get_mut(&id)?.element.there,
+            Place::ElementWhole(id) => &mut self.heap.get_mut(&id)?.element.whole,
+            Place::Length(id) => &mut self.heap.get_mut(&id)?.there,
+            Place::Lent(id) => &mut self.heap.get_mut(&id)?.lent,
+        })
+    }
+}
+
+/// A time of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Now,
+    Required,
+    Aside,
+    There(usize),
+    Whole(usize),
+    Element(u32),
+    ElementWhole(u32),
+    Length(u32),
+    Lent(u32),
+}

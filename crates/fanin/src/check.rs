@@ -1,0 +1,54 @@
+//! `fanin check`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use fanin_config::Severity;
+use serde_json::json;
+
+use crate::app::Origin;
+use crate::report;
+
+/// What to check, and how to tell.
+#[derive(Debug, clap::Args)]
+pub struct CheckArgs {
+    /// Folder that holds fanin.toml, or the file itself
+    #[arg(default_value = ".")]
+    pub dir: PathBuf,
+    /// One JSON object on standard output: {"ok": ..., "diagnostics": [...]}
+    #[arg(long)]
+    pub json: bool,
+    /// Exit status 1 for warnings too
+    #[arg(long)]
+    pub deny_warnings: bool,
+    /// For each route: rounds, calls and effects at worst, what waits for what, what runs in order and why
+    #[arg(long)]
+    pub plan: bool,
+}
+
+/// Checks a folder, and tells what is wrong to people or programs.
+pub fn run(args: &CheckArgs) -> ExitCode {
+    let (app, mut found) = Origin::folder(&args.dir).inspect(None);
+    // Errors last: they are what is on the screen in the end.
+    found.sort_by_key(|one| one.severity == Severity::Error);
+    let failed = report::has_errors(&found) || args.deny_warnings && !found.is_empty();
+    let plans = if args.plan { app.as_ref().map(|app| app.flows().plans()) } else { None };
+    if args.json {
+        let mut told = json!({ "ok": !failed, "diagnostics": found });
+        if let Some(plans) = &plans {
+            told["plan"] = json!(plans);
+        }
+        report::out(format_args!("{told}\n"));
+    } else {
+        report::to_people(&found);
+        match plans {
+            Some(plans) => {
+                let texts: Vec<String> = plans.iter().map(ToString::to_string).collect();
+                report::out(format_args!("{}", texts.join("\n")));
+            }
+            None if !report::has_errors(&found) => report::out(format_args!("{} is all right\n", args.dir.display())),
+            None => {}
+        }
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
