@@ -12,6 +12,7 @@ mod process;
 mod report;
 mod rolling;
 mod servers;
+mod shop;
 mod start;
 mod stub;
 mod sweep;
@@ -108,6 +109,14 @@ enum Command {
         #[command(flatten)]
         options: Options,
     },
+    /// The retailer's page written in five ways, with recommendations healthy, slow and hanging
+    Shop {
+        #[command(flatten)]
+        options: Options,
+        /// Only these: healthy, slow, hanging
+        #[arg(long, value_delimiter = ',')]
+        recommendations: Vec<String>,
+    },
     /// Time from the start of the process until it is ready
     Start {
         #[command(flatten)]
@@ -191,6 +200,7 @@ fn run(command: Command) -> Result<bool, Failure> {
         Command::Inflight { options } => show(&options, inflight::run(&options)?),
         Command::Overload { options, full, only } => show(&options, overload::run(&overload::Plans { full, only })?),
         Command::Rolling { options } => show(&options, rolling::run(&options)?),
+        Command::Shop { options, recommendations } => show(&options, shop::run(&options, &recommendations)?),
         Command::Start { options } => show(&options, start::run(&options)?),
         Command::Limit { listen, backend } => {
             limit::run(listen, backend, ready)?;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::bodies;
+use super::shop::Shop;
 
 /// The delay of every answer of *page* and *search*.
 const DELAY: Duration = Duration::from_millis(5);
@@ -18,10 +19,12 @@ pub struct Reply {
 }
 
 /// What a path asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// An answer.
     Reply(Reply),
+    /// An answer made for this request alone, and how long after its arrival it is sent.
+    Made(Vec<u8>, Duration),
     /// The connection stays open and nothing is ever said.
     Silence,
     /// The stub's own counters.
@@ -39,6 +42,7 @@ pub struct Answers {
     vacancies: usize,
     not_found: usize,
     failure: usize,
+    shop: Shop,
 }
 
 impl Answers {
@@ -57,6 +61,7 @@ impl Answers {
             not_found: add(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec()),
             failure: add(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_vec()),
             items: HashMap::new(),
+            shop: Shop::default(),
             made,
         }
     }
@@ -68,6 +73,7 @@ impl Answers {
 
     /// What a request for `path` (with its query) asks for:
     /// `/a/ID` to `/e/ID` 1 KB after 5 ms, `/ids` and `/vacancies?ids=` after 5 ms, `/raw` at once,
+    /// `/shop/...` what a retailer's backends answer (see [`Shop`]),
     /// `/item/BYTES/MICROSECONDS/ANYTHING` a body of that size after that time, `/fail` 503 after 1 ms, `/never` nothing, `/counters` the stub's counters.
     pub fn ask(&mut self, path: &[u8]) -> Asked {
         let reply = |answer, delay| Asked::Reply(Reply { answer, delay });
@@ -79,6 +85,7 @@ impl Answers {
             _ if path.starts_with(b"/fail") => reply(self.failure, Duration::from_millis(1)),
             _ if path.starts_with(b"/never") => Asked::Silence,
             _ if path == b"/counters" => Asked::Counters,
+            _ if path.starts_with(b"/shop/") => self.shop.ask(path),
             _ => match item_path(path) {
                 Some((size, delay)) => {
                     let made = &mut self.made;
@@ -141,7 +148,7 @@ mod tests {
         let asked = answers.ask(b"/vacancies?ids=1001");
         assert_eq!(body(&answers, asked).0, serde_json::Value::Null);
         let asked = answers.ask(b"/item/4096/250/7");
-        assert_eq!(body(&answers, asked).1, Duration::from_micros(250));
+        assert_eq!(body(&answers, asked.clone()).1, Duration::from_micros(250));
         assert_eq!(answers.ask(b"/item/4096/250/8"), asked, "an item of one size is made once");
         assert_eq!(answers.ask(b"/never"), Asked::Silence);
     }

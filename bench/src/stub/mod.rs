@@ -8,6 +8,7 @@ mod answers;
 mod bodies;
 mod due;
 pub mod http2;
+mod shop;
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -26,6 +27,8 @@ use due::{Due, DueQueues, Timer};
 
 /// A request's head has to fit here; the servers under test send some 200 bytes.
 const READ_BUFFER: usize = 8 * 1024;
+/// Numbers from here on are of answers made for one request.
+const LOOSE: usize = usize::MAX / 2;
 const LISTENER: Token = Token(usize::MAX - 1);
 const TIMER: Token = Token(usize::MAX - 2);
 
@@ -48,6 +51,9 @@ pub struct Stub {
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     answers: Answers,
+    /// Answers made for one request each, while they wait.
+    loose: Vec<Vec<u8>>,
+    free_loose: Vec<usize>,
     due: DueQueues,
     timer: Timer,
     accepted: u64,
@@ -70,6 +76,8 @@ impl Stub {
             connections: Vec::new(),
             free: Vec::new(),
             answers: Answers::new(),
+            loose: Vec::new(),
+            free_loose: Vec::new(),
             due: DueQueues::default(),
             timer,
             accepted: 0,
@@ -185,6 +193,23 @@ impl Stub {
                     let at = Instant::now() + reply.delay;
                     self.due.push(reply.delay, Due { at, slot, birth, answer: reply.answer });
                 }
+                Asked::Made(bytes, Duration::ZERO) => self.send_bytes(slot, &bytes),
+                Asked::Made(bytes, delay) => {
+                    let answer = self.loose.len();
+                    // Places are used again from the front; there are as many as answers wait at once.
+                    let answer = match self.free_loose.pop() {
+                        Some(free) => {
+                            self.loose[free] = bytes;
+                            free
+                        }
+                        None => {
+                            self.loose.push(bytes);
+                            answer
+                        }
+                    };
+                    let at = Instant::now() + delay;
+                    self.due.push(delay, Due { at, slot, birth, answer: LOOSE + answer });
+                }
                 Asked::Silence => {}
                 Asked::Counters => {
                     let body = format!(
@@ -202,6 +227,14 @@ impl Stub {
     }
 
     fn send(&mut self, slot: usize, birth: u64, answer: usize) {
+        if let Some(loose) = answer.checked_sub(LOOSE) {
+            let bytes = std::mem::take(&mut self.loose[loose]);
+            self.free_loose.push(loose);
+            if self.connections[slot].as_ref().is_some_and(|connection| connection.birth == birth) {
+                self.send_bytes(slot, &bytes);
+            }
+            return;
+        }
         let Some(connection) = self.connections[slot].as_mut() else { return };
         if connection.birth == birth && write(connection, self.answers.bytes(answer)).is_err() {
             self.close(slot);

@@ -20,6 +20,8 @@ pub struct Latency {
     pub p50: f64,
     /// 90th percentile.
     pub p90: f64,
+    /// 95th percentile.
+    pub p95: f64,
     /// 99th percentile.
     pub p99: f64,
     /// 99.9th percentile.
@@ -37,6 +39,7 @@ impl Latency {
             mean: histogram.mean() / 1e3,
             p50: at(0.5),
             p90: at(0.9),
+            p95: at(0.95),
             p99: at(0.99),
             p999: at(0.999),
             max: histogram.max() as f64 / 1e3,

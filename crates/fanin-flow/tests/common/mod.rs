@@ -128,6 +128,7 @@ pub struct Setup {
     pub all: Arc<Flows>,
     pub upstreams: Arc<Upstreams>,
     answers: Rc<Answers>,
+    paths: Vec<String>,
     pub events: Rc<RefCell<Vec<String>>>,
     start: Instant,
     timeout: Duration,
@@ -211,13 +212,38 @@ pub fn setup(star: &str, answers: impl Fn(&str, &Request) -> Script + 'static) -
     setup_with(star, "", answers)
 }
 
+/// A whole folder with a configuration and flows of its own.
+pub fn setup_routes(dir: tempfile::TempDir, answers: impl Fn(&str, &Request) -> Script + 'static) -> Setup {
+    let config = Config::load_with(dir.path(), &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let upstreams = Arc::new(Upstreams::new(config.upstreams.values()).unwrap());
+    let flows = Flows::load(&config, &upstreams).unwrap_or_else(|problems| panic!("{problems:?}"));
+    let mut setup = Setup::new((Arc::new(flows), upstreams, dir), answers);
+    setup.paths = config.routes.iter().map(|route| route.path.clone()).collect();
+    setup
+}
+
 impl Setup {
+    /// The number of the first route with this path.
+    pub fn route(&self, path: &str) -> usize {
+        self.paths.iter().position(|other| other == path).expect("a route")
+    }
+
     fn new((all, upstreams, dir): Loaded, answers: impl Fn(&str, &Request) -> Script + 'static) -> Setup {
         let (events, start, answers): (Rc<RefCell<Vec<String>>>, _, _) =
             (Rc::default(), Instant::now(), Rc::new(answers));
         let caller = Scripted { answers: answers.clone(), events: events.clone(), start };
         let flows = all.worker(Rc::new(caller), Box::new(|_| {}), true);
-        Setup { flows, all, upstreams, answers, events, start, timeout: Duration::from_secs(10), _dir: dir }
+        Setup {
+            flows,
+            all,
+            upstreams,
+            answers,
+            paths: Vec::new(),
+            events,
+            start,
+            timeout: Duration::from_secs(10),
+            _dir: dir,
+        }
     }
 
     /// Another worker with the same flows and upstreams.
