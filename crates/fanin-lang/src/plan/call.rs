@@ -236,7 +236,7 @@ impl Walk<'_> {
                 _ => Known::plain(Shape::Unknown),
             },
             "list" | "tuple" | "reversed" if args.len() == 1 => {
-                let (items, element) = state.elements(&args[0]);
+                let (items, element) = (state.in_places(&args[0]), state.elements(&args[0]).1);
                 let items = items.map(|mut items| {
                     if native.name == "reversed" {
                         items.reverse();
@@ -246,8 +246,11 @@ impl Walk<'_> {
                 self.make(state, Object { element, items, ..Object::new(None, None) })
             }
             "enumerate" | "zip" => {
-                let columns: Vec<_> =
-                    args.iter().take(usize::from(info.positional)).map(|arg| state.elements(arg)).collect();
+                let columns: Vec<_> = args
+                    .iter()
+                    .take(usize::from(info.positional))
+                    .map(|arg| (state.in_places(arg), state.elements(arg).1))
+                    .collect();
                 let length =
                     columns.iter().map(|(items, _)| items.as_ref().map(Vec::len)).reduce(|a, b| Some(a?.min(b?)));
                 let mut tuple = |this: &mut Self, at: Option<usize>| {

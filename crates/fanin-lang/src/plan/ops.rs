@@ -214,13 +214,13 @@ impl Walk<'_> {
             }
             Op::Unpack { src, base, count } => {
                 self.decide(frame, &mut state, pc, src);
-                let (items, element) = state.elements(&r!(src));
+                let (items, element) = (state.in_places(&r!(src)), state.elements(&r!(src)).1);
                 for at in 0..usize::from(count) {
                     let item = items.as_ref().and_then(|items| items.get(at)).unwrap_or(&element);
                     state.regs[usize::from(base) + at] = item.clone();
                 }
             }
-            Op::Begin { acc } => r!(acc) = self.make(&mut state, Object::new(None, None)),
+            Op::Begin { acc } => r!(acc) = self.make(&mut state, Object::new(Some(Vec::new()), None)),
             Op::Push { acc, value } => {
                 let mut value = r!(value).clone();
                 // Whether an item gives an element is known from the start if nothing is decided before it.
@@ -242,6 +242,10 @@ impl Walk<'_> {
                             if !sure {
                                 object.there.max(&now);
                             }
+                            match &mut object.items {
+                                Some(items) if items.len() < MOST_ITEMS => items.push(value.clone()),
+                                items => *items = None,
+                            }
                         }
                     }
                 }
@@ -254,6 +258,7 @@ impl Walk<'_> {
                         if let Some(object) = state.heap.get_mut(object) {
                             object.element.join(&value);
                             object.there.max(&now);
+                            object.items = None;
                         }
                     }
                 }

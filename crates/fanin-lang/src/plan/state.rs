@@ -120,6 +120,8 @@ pub(super) struct Object {
     pub(super) element: Known,
     /// Each element, if all are known.
     pub(super) items: Option<Vec<Known>>,
+    /// Some of `items` may be absent, so that their places say nothing.
+    pub(super) sparse: bool,
     /// The keys of `items`, if it is a dict.
     pub(super) keys: Option<Rc<[ArcStr]>>,
     /// Until then something that waits can still see it, and it cannot be changed.
@@ -131,16 +133,25 @@ impl Object {
         let mut element = Known::plain(Shape::Nothing);
         items.iter().flatten().for_each(|item| element.join(item));
         let items = items.filter(|items| items.len() <= MOST_ITEMS);
-        Self { there: Sum::default(), element, items, keys, lent: Sum::default() }
+        Self { there: Sum::default(), element, items, sparse: false, keys, lent: Sum::default() }
     }
 
     fn join(&mut self, other: &Self) {
         self.there.max(&other.there);
         self.lent.max(&other.lent);
+        self.sparse |= other.sparse;
         self.element.join(&other.element);
         self.items = match (self.items.take(), &other.items) {
             (Some(mut a), Some(b)) if a.len() == b.len() && self.keys == other.keys => {
                 a.iter_mut().zip(b).for_each(|(a, b)| a.join(b));
+                Some(a)
+            }
+            // One way has put more into it than the other.
+            (Some(mut a), Some(b)) if self.keys.is_none() && other.keys.is_none() => {
+                self.sparse = true;
+                a.iter_mut().zip(b).for_each(|(a, b)| a.join(b));
+                let more = b.iter().skip(a.len()).cloned().collect::<Vec<_>>();
+                a.extend(more);
                 Some(a)
             }
             _ => None,
@@ -239,8 +250,12 @@ impl State {
             element.there.max(&later.there);
             element.whole.max(&value.whole);
             element.origins.extend(&later.origins);
-            let only = ids.first().filter(|_| ids.len() == 1).and_then(|id| self.heap.get(id));
-            return (only.filter(|object| object.keys.is_none()).and_then(|object| object.items.clone()), element);
+            let mut items = self.items(ids);
+            for item in items.iter_mut().flatten() {
+                item.there.max(&later.there);
+                item.origins.extend(&later.origins);
+            }
+            return (items, element);
         }
         later.whole = self.whole(value);
         later.there = later.whole.clone();
@@ -248,11 +263,35 @@ impl State {
         (None, later)
     }
 
+    /// Each element, if it is known of all these containers which they are.
+    fn items(&self, ids: &BTreeSet<u32>) -> Option<Vec<Known>> {
+        let mut all: Option<Vec<Known>> = None;
+        for id in ids {
+            let object = self.heap.get(id).filter(|object| object.keys.is_none())?;
+            let items = object.items.as_ref()?;
+            match &mut all {
+                None => all = Some(items.clone()),
+                Some(all) if all.len() == items.len() && !object.sparse => {
+                    all.iter_mut().zip(items).for_each(|(a, b)| a.join(b));
+                }
+                Some(_) => return None,
+            }
+        }
+        all
+    }
+
+    /// The elements in their places, if that is known.
+    pub(super) fn in_places(&self, value: &Known) -> Option<Vec<Known>> {
+        let Shape::Object(ids) = &value.shape else { return None };
+        let sparse = ids.iter().filter_map(|id| self.heap.get(id)).any(|object| object.sparse);
+        if sparse { None } else { self.items(ids) }
+    }
+
     /// A part of a value: of `key` if that is known.
     pub(super) fn part(&self, of: &Known, key: Option<&Shape>) -> Known {
         if let Shape::Object(ids) = &of.shape
             && let (1, Some(object)) = (ids.len(), ids.first().and_then(|id| self.heap.get(id)))
-            && let Some(items) = &object.items
+            && let Some(items) = object.items.as_ref().filter(|_| !object.sparse)
         {
             let at = match (key, &object.keys) {
                 (Some(Shape::Text(key)), Some(keys)) => keys.iter().position(|known| known == key),

@@ -35,6 +35,9 @@ impl Walk<'_> {
         let mut left: Option<State> = None;
         let after = match items {
             Some(items) if items.len() <= MOST_ITEMS => {
+                // Each may be absent.
+                let sparse = state.in_places(&source).is_none();
+                self.conditional += u32::from(sparse);
                 let mut state = Some(state);
                 for (turn, item) in items.into_iter().enumerate() {
                     let Some(before) = state.take() else { break };
@@ -42,6 +45,7 @@ impl Walk<'_> {
                     state = self.turn(frame, before, item, header, dst, exit, aside, &mut left, &mut jumps);
                     self.context.pop();
                 }
+                self.conditional -= u32::from(sparse);
                 state
             }
             _ => {
@@ -156,6 +160,15 @@ impl Walk<'_> {
             }
         }
         let touched = self.touched.pop().unwrap_or_default();
+        // What a loop of unknown length puts into a container is known only as a whole.
+        for (id, object) in &start.heap {
+            let count = object.items.as_ref().map(Vec::len);
+            if let Some(now) = joined.heap.get_mut(id)
+                && now.items.as_ref().map(Vec::len) != count
+            {
+                now.items = None;
+            }
+        }
         joined.calls = calls.plus(&per_item.for_each(id));
         if !last.is_empty() {
             let mut growth = Sum::default();
