@@ -86,6 +86,9 @@ impl Walk<'_> {
             result.whole.max(&state.whole(arg));
             result.origins.extend(state.all_origins(arg));
             result.refs.extend(&arg.refs);
+            if state.may_hold_host(arg) {
+                result.shape = Shape::Blurred;
+            }
         }
         result
     }
@@ -318,6 +321,11 @@ impl Walk<'_> {
                 worst,
                 args[1..].to_vec(),
             ));
+        }
+        let reads_host = ["get", "head"].contains(&name.as_str());
+        if matches!(this.shape, Shape::Blurred) && reads_host {
+            let what = format!("calls .{name} of a value that may be an upstream");
+            return Some(self.unknown(frame, state, pc, &what, &args));
         }
         let natives = id.map(|id| &self.program.builtins.methods[usize::from(id)].1);
         let native = natives.and_then(|kinds| {

@@ -7,6 +7,21 @@ use super::state::{FunctionValue, Known, MOST_ITEMS, Object, Shape, State};
 use crate::code::{Binary, Op, Piece, Reg};
 use crate::value::{Frozen, FrozenValue};
 
+/// Whether a module's value holds one of the host's objects.
+fn holds_host(value: &FrozenValue) -> bool {
+    match value {
+        FrozenValue::Host(_) => true,
+        FrozenValue::Frozen(frozen) => match &**frozen {
+            Frozen::List(items) => items.iter().any(holds_host),
+            Frozen::Tuple(items) => items.iter().any(holds_host),
+            Frozen::Dict(map) => map.entries().iter().any(|(_, value)| holds_host(value)),
+            Frozen::Struct(fields) => fields.iter().any(|(_, value)| holds_host(value)),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 impl Walk<'_> {
     /// A module's value.
     pub(super) fn frozen(&mut self, state: &mut State, value: &FrozenValue) -> Known {
@@ -30,6 +45,7 @@ impl Walk<'_> {
                     let items = items.iter().map(|one| self.frozen(state, one)).collect();
                     return self.make(state, Object::new(Some(items), None));
                 }
+                _ if holds_host(value) => Shape::Blurred,
                 _ => Shape::Unknown,
             },
             _ => Shape::Unknown,
@@ -160,6 +176,9 @@ impl Walk<'_> {
                 found.whole = state.whole(&of);
                 found.there.clone_from(&found.whole);
                 found.origins = state.all_origins(&of);
+                if state.may_hold_host(&of) {
+                    found.shape = Shape::Blurred;
+                }
                 found.refs = of.refs;
                 r!(dst) = found;
             }

@@ -29,6 +29,8 @@ pub(super) enum Shape {
     /// No value yet.
     Nothing,
     Unknown,
+    /// It may be one of the host's objects, or hold some: which has been lost.
+    Blurred,
     Text(ArcStr),
     Int(i64),
     Bool(bool),
@@ -81,6 +83,7 @@ impl Known {
         self.shape = match (std::mem::replace(&mut self.shape, Shape::Unknown), &other.shape) {
             (Shape::Nothing, shape) => shape.clone(),
             (shape, Shape::Nothing) => shape,
+            (Shape::Blurred, _) | (_, Shape::Blurred) => Shape::Blurred,
             (Shape::Text(a), Shape::Text(b)) if a == *b => Shape::Text(a),
             (Shape::Int(a), Shape::Int(b)) if a == *b => Shape::Int(a),
             (Shape::Bool(a), Shape::Bool(b)) if a == *b => Shape::Bool(a),
@@ -98,6 +101,7 @@ impl Known {
                 }
                 Shape::Host(a)
             }
+            (Shape::Host(_), _) | (_, Shape::Host(_)) => Shape::Blurred,
             (Shape::Object(mut a), Shape::Object(b)) => {
                 a.extend(b);
                 Shape::Object(a)
@@ -260,7 +264,20 @@ impl State {
         later.whole = self.whole(value);
         later.there = later.whole.clone();
         later.refs.clone_from(&value.refs);
+        if self.may_hold_host(value) {
+            later.shape = Shape::Blurred;
+        }
         (None, later)
+    }
+
+    /// Whether a value may be one of the host's objects or hold some.
+    pub(super) fn may_hold_host(&self, value: &Known) -> bool {
+        let host = |shape: &Shape| matches!(shape, Shape::Host(_) | Shape::Blurred);
+        let mut found = host(&value.shape);
+        self.objects(value, &mut BTreeSet::new(), &mut |object| {
+            found |= host(&object.element.shape);
+        });
+        found
     }
 
     /// Each element, if it is known of all these containers which they are.
