@@ -15,6 +15,9 @@ use crate::{Failure, servers};
 /// Connections of the load. More than the server could ever work on at once.
 const CONNECTIONS: usize = 512;
 
+/// Enough that the server is never idle while some of them wait for the backend, and below what makes it refuse.
+const PEAK_CONNECTIONS: usize = 10;
+
 /// A server with all around it. Dropping it ends them.
 pub struct Stage {
     pub fanin: Server,
@@ -79,9 +82,14 @@ impl Stage {
     }
 
     /// What the server does a second when it is never idle and nobody has to be refused, and what each request costs it:
-    /// a closed loop of a few connections.
+    /// a closed loop of so few connections that none waits for long.
     pub fn peak(&self, path: &str, lasts: Duration) -> Result<(f64, Duration), Failure> {
-        let plan = load::Plan { addr: self.fanin.addr, request: load::get(path), connections: 32, least_body: 1 };
+        let plan = load::Plan {
+            addr: self.fanin.addr,
+            request: load::get(path),
+            connections: PEAK_CONNECTIONS,
+            least_body: 1,
+        };
         let mut session = Session::connect(plan)?;
         let mut edges: Vec<std::io::Result<Usage>> = Vec::new();
         session.window(Duration::from_millis(300), lasts, || edges.push(self.fanin.usage()))?;
