@@ -6,6 +6,7 @@ mod eval;
 mod inflight;
 mod limit;
 mod load;
+mod models;
 mod overload;
 mod peers;
 mod process;
@@ -130,6 +131,17 @@ enum Command {
         #[arg(long, value_name = "PROGRAM")]
         other: Option<PathBuf>,
     },
+    /// A model over gRPC, against a bare tonic echo
+    Models {
+        #[command(flatten)]
+        options: Options,
+    },
+    /// The bare tonic echo (a role, started by `models`)
+    #[command(hide = true)]
+    TonicEcho {
+        #[arg(long, default_value = "127.0.0.1:0")]
+        listen: SocketAddr,
+    },
     /// Our side of `eval` (a role, started by it)
     #[command(hide = true)]
     EvalOurs { count: u32 },
@@ -194,6 +206,11 @@ fn run(command: Command) -> Result<bool, Failure> {
         }
         Command::Stub2 { listen } => {
             stub::http2::run(listen, ready)?;
+            Ok(true)
+        }
+        Command::Models { options } => show(&options, models::run(&options)?),
+        Command::TonicEcho { listen } => {
+            models::echo::run(listen, ready)?;
             Ok(true)
         }
         Command::Cold { options } => show(&options, cold::run(&options)?),

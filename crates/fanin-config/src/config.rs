@@ -13,7 +13,9 @@ use toml::de::DeTable;
 use crate::env::Env;
 use crate::read::Reader;
 use crate::table::Table;
-use crate::{ConfigError, Diagnostic, FlowLimits, Route, Server, Severity, Source, Upstream, route, server, text};
+use crate::{
+    ConfigError, Diagnostic, FlowLimits, Models, Route, Server, Severity, Source, Upstream, route, server, text,
+};
 
 /// The configuration file's name in its folder.
 pub const FILE_NAME: &str = "fanin.toml";
@@ -33,6 +35,10 @@ pub struct Config {
     #[serde(serialize_with = "text::named")]
     #[schemars(with = "std::collections::BTreeMap<String, Upstream>")]
     pub upstreams: IndexMap<String, Upstream>,
+    /// Models in this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Models")]
+    pub models: Option<Models>,
     /// Methods and paths, each bound to a flow.
     pub routes: Vec<Route>,
     /// The folder that the file stands in. Flow files are below it.
@@ -197,6 +203,7 @@ fn read(mut root: Table<'_, '_>) -> Config {
         .filter_map(|(name, table)| Upstream::read(name, table, longest))
         .map(|upstream| (upstream.name.clone(), upstream))
         .collect();
+    let models = root.table("models").and_then(Models::read);
     root.finish();
-    Config { server, flow, upstreams, routes, ..Config::default() }
+    Config { server, flow, upstreams, models, routes, ..Config::default() }
 }

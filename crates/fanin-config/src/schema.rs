@@ -13,8 +13,8 @@ use url::Url;
 
 use crate::limit::AdaptiveLimit;
 use crate::{
-    Batch, Breaker, Cache, Config, FlowLimits, FlowRef, Param, ParamType, Retry, Route, Server, Snapshot, Threads,
-    Upstream,
+    Batch, Breaker, Cache, Config, FlowLimits, FlowRef, ModelSettings, Models, Param, ParamType, Retry, Route, Server,
+    Snapshot, Threads, Upstream,
 };
 
 /// Text that names an environment variable stands for any other value.
@@ -74,6 +74,18 @@ leaf!(
     /// `"http://host:port/base"`.
     UrlText,
     json_schema!({ "type": "string", "pattern": r"^https?://|\$\{", "x-type": "url" })
+);
+leaf!(
+    /// Versions of a model.
+    ModelVersions,
+    json_schema!({
+        "anyOf": [
+            { "const": "latest" },
+            { "type": "integer", "minimum": 1 },
+            { "type": "array", "items": { "type": "integer", "minimum": 0 }, "minItems": 1 },
+            variable(),
+        ],
+    })
 );
 leaf!(
     /// An HTTP method.
@@ -266,6 +278,9 @@ impl Config {
         let sections = &mut root["$defs"];
         let limits = value(&FlowLimits::default());
         strict(&mut sections["Server"], &[], &value(&Server::default()));
+        let models = value(&Models::new(""));
+        strict(&mut sections["Models"], &["repository"], &without(models, &["repository", "listen", "settings"]));
+        strict(&mut sections["ModelSettings"], &[], &value(&ModelSettings::default()));
         strict(&mut sections["ServerTls"], &["cert", "key"], &json!({}));
         strict(&mut sections["FlowLimits"], &[], &limits);
         strict(&mut sections["ClientTls"], &[], &json!({}));

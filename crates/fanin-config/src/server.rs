@@ -248,7 +248,7 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
     server
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| match text.rsplit_once(':') {
         Some((_, port)) if port.parse::<u16>().is_ok() => {
             format!("`{text}` is not an address; write an IP address and a port, such as \"0.0.0.0:{port}\"")

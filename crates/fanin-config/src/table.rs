@@ -308,6 +308,11 @@ impl<'t, 'r> Table<'t, 'r> {
         self.entries.get(key).is_some_and(|value| matches!(value.get_ref(), DeValue::Integer(_)))
     }
 
+    /// Whether a key holds a list.
+    pub fn is_list(&self, key: &str) -> bool {
+        self.entries.get(key).is_some_and(|value| value.get_ref().is_array())
+    }
+
     /// A table of the file below this one, or one word in its place. `what` names both for messages.
     pub fn table_or(&mut self, key: &'static str, what: &str, word: &str) -> Choice<'t, 'r> {
         let Some(item) = self.item(key) else { return Choice::Absent };

@@ -39,6 +39,13 @@ pub(crate) fn optional_duration<S: Serializer>(value: &Option<Duration>, to: S) 
     }
 }
 
+pub(crate) fn optional_duration_or_off<S: Serializer>(value: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => duration(value, to),
+        None => to.serialize_str("off"),
+    }
+}
+
 pub(crate) fn size<S: Serializer>(value: &usize, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&format_size(*value as u64))
 }

@@ -58,6 +58,22 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         ("[server]\npriority_header = 'x-p'".into(), "2:19", "is believed of nobody"),
         ("[server]\npriority_header = 'x-p'\ntrusted = ['a']".into(), "3:12", "is neither an address nor a network"),
         (full_route("priority = 'high'"), "4:12", "`high` is not \"critical\" or \"normal\""),
+        ("[models]".into(), "1:1", "models needs `repository`"),
+        (
+            "[models]\nrepository = 'm'\nversions = 'newest'".into(),
+            "3:12",
+            "`newest` is not \"latest\", a number or a list",
+        ),
+        ("[models]\nrepository = 'm'\nversions = 0".into(), "3:12", "0 is below the least, 1"),
+        ("[models]\nrepository = 'm'\nversions = []".into(), "3:12", "is empty; name a version"),
+        ("[models]\nrepository = 'm'\nlisten = 'here'".into(), "3:10", "`here` is not an address"),
+        ("[models]\nrepository = 'm'\ninline = '0s'".into(), "3:10", "\"off\" switches it off"),
+        ("[models]\nrepository = 'm'\nthread = 1".into(), "3:1", "did you mean `threads`?"),
+        (
+            "[models]\nrepository = 'm'\n[models.settings.a]\nmax_delay = '1ms'".into(),
+            "4:13",
+            "but `max_batch` allows none",
+        ),
         // Environment.
         ("[server]\nlog = 'a${NONE}b'".into(), "2:9", "server.log: the environment variable NONE is not set"),
         ("[server]\nlog = '${NONE'".into(), "2:8", "`${` without `}`"),

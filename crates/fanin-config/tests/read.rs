@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use common::{FULL, folder, parse};
 use fanin_config::{
-    AccessLog, Batch, Breaker, Cache, Config, Executor, FILE_NAME, FlowLimits, Hedge, Limit, MASK, OnDisconnect, Param,
-    ParamKind, ParamPlace, ParamType, Protocol, QueryLists, Retry, Server, Snapshot, Threads, Upstream,
+    AccessLog, Batch, Breaker, Cache, Config, Executor, FILE_NAME, FlowLimits, Hedge, Limit, MASK, ModelSettings,
+    OnDisconnect, Param, ParamKind, ParamPlace, ParamType, Priority, Protocol, QueryLists, Retry, Server, Snapshot,
+    Threads, Upstream, Versions,
 };
 use http::{Method, StatusCode};
 
@@ -48,6 +49,26 @@ fn every_key_is_read() {
     assert!(!server.reload);
     let tls = server.tls.as_ref().expect("set");
     assert_eq!((&tls.cert, &tls.key), (&dir.path().join("cert.pem"), &dir.path().join("key.pem")));
+
+    let models = config.models.as_ref().expect("set");
+    assert_eq!(models.repository, dir.path().join("models"));
+    assert_eq!(models.listen.iter().map(ToString::to_string).collect::<Vec<_>>(), ["127.0.0.1:8001", "[::1]:8001"]);
+    assert_eq!((&models.versions, models.threads, models.max_waiting), (&Versions::Latest(3), 2, 50));
+    assert_eq!((models.inline, models.memory, models.max_file), (None, 2 << 30, 1_000_000_000));
+    assert_eq!((models.timeout, models.max_message), (Duration::from_millis(50), 4 << 20));
+    assert_eq!((models.limit, models.max_connections, models.control), (100, 200, true));
+    assert_eq!((models.keepalive, models.keepalive_timeout), (Duration::from_secs(3), Duration::from_secs(1)));
+    assert_eq!(models.max_connection_age, Some(Duration::from_secs(600)));
+    assert_eq!(models.max_connection_age_grace, Duration::from_secs(5));
+    let spam = ModelSettings {
+        versions: Some(Versions::These(vec![3, 5])),
+        limit: 1,
+        priority: Priority::Low,
+        max_batch: Some(8),
+        max_delay: Some(Duration::from_millis(1)),
+        new_signature: true,
+    };
+    assert_eq!((models.settings_of("spam"), models.settings_of("other")), (spam, ModelSettings::default()));
 
     let flow = FlowLimits {
         max_calls: 10,
@@ -149,7 +170,7 @@ fn every_key_is_read() {
     assert_eq!((page.flow.file.as_path(), page.flow.function.as_str()), (Path::new("flows/page.star"), "page"));
     assert_eq!(page.timeout, Duration::from_millis(400));
     assert_eq!((page.limit, page.max_waiting, page.max_body), (7, 8, 9_000));
-    assert_eq!(page.priority, fanin_config::Priority::Low);
+    assert_eq!(page.priority, Priority::Low);
     assert_eq!((page.on_disconnect, page.errors), (OnDisconnect::Finish, true));
     assert_eq!(page.limits, FlowLimits { max_calls: 11, ..flow.clone() });
     assert_eq!(

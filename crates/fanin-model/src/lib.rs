@@ -5,7 +5,15 @@
 
 pub mod engine;
 mod error;
+mod json;
+mod metrics;
+mod pool;
+pub mod protocol;
+mod repository;
+mod stats;
 mod tensor;
 
 pub use error::{InferError, LoadError};
+pub use repository::{Answer, Indexed, Infer, Model, Models, Version};
+pub use stats::{Counted, Stats};
 pub use tensor::{Data, DataType, Shape, Signature, Tensor, TensorSpec};

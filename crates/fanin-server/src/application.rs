@@ -51,6 +51,14 @@ pub trait Worker: 'static {
     /// 100 ms after [`Request::deadline`], as a backstop: the application is expected to end by itself at the deadline, and
     /// to say what it was waiting for.
     fn handle(&self, request: Request) -> Self::Future;
+
+    /// The server drains: what the application serves besides, on listeners of its own, should end as well.
+    fn drain(&self) {}
+
+    /// Whether it still does, so that the server waits for it, as it waits for its own connections.
+    fn is_busy(&self) -> bool {
+        false
+    }
 }
 
 /// Makes applications: at the start, and for each reload.

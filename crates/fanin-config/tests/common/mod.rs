@@ -139,6 +139,33 @@ cache_control = true
 [upstreams.catalog]
 url = "${CATALOG_URL}"
 
+[models]
+repository = "models"
+listen = ["127.0.0.1:8001", "[::1]:8001"]
+versions = 3
+threads = 2
+max_waiting = 50
+inline = "off"
+memory = "2GiB"
+max_file = "1GB"
+timeout = "50ms"
+max_message = "4MiB"
+limit = 100
+max_connections = 200
+keepalive = "3s"
+keepalive_timeout = "1s"
+max_connection_age = "10m"
+max_connection_age_grace = "5s"
+control = true
+
+[models.settings.spam]
+versions = [3, 5]
+limit = 1
+priority = "low"
+max_batch = 8
+max_delay = "1ms"
+new_signature = true
+
 [[routes]]
 method = "POST"
 path = "/pages/{id}/{*rest}"

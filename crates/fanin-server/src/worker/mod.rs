@@ -29,7 +29,7 @@ use crate::activity::{Activity, Pulse};
 use crate::generation::Generation;
 use crate::memory::Memory;
 use crate::metrics::Metrics;
-use crate::{Application, WorkerContext};
+use crate::{Application, Worker, WorkerContext};
 
 /// What a worker's thread is started with.
 pub(crate) struct Setup<A> {
@@ -107,6 +107,7 @@ pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::
         let _ = task.await;
         accept::last(&worker, &listener).await;
     }
+    worker.site().app.drain();
     wake_all(&worker);
     tokio::select! {
         () = ended(&worker) => {}
@@ -117,7 +118,7 @@ pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::
 /// Ready when no connection is open on this worker and no request runs in the process: a detached flow has no connection.
 async fn ended<A: Application>(worker: &WorkerState<A>) {
     loop {
-        let idle = worker.connections.borrow().is_empty();
+        let idle = worker.connections.borrow().is_empty() && !worker.site().app.is_busy();
         if idle && worker.site().generation.server_gate.in_flight() == 0 {
             return;
         }

@@ -8,6 +8,7 @@ use fanin_flow::Flows;
 use fanin_server::{LoadError, Loader};
 use fanin_upstream::Upstreams;
 
+use super::models::ModelSide;
 use super::{App, Traces, param_names};
 use crate::logging;
 
@@ -88,11 +89,23 @@ impl Origin {
         if let Some(old) = old {
             flows.keep_threads(&old.flows);
         }
+        let side = config
+            .models
+            .as_ref()
+            .map(|models| ModelSide::load(models, &file, old.and_then(|old| old.models.as_ref())));
+        let models = match side.transpose() {
+            Ok(models) => models,
+            Err(problems) => {
+                found.extend(problems);
+                return (None, found);
+            }
+        };
         let app = App {
             masked: config.masked().to_string(),
             params: config.routes.iter().map(|route| param_names(&route.path)).collect(),
             flows: Arc::new(flows),
             upstreams: Arc::new(upstreams),
+            models,
             before: Mutex::new(before),
             traces: self.traces.clone(),
             warnings: found.clone(),

@@ -1,6 +1,7 @@
 //! A loaded configuration as the server runs it: the flows in front, the upstreams behind.
 
 mod load;
+mod models;
 mod worker;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,7 @@ pub struct App {
     masked: String,
     flows: Arc<Flows>,
     upstreams: Arc<Upstreams>,
+    models: Option<Arc<models::ModelSide>>,
     /// The upstreams before this configuration, until its first worker starts.
     before: Mutex<Option<Arc<Upstreams>>>,
     /// Names of each route's path parameters, in the pattern's order.
@@ -65,6 +67,12 @@ impl Application for App {
         let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(before) = before {
             before.retire_missing(&self.upstreams);
+            if let (Some(side), Some(config)) = (&self.models, &self.config.models) {
+                side.models().configure(config);
+            }
+        }
+        if let Some(side) = &self.models {
+            side.serve_here();
         }
         AppWorker::new(self.clone(), context)
     }
@@ -72,6 +80,9 @@ impl Application for App {
     fn register_metrics(&self, registry: &mut Registry) {
         self.upstreams.register(registry);
         self.flows.register(registry);
+        if let Some(side) = &self.models {
+            side.models().register(registry, Some(side.service()));
+        }
     }
 
     fn config(&self) -> String {

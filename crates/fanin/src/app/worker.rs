@@ -62,6 +62,14 @@ impl Worker for AppWorker {
         };
         Answering { flow: self.flows.run(route, incoming), request: request.id, traces: self.app.traces.clone() }
     }
+
+    fn drain(&self) {
+        super::models::drain_here();
+    }
+
+    fn is_busy(&self) -> bool {
+        super::models::is_busy_here()
+    }
 }
 
 /// A request that is being answered. Dropping it leaves to the flow whether it goes on.

@@ -39,17 +39,39 @@ pub struct Serving {
 
 impl Serving {
     pub fn start(dir: &Path) -> Serving {
+        let mut serving = Serving::unnamed(dir);
+        serving.named();
+        serving
+    }
+
+    /// With environment variables.
+    pub fn with(dir: &Path, variables: &[(&str, &str)]) -> Serving {
+        let mut serving = Serving::spawned(dir, variables);
+        serving.named();
+        serving
+    }
+
+    /// Started; whether it serves is not known yet.
+    pub fn unnamed(dir: &Path) -> Serving {
+        Serving::spawned(dir, &[])
+    }
+
+    fn spawned(dir: &Path, variables: &[(&str, &str)]) -> Serving {
         let path = dir.to_str().expect("a path of text");
-        let mut child =
-            fanin(&["serve", path]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
+        let mut command = fanin(&["serve", path]);
+        command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program runs");
         let stderr = BufReader::new(child.stderr.take().expect("piped"));
         let (sender, log) = channel();
         thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut serving = Serving { child, log, listen: String::new() };
-        let line = serving.logged("serving");
+        Serving { child, log, listen: String::new() }
+    }
+
+    /// Waits until it serves.
+    pub fn named(&mut self) {
+        let line = self.logged("serving");
         let listen = line.split("listen=\"").nth(1).and_then(|rest| rest.split('"').next());
-        serving.listen = listen.unwrap_or_else(|| panic!("no address in {line}")).to_owned();
-        serving
+        self.listen = listen.unwrap_or_else(|| panic!("no address in {line}")).to_owned();
     }
 
     /// Waits for a line of the log that has a text in it.

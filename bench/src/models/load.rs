@@ -1,0 +1,112 @@
+//! Clients that ask one after the other: a connection each, the next request when the answer is there.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderValue, Request};
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::TokioIo;
+use prost::Message;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::task::spawn_local;
+
+use super::messages::{InferRequest, InferResponse, InputTensor, PATH};
+use super::trees::Numbers;
+use crate::Failure;
+
+/// Connections to a server.
+pub struct Clients {
+    runtime: LocalRuntime,
+    asked: Rc<Cell<u64>>,
+    wrong: Rc<Cell<u64>>,
+}
+
+/// A message after its five bytes.
+fn framed(message: &impl Message) -> Bytes {
+    let mut frame = BytesMut::new();
+    frame.put_u8(0);
+    frame.put_u32(message.encoded_len() as u32);
+    // The buffer grows as it has to.
+    let _ = message.encode(&mut frame);
+    frame.freeze()
+}
+
+/// A request of one row of so many features, for the output alone.
+pub fn request(model: &str, features: usize) -> Bytes {
+    let mut numbers = Numbers::new(3);
+    let row: Vec<u8> = (0..features).flat_map(|_| numbers.unit().to_le_bytes()).collect();
+    framed(&InferRequest {
+        model_name: model.into(),
+        inputs: vec![InputTensor { name: "input".into(), datatype: "FP64".into(), shape: vec![1, features as i64] }],
+        raw_input_contents: vec![row.into()],
+    })
+}
+
+type Sender = hyper::client::conn::http2::SendRequest<Full<Bytes>>;
+
+async fn ask(sender: &mut Sender, addr: SocketAddr, body: &Bytes) -> Result<InferResponse, String> {
+    let mut request = Request::new(Full::new(body.clone()));
+    *request.method_mut() = http::Method::POST;
+    *request.uri_mut() = format!("http://{addr}{PATH}").parse().map_err(|error| format!("{error}"))?;
+    request.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+    request.headers_mut().insert("te", HeaderValue::from_static("trailers"));
+    request.headers_mut().insert("grpc-timeout", HeaderValue::from_static("1S"));
+    let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    let whole = response.into_body().collect().await.map_err(|error| error.to_string())?;
+    let status = whole.trailers().and_then(|trailers| trailers.get("grpc-status").cloned());
+    if status != Some(HeaderValue::from_static("0")) {
+        return Err(format!("status {status:?}"));
+    }
+    let bytes = whole.to_bytes();
+    InferResponse::decode(bytes.slice(5.min(bytes.len())..)).map_err(|error| error.to_string())
+}
+
+impl Clients {
+    /// Connects and begins to ask.
+    pub fn start(addr: SocketAddr, connections: usize, body: &Bytes) -> Result<Clients, Failure> {
+        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+        let (asked, wrong) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        let clients = Clients { runtime, asked, wrong };
+        clients.runtime.block_on(async {
+            for _ in 0..connections {
+                let stream = tokio::net::TcpStream::connect(addr).await?;
+                stream.set_nodelay(true)?;
+                let handshake =
+                    hyper::client::conn::http2::handshake(hyper_util::rt::TokioExecutor::new(), TokioIo::new(stream));
+                let (mut sender, connection) =
+                    handshake.await.map_err(|error| Failure::Wrong(format!("{addr}: {error}")))?;
+                spawn_local(connection);
+                let first = ask(&mut sender, addr, body).await;
+                let answer = first.map_err(|error| Failure::Wrong(format!("{addr}: {error}")))?;
+                if answer.raw_output_contents.iter().any(|raw| raw.len() != 8) {
+                    return Err(Failure::Wrong(format!("{addr}: {answer:?}")));
+                }
+                let (asked, wrong, body) = (clients.asked.clone(), clients.wrong.clone(), body.clone());
+                spawn_local(async move {
+                    loop {
+                        match ask(&mut sender, addr, &body).await {
+                            Ok(_) => asked.set(asked.get() + 1),
+                            Err(_) => {
+                                wrong.set(wrong.get() + 1);
+                                tokio::time::sleep(Duration::from_millis(10)).await;
+                            }
+                        }
+                    }
+                });
+            }
+            Ok(())
+        })?;
+        Ok(clients)
+    }
+
+    /// Asks for so long; answers and failures in that time. Between windows nothing is asked.
+    pub fn window(&self, time: Duration) -> (u64, u64) {
+        let (asked, wrong) = (self.asked.get(), self.wrong.get());
+        let end = Instant::now() + time;
+        self.runtime.block_on(tokio::time::sleep_until(end.into()));
+        (self.asked.get() - asked, self.wrong.get() - wrong)
+    }
+}

@@ -1,0 +1,227 @@
+//! The protocol's methods, on its messages.
+
+use bytes::Bytes;
+use prost::Message;
+use tokio::time::Instant;
+
+use super::grpc::{Code, Status, framed};
+use super::proto::model_metadata_response::TensorMetadata;
+use super::proto::repository_index_response::ModelIndex;
+use super::proto::*;
+use super::{convert, http};
+use crate::{Infer, Models, TensorSpec, Version};
+
+/// A method of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    Infer,
+    Live,
+    Ready,
+    Metadata,
+    ModelReady,
+    ModelMetadata,
+    ModelConfig,
+    Statistics,
+    Index,
+    Load,
+    Unload,
+}
+
+impl Method {
+    pub fn parse(name: &str) -> Option<Method> {
+        Some(match name {
+            "ModelInfer" => Method::Infer,
+            "ServerLive" => Method::Live,
+            "ServerReady" => Method::Ready,
+            "ServerMetadata" => Method::Metadata,
+            "ModelReady" => Method::ModelReady,
+            "ModelMetadata" => Method::ModelMetadata,
+            "ModelConfig" => Method::ModelConfig,
+            "ModelStatistics" => Method::Statistics,
+            "RepositoryIndex" => Method::Index,
+            "RepositoryModelLoad" => Method::Load,
+            "RepositoryModelUnload" => Method::Unload,
+            _ => return None,
+        })
+    }
+}
+
+/// What Fanin has beyond the protocol's core.
+pub(super) const EXTENSIONS: [&str; 4] =
+    ["binary_tensor_data", "model_configuration", "model_repository", "statistics"];
+
+fn decoded<M: Message + Default>(message: Bytes) -> Result<M, Status> {
+    M::decode(message).map_err(|error| Status::new(Code::InvalidArgument, format!("the message is broken: {error}")))
+}
+
+/// Answers a call.
+pub(super) async fn call(models: &Models, method: Method, message: Bytes, deadline: Instant) -> Result<Bytes, Status> {
+    Ok(match method {
+        Method::Infer => framed(&infer(models, decoded(message)?, deadline).await?),
+        Method::Live => framed(&ServerLiveResponse { live: true }),
+        Method::Ready => framed(&ServerReadyResponse { ready: models.is_ready() }),
+        Method::Metadata => framed(&ServerMetadataResponse {
+            name: "fanin".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            extensions: EXTENSIONS.map(str::to_owned).into(),
+        }),
+        Method::ModelReady => {
+            let asked: ModelReadyRequest = decoded(message)?;
+            framed(&ModelReadyResponse { ready: models.find(&asked.name, &asked.version).is_ok() })
+        }
+        Method::ModelMetadata => {
+            let asked: ModelMetadataRequest = decoded(message)?;
+            framed(&metadata(models, &asked.name, &asked.version)?)
+        }
+        Method::ModelConfig => {
+            let asked: ModelConfigRequest = decoded(message)?;
+            framed(&ModelConfigResponse { config: Some(config(models, &asked.name, &asked.version)?) })
+        }
+        Method::Statistics => {
+            let asked: ModelStatisticsRequest = decoded(message)?;
+            framed(&statistics(models, &asked.name, &asked.version)?)
+        }
+        Method::Index => {
+            let asked: RepositoryIndexRequest = decoded(message)?;
+            framed(&index(models, asked.ready))
+        }
+        Method::Load => {
+            let asked: RepositoryModelLoadRequest = decoded(message)?;
+            if !asked.parameters.is_empty() {
+                return Err(Status::new(
+                    Code::InvalidArgument,
+                    "models are loaded from the repository's folder as they are",
+                ));
+            }
+            allowed(models)?;
+            models.load(&asked.model_name).await?;
+            framed(&RepositoryModelLoadResponse {})
+        }
+        Method::Unload => {
+            let asked: RepositoryModelUnloadRequest = decoded(message)?;
+            allowed(models)?;
+            models.unload(&asked.model_name).await?;
+            framed(&RepositoryModelUnloadResponse {})
+        }
+    })
+}
+
+/// Whether clients may load and unload.
+pub(super) fn allowed(models: &Models) -> Result<(), Status> {
+    if models.config().control {
+        return Ok(());
+    }
+    let told = "loading and unloading by the protocol is off (models.control)";
+    Err(Status::new(Code::PermissionDenied, told))
+}
+
+async fn infer(
+    models: &Models,
+    mut request: ModelInferRequest,
+    deadline: Instant,
+) -> Result<ModelInferResponse, Status> {
+    let invalid = |problem: String| Status::new(Code::InvalidArgument, problem);
+    let (inputs, raw) = convert::inputs(&mut request).map_err(invalid)?;
+    let outputs: smallvec::SmallVec<[&str; 4]> = request.outputs.iter().map(|output| output.name.as_str()).collect();
+    let asked =
+        Infer { model: &request.model_name, version: &request.model_version, inputs, outputs: &outputs, deadline };
+    let answer = models.infer(asked).await?;
+    convert::response(answer, request.id, raw).map_err(|problem| Status::new(Code::Internal, problem))
+}
+
+pub(super) fn metadata(models: &Models, name: &str, version: &str) -> Result<ModelMetadataResponse, Status> {
+    let (model, version) = models.find(name, version)?;
+    let tensors = |specs: &[TensorSpec]| {
+        let one = |spec: &TensorSpec| TensorMetadata {
+            name: spec.name.to_string(),
+            datatype: spec.datatype.as_str().to_owned(),
+            shape: spec.shape.to_vec(),
+        };
+        specs.iter().map(one).collect()
+    };
+    let signature = version.engine().signature();
+    Ok(ModelMetadataResponse {
+        name: model.name().to_string(),
+        versions: model.ready().iter().map(|version| version.text().to_string()).collect(),
+        platform: version.engine().platform().to_owned(),
+        inputs: tensors(&signature.inputs),
+        outputs: tensors(&signature.outputs),
+    })
+}
+
+pub(super) fn config(models: &Models, name: &str, version: &str) -> Result<ModelConfig, Status> {
+    let (model, version) = models.find(name, version)?;
+    let signature = version.engine().signature();
+    let kind = |spec: &TensorSpec| http::config_type(spec.datatype);
+    Ok(ModelConfig {
+        name: model.name().to_string(),
+        platform: version.engine().platform().to_owned(),
+        // Shapes tell the first dimension themselves.
+        max_batch_size: 0,
+        input: signature
+            .inputs
+            .iter()
+            .map(|spec| ModelInput {
+                name: spec.name.to_string(),
+                data_type: kind(spec).into(),
+                dims: spec.shape.to_vec(),
+            })
+            .collect(),
+        output: signature
+            .outputs
+            .iter()
+            .map(|spec| ModelOutput {
+                name: spec.name.to_string(),
+                data_type: kind(spec).into(),
+                dims: spec.shape.to_vec(),
+            })
+            .collect(),
+        backend: "fanin".to_owned(),
+    })
+}
+
+pub(super) fn statistics(models: &Models, name: &str, version: &str) -> Result<ModelStatisticsResponse, Status> {
+    let model_stats = if name.is_empty() {
+        let versions = |model: std::sync::Arc<crate::Model>| {
+            model.ready().iter().map(|version| counted(version)).collect::<Vec<_>>()
+        };
+        models.all().into_iter().flat_map(versions).collect()
+    } else if version.is_empty() {
+        models.find(name, "")?.0.ready().iter().map(|version| counted(version)).collect()
+    } else {
+        vec![counted(&models.find(name, version)?.1)]
+    };
+    Ok(ModelStatisticsResponse { model_stats })
+}
+
+fn counted(version: &Version) -> ModelStatistics {
+    let counted = version.stats().counted();
+    let duration = |count, ns| Some(StatisticDuration { count, ns });
+    ModelStatistics {
+        name: version.model().to_string(),
+        version: version.text().to_string(),
+        last_inference: counted.last,
+        inference_count: counted.rows,
+        execution_count: counted.executions,
+        inference_stats: Some(InferStatistics {
+            success: duration(counted.success, counted.success_ns),
+            fail: duration(counted.fail, 0),
+            queue: duration(counted.success, counted.queue_ns),
+            compute_input: duration(counted.success, 0),
+            compute_infer: duration(counted.success, counted.compute_ns),
+            compute_output: duration(counted.success, 0),
+        }),
+    }
+}
+
+pub(super) fn index(models: &Models, only_ready: bool) -> RepositoryIndexResponse {
+    let entry = |entry: crate::Indexed| ModelIndex {
+        name: entry.model.to_string(),
+        version: entry.version,
+        state: if entry.ready { "READY" } else { "UNAVAILABLE" }.to_owned(),
+        reason: entry.reason,
+    };
+    RepositoryIndexResponse {
+        models: models.index().into_iter().filter(|entry| entry.ready || !only_ready).map(entry).collect(),
+    }
+}

@@ -1,0 +1,275 @@
+//! The thread that keeps the table what the folder says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use fanin_config::Versions;
+use tokio::sync::oneshot;
+
+use super::scan::{self, Fingerprint, Found};
+use super::{Model, Shared, Table, Version, lane_settings};
+use crate::InferError;
+
+/// How often the folder is looked at. A folder that is mounted or linked tells of no changes, so it is asked.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// What the keeper is told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Look at the folder.
+    Look,
+    /// Look at the folder and say when that is done.
+    Refresh(oneshot::Sender<()>),
+    /// Load a model, even one that was unloaded or refused.
+    Load(String, oneshot::Sender<Result<(), InferError>>),
+    /// Unload a model.
+    Unload(String, oneshot::Sender<Result<(), InferError>>),
+    /// End.
+    End,
+}
+
+struct State {
+    shared: Arc<Shared>,
+    /// Models that were unloaded by name.
+    unloaded: BTreeSet<Arc<str>>,
+    /// What the last look saw and did not load yet: files are loaded when two looks saw the same.
+    seen: BTreeMap<(Arc<str>, u64), Fingerprint>,
+    /// The folder could not be read at the last look; said once.
+    lost: bool,
+}
+
+/// Does a first look, then goes on on a thread of its own.
+pub(super) fn start(shared: Arc<Shared>, commands: Receiver<Command>) -> io::Result<()> {
+    let mut state = State { shared, unloaded: BTreeSet::new(), seen: BTreeMap::new(), lost: false };
+    state.look(true);
+    std::thread::Builder::new().name("models".into()).spawn(move || state.run(&commands))?;
+    Ok(())
+}
+
+impl State {
+    fn run(mut self, commands: &Receiver<Command>) {
+        loop {
+            match commands.recv_timeout(EVERY) {
+                Err(RecvTimeoutError::Timeout) | Ok(Command::Look) => self.look(false),
+                Ok(Command::Refresh(reply)) => {
+                    self.look(true);
+                    // Whoever asked may have gone; the look is done.
+                    let _ = reply.send(());
+                }
+                Ok(Command::Load(name, reply)) => {
+                    let result = self.load(&name);
+                    let _ = reply.send(result);
+                }
+                Ok(Command::Unload(name, reply)) => {
+                    let result = self.unload(&name);
+                    let _ = reply.send(result);
+                }
+                Ok(Command::End) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Looks at all models. `at_once`: what is new is loaded now, not when a second look sees it unchanged.
+    fn look(&mut self, at_once: bool) {
+        let config = self.shared.config.load_full();
+        let found = match scan::models(&config.repository) {
+            Ok(found) => found,
+            Err(error) => {
+                // What runs serves on: a mount that is gone for a moment must not unload everything.
+                if !std::mem::replace(&mut self.lost, true) {
+                    tracing::error!("models: {error}; what is loaded serves on");
+                }
+                return;
+            }
+        };
+        self.lost = false;
+        let before = self.shared.table.load_full();
+        let mut table = Table::default();
+        for (name, path) in &found {
+            let model = match before.get(name.as_str()) {
+                Some(model) => model.clone(),
+                None => self.new_model(name),
+            };
+            self.shared.pool.configure(model.lane, lane_settings(&config.settings_of(name)));
+            self.update(&model, path, at_once);
+            table.insert(model.name.clone(), model);
+        }
+        for (name, model) in &*before {
+            if !table.contains_key(name) {
+                tracing::info!("model {name}: its folder is gone, it is unloaded");
+                model.ready.store(Arc::default());
+                self.unloaded.remove(name);
+                self.shared.pool.remove(model.lane);
+            }
+        }
+        if !same_models(&before, &table) {
+            self.shared.table.store(Arc::new(table));
+        }
+    }
+
+    fn new_model(&self, name: &str) -> Arc<Model> {
+        let settings = self.shared.config.load().settings_of(name);
+        Arc::new(Model {
+            name: name.into(),
+            ready: ArcSwap::default(),
+            failed: Mutex::default(),
+            lane: self.shared.pool.add(lane_settings(&settings)),
+        })
+    }
+
+    /// Brings one model's versions to what the folder and the policy say.
+    fn update(&mut self, model: &Arc<Model>, path: &Path, at_once: bool) {
+        if self.unloaded.contains(&model.name) {
+            return;
+        }
+        let found = match scan::versions(path) {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!("model {}: {error}; what is loaded serves on", model.name);
+                return;
+            }
+        };
+        let config = self.shared.config.load_full();
+        let settings = config.settings_of(&model.name);
+        let policy = settings.versions.as_ref().unwrap_or(&config.versions);
+        let (wanted, most): (Vec<&Found>, usize) = match policy {
+            Versions::Latest(count) => (found.iter().collect(), *count),
+            Versions::These(these) => {
+                (found.iter().filter(|found| these.contains(&found.number)).collect(), usize::MAX)
+            }
+        };
+        let before = model.ready.load_full();
+        let mut ready: Vec<Arc<Version>> = Vec::new();
+        let mut failed = BTreeMap::new();
+        if let Versions::These(these) = policy {
+            for number in these.iter().filter(|number| !found.iter().any(|found| found.number == **number)) {
+                failed.insert(*number, (Fingerprint::default(), "it is pinned, but not in the folder".to_owned()));
+            }
+        }
+        for found in wanted {
+            if ready.len() >= most {
+                break;
+            }
+            let running = before.iter().find(|version| version.number == found.number);
+            if let Some(running) = running
+                && running.fingerprint == found.fingerprint
+            {
+                ready.push(running.clone());
+                continue;
+            }
+            let known = self.known_failure(model, found);
+            let key = (model.name.clone(), found.number);
+            let settled = at_once || self.seen.get(&key) == Some(&found.fingerprint);
+            let outcome = match known {
+                Some(why) => Err(why),
+                None if !settled => {
+                    self.seen.insert(key, found.fingerprint.clone());
+                    // Not decided yet: what runs stays, and what is below it too.
+                    if let Some(running) = running {
+                        ready.push(running.clone());
+                    }
+                    continue;
+                }
+                None => {
+                    self.seen.remove(&key);
+                    self.try_version(model, found, before.first())
+                }
+            };
+            match outcome {
+                Ok(version) => ready.push(version),
+                Err(why) => {
+                    failed.insert(found.number, (found.fingerprint.clone(), why));
+                    if let Some(running) = running {
+                        ready.push(running.clone());
+                    }
+                }
+            }
+        }
+        // The map is replaced as a whole.
+        *model.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed;
+        let same = before.len() == ready.len() && before.iter().zip(&ready).all(|(a, b)| Arc::ptr_eq(a, b));
+        if !same {
+            for gone in before.iter().filter(|version| !ready.iter().any(|other| Arc::ptr_eq(version, other))) {
+                tracing::info!("model {} version {}: no longer served", model.name, gone.number);
+            }
+            model.ready.store(Arc::new(ready));
+        }
+    }
+
+    fn known_failure(&self, model: &Model, found: &Found) -> Option<String> {
+        let failed = model.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let (fingerprint, why) = failed.get(&found.number)?;
+        (*fingerprint == found.fingerprint).then(|| why.clone())
+    }
+
+    fn try_version(
+        &self,
+        model: &Arc<Model>,
+        found: &Found,
+        running: Option<&Arc<Version>>,
+    ) -> Result<Arc<Version>, String> {
+        let signature = running.map(|running| running.engine.signature().clone());
+        // A model's file is from outside; should an engine panic on it, the keeper must live on.
+        let load = || super::load::load(&self.shared, &model.name, found, signature.as_ref());
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load));
+        match result {
+            Ok(Ok(version)) => {
+                let (kib, us) = (version.memory / 1024, version.pace.load(std::sync::atomic::Ordering::Relaxed) / 1000);
+                tracing::info!("model {} version {}: ready, {kib} KiB, about {us} us a row", model.name, found.number);
+                Ok(Arc::new(version))
+            }
+            Ok(Err(error)) => Err(self.refuse(model, found, error.to_string())),
+            Err(_) => Err(self.refuse(model, found, "the engine panicked while it was loaded".to_owned())),
+        }
+    }
+
+    fn refuse(&self, model: &Model, found: &Found, why: String) -> String {
+        self.shared.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        tracing::error!("model {} version {}: refused: {why}", model.name, found.number);
+        why
+    }
+
+    fn load(&mut self, name: &str) -> Result<(), InferError> {
+        self.unloaded.remove(name);
+        if let Some(model) = self.shared.table.load().get(name) {
+            // What was refused is tried again, whether its files have changed or not.
+            model.failed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+        self.look(true);
+        let table = self.shared.table.load();
+        let Some(model) = table.get(name) else {
+            return Err(InferError::NotFound(format!("there is no model `{name}` in the repository")));
+        };
+        let failed = model.failed();
+        let newest = model.ready.load().first().map(|version| version.number);
+        match failed.iter().max_by_key(|(version, _)| *version) {
+            Some((version, why)) if newest.is_none_or(|newest| newest <= *version) => {
+                Err(InferError::Unavailable(format!("model `{name}` version {version}: {why}")))
+            }
+            _ if newest.is_none() => Err(InferError::NotFound(format!("model `{name}` has no versions"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn unload(&mut self, name: &str) -> Result<(), InferError> {
+        let table = self.shared.table.load();
+        let Some(model) = table.get(name) else {
+            return Err(InferError::NotFound(format!("there is no model `{name}`")));
+        };
+        self.unloaded.insert(model.name.clone());
+        model.ready.store(Arc::default());
+        model.failed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        tracing::info!("model {name}: unloaded as asked");
+        Ok(())
+    }
+}
+
+fn same_models(before: &Table, after: &Table) -> bool {
+    before.len() == after.len()
+        && after.iter().all(|(name, model)| before.get(name).is_some_and(|other| Arc::ptr_eq(model, other)))
+}

@@ -1,0 +1,211 @@
+//! Loading one version: read, recognise, build, try.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use super::scan::{self, Found};
+use super::{Shared, Version};
+use crate::engine::{Engine, trees::Trees};
+use crate::stats::Stats;
+use crate::{Data, DataType, LoadError, Signature, Tensor, json};
+
+/// Times that a version is computed before it serves: pages are touched and its time is known.
+const WARM_UP: usize = 16;
+/// Bytes of a sample.
+const MAX_SAMPLE: u64 = 16 << 20;
+/// How far an output may be from the sample's, of its size.
+const TOLERANCE: f64 = 1e-6;
+
+/// Loads a version beside what runs.
+pub(super) fn load(
+    shared: &Shared,
+    model: &Arc<str>,
+    found: &Found,
+    running: Option<&Signature>,
+) -> Result<Version, LoadError> {
+    let config = shared.config.load();
+    let file = scan::model_file(&found.path)?;
+    let used = shared.memory.load(Relaxed) as u64;
+    let size = std::fs::metadata(&file).map_err(|source| LoadError::Read { path: file.clone(), source })?.len();
+    let room = (config.memory as u64).saturating_sub(used);
+    fits("the model's file", size, config.max_file as u64, "models.max_file")?;
+    // A file of more bytes than there is room for can't become a model that fits.
+    fits("the model's file, beside the other models", size, room, "models.memory")?;
+    let bytes = read(&file, config.max_file as u64, "models.max_file")?;
+    let engine = engine(&file, bytes)?;
+    let memory = engine.memory();
+    fits("the loaded model, beside the other models", memory as u64, room, "models.memory")?;
+    let settings = config.settings_of(model);
+    if let Some(running) = running
+        && !settings.new_signature
+        && running != engine.signature()
+    {
+        return Err(LoadError::Signature(other_signature(running, engine.signature(), model)));
+    }
+    let pace = attempt(&*engine, &found.path)?;
+    // Files that change while they are read are not what they seem; they are looked at again.
+    if scan::fingerprint(&found.path)? != found.fingerprint {
+        return Err(LoadError::broken(found.path.display().to_string(), "changed while it was being loaded"));
+    }
+    shared.memory.fetch_add(memory, Relaxed);
+    Ok(Version {
+        model: model.clone(),
+        number: found.number,
+        text: found.number.to_string().into(),
+        engine,
+        fingerprint: found.fingerprint.clone(),
+        stats: Stats::default(),
+        pace: AtomicU64::new(pace),
+        memory,
+        total: shared.memory.clone(),
+    })
+}
+
+fn fits(what: &str, bytes: u64, limit: u64, key: &'static str) -> Result<(), LoadError> {
+    if bytes > limit {
+        return Err(LoadError::TooLarge { what: what.to_owned(), bytes, limit, key });
+    }
+    Ok(())
+}
+
+fn read(path: &Path, limit: u64, key: &'static str) -> Result<Vec<u8>, LoadError> {
+    let failed = |source| LoadError::Read { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    // The file may grow after its size was looked at.
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
+    fits("the file", bytes.len() as u64, limit, key)?;
+    Ok(bytes)
+}
+
+/// Chooses the engine by what the file begins with.
+fn engine(path: &Path, bytes: Vec<u8>) -> Result<Box<dyn Engine>, LoadError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let named = |error: LoadError| match error {
+        LoadError::Broken { at, what } => LoadError::Broken { at: format!("{name}: {at}"), what },
+        LoadError::Unsupported { at, what } => LoadError::Unsupported { at: format!("{name}: {at}"), what },
+        other => other,
+    };
+    let packed = match &bytes[..] {
+        [0x1f, 0x8b, ..] => Some("gzip"),
+        [b'P', b'K', 3 | 5, ..] => Some("zip"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
+        [b'B', b'Z', b'h', ..] => Some("bzip2"),
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => Some("xz"),
+        _ => None,
+    };
+    if let Some(packed) = packed {
+        return Err(LoadError::broken(
+            name,
+            format!("is packed ({packed}); a model is never unpacked here, unpack it"),
+        ));
+    }
+    let engine: Box<dyn Engine> = match &bytes[..] {
+        [] => return Err(LoadError::broken(name, "is empty")),
+        [b't', b'r', b'e', b'e', b'\n' | b'\r', ..] => Box::new(Trees::lightgbm(&bytes).map_err(named)?),
+        [b'{', ..] => Box::new(Trees::xgboost(&bytes).map_err(named)?),
+        _ if path.extension().is_some_and(|end| end == "onnx") => {
+            return Err(LoadError::unsupported(name, "it is an ONNX model"));
+        }
+        _ => {
+            let what = "is none of: LightGBM's text, XGBoost's JSON or UBJSON, ONNX (model.onnx)";
+            return Err(LoadError::broken(name, what));
+        }
+    };
+    Ok(engine)
+}
+
+fn other_signature(running: &Signature, new: &Signature, model: &str) -> String {
+    let told = |all: &[crate::TensorSpec]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    format!(
+        "takes {} and gives {}, the running version takes {} and gives {}; if that is meant, set \
+         models.settings.{model}.new_signature = true",
+        told(&new.inputs),
+        told(&new.outputs),
+        told(&running.inputs),
+        told(&running.outputs)
+    )
+}
+
+/// Computes the sample, or a row of zeros, a few times; gives nanoseconds a row.
+fn attempt(engine: &dyn Engine, path: &Path) -> Result<u64, LoadError> {
+    let file = path.join("sample.json");
+    let sample = |what: String| LoadError::Sample(what);
+    let (inputs, expected) = if file.exists() {
+        let bytes = read(&file, MAX_SAMPLE, "a sample's bound")?;
+        let (inputs, expected) = json::sample(bytes.into()).map_err(sample)?;
+        engine.signature().check(&inputs).map_err(sample)?;
+        (inputs, expected)
+    } else {
+        match zeros(engine.signature()) {
+            Some(inputs) => (inputs, Vec::new()),
+            // Nothing is known of a model that takes strings; the first requests show.
+            None => return Ok(100_000),
+        }
+    };
+    let rows = inputs.first().and_then(|input| input.shape.first()).map_or(1, |rows| (*rows).max(1)) as u64;
+    let mut best = u64::MAX;
+    for turn in 0..WARM_UP {
+        let started = Instant::now();
+        let outputs = engine.infer(&inputs, u64::MAX).map_err(|error| sample(error.to_string()))?;
+        best = best.min(started.elapsed().as_nanos() as u64);
+        if turn == 0 {
+            compare(&outputs, &expected).map_err(sample)?;
+        }
+    }
+    Ok((best / rows).max(1))
+}
+
+fn zeros(signature: &Signature) -> Option<Vec<Tensor>> {
+    let tensor = |spec: &crate::TensorSpec| {
+        let shape: SmallVec<[i64; 4]> = spec.shape.iter().map(|size| if *size < 0 { 1 } else { *size }).collect();
+        let bytes = Tensor::elements(&shape)?.checked_mul(spec.datatype.size()?)?;
+        let data = Data::Raw(vec![0; bytes].into());
+        Some(Tensor { name: spec.name.clone(), datatype: spec.datatype, shape, data })
+    };
+    signature.inputs.iter().map(tensor).collect()
+}
+
+/// Whether the outputs are what the sample says, up to rounding.
+fn compare(outputs: &[Tensor], expected: &[Tensor]) -> Result<(), String> {
+    for expected in expected {
+        let Some(output) = outputs.iter().find(|output| output.name == expected.name) else {
+            return Err(format!("expects output `{}`, which the model does not give", expected.name));
+        };
+        if output.shape != expected.shape {
+            let (ours, theirs) = (output.shape.as_slice(), expected.shape.as_slice());
+            return Err(format!("output `{}` has shape {ours:?}, the sample says {theirs:?}", output.name));
+        }
+        let (ours, theirs) = (numbers(output)?, numbers(expected)?);
+        for (at, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+            let same = ours == theirs
+                || ours.is_nan() && theirs.is_nan()
+                || (ours - theirs).abs() <= TOLERANCE * theirs.abs().max(1.0);
+            if !same {
+                return Err(format!("output `{}` at {at} is {ours}, the sample says {theirs}", output.name));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn numbers(tensor: &Tensor) -> Result<Vec<f64>, String> {
+    Ok(match tensor.unpacked()? {
+        Data::Bool(all) => all.into_iter().map(|one| f64::from(u8::from(one))).collect(),
+        Data::Int(all) => all.into_iter().map(f64::from).collect(),
+        Data::Uint(all) => all.into_iter().map(f64::from).collect(),
+        Data::Int64(all) => all.into_iter().map(|one| one as f64).collect(),
+        Data::Uint64(all) => all.into_iter().map(|one| one as f64).collect(),
+        Data::Fp32(all) => all.into_iter().map(f64::from).collect(),
+        Data::Fp64(all) => all,
+        // Lengths: enough to tell most mistakes, and no sample needs more.
+        Data::Bytes(all) => all.into_iter().map(|one| one.len() as f64).collect(),
+        Data::Raw(_) => return Err(format!("output `{}` of {} can't be compared", tensor.name, DataType::Fp16)),
+    })
+}

@@ -1,0 +1,248 @@
+"""What clients of the Open Inference Protocol do with Fanin. client.py THEME ADDRESS ..."""
+import json
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import grpc
+import numpy as np
+import tritonclient.grpc as triton_grpc
+import tritonclient.http as triton_http
+from tritonclient.grpc import service_pb2 as pb, service_pb2_grpc
+
+theme, address = sys.argv[1:3]
+ROW = np.array([[0.5, -1.25, 0.0, 2.0]])
+
+
+def sample(name):
+    with open(f"{sys.argv[3]}/{name}.sample.json") as file:
+        sample = json.load(file)
+    data = [np.nan if value is None else value for value in sample["inputs"][0]["data"]]
+    rows = np.array(data).reshape(sample["inputs"][0]["shape"])
+    return rows, {output["name"]: np.array(output["data"]).reshape(output["shape"]) for output in sample["outputs"]}
+
+
+def refused(call, *told):
+    try:
+        call()
+    except Exception as error:
+        for text in told:
+            assert text in str(error), f"{text!r} is not in {error}"
+        return
+    raise AssertionError(f"{told} was expected")
+
+
+def same(api, client):
+    """What both transports have in common."""
+    assert client.is_server_live() and client.is_server_ready()
+    assert client.is_model_ready("spam") and client.is_model_ready("spam", "1")
+    assert not client.is_model_ready("spam", "2") and not client.is_model_ready("none")
+    for name, kind, version in [("one", "FP64", "1"), ("three", "FP32", "3")]:
+        model = {"one": "spam"}.get(name, name)
+        rows, expected = sample(name)
+        input = api.InferInput("input", list(rows.shape), kind)
+        input.set_data_from_numpy(rows.astype(np.float64 if kind == "FP64" else np.float32))
+        for asked in ({}, {"model_version": version}, {"request_id": "abc"}):
+            result = client.infer(model, [input], **asked)
+            for output, value in expected.items():
+                assert np.array_equal(result.as_numpy(output), value.astype(result.as_numpy(output).dtype)), output
+        result = client.infer(model, [input], outputs=[api.InferRequestedOutput("raw")])
+        assert np.array_equal(result.as_numpy("raw"), expected["raw"].astype(result.as_numpy("raw").dtype))
+        assert result.as_numpy("output") is None
+    refused(lambda: client.infer("none", [input]), "there is no model `none`")
+    client.unload_model("spam")
+    assert not client.is_model_ready("spam") and not client.is_server_ready()
+    client.load_model("spam")
+    assert client.is_model_ready("spam")
+    refused(lambda: client.load_model("none"), "there is no model `none` in the repository")
+
+
+def over_grpc():
+    client = triton_grpc.InferenceServerClient(address)
+    metadata = client.get_server_metadata()
+    assert metadata.name == "fanin" and "statistics" in metadata.extensions
+    metadata = client.get_model_metadata("spam")
+    assert metadata.platform == "lightgbm_text" and list(metadata.versions) == ["1"]
+    assert [(i.name, i.datatype, list(i.shape)) for i in metadata.inputs] == [("input", "FP64", [-1, 4])]
+    assert [(o.name, o.datatype, list(o.shape)) for o in metadata.outputs] == [
+        ("output", "FP64", [-1, 1]), ("raw", "FP64", [-1, 1])]
+    config = client.get_model_config("spam").config
+    assert config.name == "spam" and config.input[0].data_type == 12 and config.output[0].name == "output"
+    same(triton_grpc, client)
+    index = client.get_model_repository_index(as_json=True)["models"]
+    assert index == [{"name": "spam", "version": "1", "state": "READY"}, {"name": "three", "version": "3", "state": "READY"}]
+    stats = client.get_inference_statistics("three").model_stats
+    assert len(stats) == 1 and stats[0].inference_stats.success.count == 4 and stats[0].inference_count == 8, stats
+    assert len(client.get_inference_statistics().model_stats) == 2
+    # Typed contents, which the client library does not send: they are answered typed.
+    stub = service_pb2_grpc.GRPCInferenceServiceStub(grpc.insecure_channel(address))
+    request = pb.ModelInferRequest(model_name="spam", id="7")
+    input = request.inputs.add(name="input", datatype="FP64", shape=[1, 4])
+    input.contents.fp64_contents.extend(ROW.ravel())
+    response = stub.ModelInfer(request)
+    _, expected = sample("one")
+    assert response.id == "7" and response.model_version == "1" and not response.raw_output_contents
+    assert response.outputs[0].contents.fp64_contents[0] == expected["output"][0][0]
+    input.datatype = "FP32"
+    refused(lambda: stub.ModelInfer(request), "INVALID_ARGUMENT", "`input` of FP32 has fp64_contents, fp32_contents is")
+    client.close()
+
+
+def over_http():
+    client = triton_http.InferenceServerClient(address)
+    metadata = client.get_server_metadata()
+    assert metadata["name"] == "fanin" and "binary_tensor_data" in metadata["extensions"]
+    metadata = client.get_model_metadata("spam")
+    assert metadata["inputs"] == [{"name": "input", "datatype": "FP64", "shape": [-1, 4]}]
+    assert client.get_model_config("three")["input"][0]["data_type"] == "TYPE_FP32"
+    same(triton_http, client)
+    # Without the binary extension: all in JSON.
+    rows, expected = sample("one")
+    input = triton_http.InferInput("input", [1, 4], "FP64")
+    input.set_data_from_numpy(ROW, binary_data=False)
+    result = client.infer("spam", [input], outputs=[triton_http.InferRequestedOutput("output", binary_data=False)])
+    assert result.as_numpy("output")[0][0] == expected["output"][0][0]
+    index = client.get_model_repository_index()
+    assert [(entry["name"], entry["state"]) for entry in index] == [("spam", "READY"), ("three", "READY")]
+    stats = client.get_inference_statistics()["model_stats"]
+    assert {entry["name"]: entry["inference_stats"]["success"]["count"] for entry in stats} == {"spam": 1, "three": 4}
+    client.close()
+
+
+def post(path, body, headers={}):
+    request = urllib.request.Request(f"http://{address}{path}", body, headers, method="POST")
+    try:
+        with urllib.request.urlopen(request) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)["error"]
+
+
+def bad():
+    stub = service_pb2_grpc.GRPCInferenceServiceStub(grpc.insecure_channel(address))
+
+    def ask(code, told, model="spam", name="input", datatype="FP64", shape=(1, 4), raw=ROW.tobytes(), version="", outputs=(), **more):
+        request = pb.ModelInferRequest(model_name=model, model_version=version)
+        if name:
+            request.inputs.add(name=name, datatype=datatype, shape=shape)
+            request.raw_input_contents.append(raw)
+        for output in outputs:
+            request.outputs.add(name=output)
+        refused(lambda: stub.ModelInfer(request, **more), f"StatusCode.{code}", told)
+
+    ask("INVALID_ARGUMENT", "input `input` FP64[-1, 4] is missing", name="")
+    ask("INVALID_ARGUMENT", "the model has no input `x`; it takes `input` FP64[-1, 4]", name="x")
+    ask("INVALID_ARGUMENT", "input `input` has datatype INT64, FP64 is expected", datatype="INT64")
+    ask("INVALID_ARGUMENT", "input `input` has datatype `FP99`, which is none of the protocol's", datatype="FP99")
+    ask("INVALID_ARGUMENT", "input `input` has shape [4], [-1, 4] is expected", shape=(4,))
+    ask("INVALID_ARGUMENT", "input `input` has shape [1, 5], [-1, 4] is expected", shape=(1, 5))
+    ask("INVALID_ARGUMENT", "input `input` has shape [-1, 4]", shape=(-1, 4))
+    ask("INVALID_ARGUMENT", "31 bytes of raw data, shape [1, 4] of FP64 takes 32", raw=ROW.tobytes()[:-1])
+    ask("INVALID_ARGUMENT", "there is no output `x`; there are `output` FP64[-1, 1], `raw` FP64[-1, 1]", outputs=["x"])
+    ask("INVALID_ARGUMENT", "version `new` of model `spam` is no number", version="new")
+    ask("NOT_FOUND", "there is no model `none`", model="none")
+    ask("NOT_FOUND", "model `spam` has no version 9 loaded", version="9")
+    ask("RESOURCE_EXHAUSTED", "the request is larger than", raw=b"\0" * 100_000_000, shape=(3125000, 4))
+    ask("DEADLINE_EXCEEDED", "", timeout=0.0)
+    refused(lambda: stub.RepositoryModelUnload(pb.RepositoryModelUnloadRequest(model_name="spam")),
+            "PERMISSION_DENIED", "models.control")
+    refused(lambda: stub.SystemSharedMemoryStatus(pb.SystemSharedMemoryStatusRequest()), "UNIMPLEMENTED")
+    channel = grpc.insecure_channel(address)
+    garbage = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+    refused(lambda: garbage(b"\xff\xff\xff"), "INVALID_ARGUMENT", "the message is broken")
+    squeezed = grpc.insecure_channel(address, compression=grpc.Compression.Gzip)
+    request = pb.ModelInferRequest(model_name="spam" * 1000)
+    refused(lambda: service_pb2_grpc.GRPCInferenceServiceStub(squeezed).ModelInfer(request), "UNIMPLEMENTED", "compressed")
+    # NaN is a missing value to trees, not an error.
+    request = pb.ModelInferRequest(model_name="spam", raw_input_contents=[np.full((1, 4), np.nan).tobytes()])
+    request.inputs.add(name="input", datatype="FP64", shape=[1, 4])
+    assert len(stub.ModelInfer(request).raw_output_contents) == 2
+
+    infer = "/v2/models/spam/infer"
+    tensor = {"name": "input", "datatype": "FP64", "shape": [1, 4], "data": [1, 2, 3, 4]}
+    told = lambda path, body, **more: post(path, json.dumps(body).encode(), **more)
+    status, answer = told(infer, {"inputs": [tensor]})
+    assert status == 200 and answer["outputs"][0]["shape"] == [1, 1], answer
+    assert told(infer, {"inputs": [{**tensor, "data": [[1, None, 3, 4]]}]})[0] == 200
+    assert told(infer, {"inputs": []}) == (400, "model `spam`: input `input` FP64[-1, 4] is missing")
+    assert told(infer, {}) == (400, "the body has no list `inputs`")
+    assert told(infer, {"inputs": [{**tensor, "data": [1, 2, 3, "4"]}]}) == (
+        400, 'tensor `input`: element 3 is "4", not a number')
+    assert told(infer, {"inputs": [{**tensor, "data": [1, 2, 3]}]}) == (
+        400, "model `spam`: input `input` has 3 elements, shape [1, 4] takes 4")
+    assert post(infer, b'{"inputs": [{"name": "input", "data": [NaN]}]}')[0] == 400
+    assert told("/v2/models/none/infer", {"inputs": [tensor]}) == (404, "there is no model `none`")
+    assert told("/v2/models/spam/none", {})[0] == 404 and told("/", {})[0] == 404
+    assert told("/v2/models/spam", {})[0] == 405
+    assert told("/v2/repository/models/spam/unload", {})[0] == 403
+    assert post(infer, b" " * 200_000)[0] == 400
+    binary = {**tensor, "parameters": {"binary_data_size": 40}}
+    del binary["data"]
+    head = json.dumps({"inputs": [binary]}).encode()
+    length = {"Inference-Header-Content-Length": str(len(head))}
+    assert post(infer, head + ROW.tobytes(), length) == (400, "a tensor's binary_data_size is 40, 32 bytes are left")
+    assert post(infer, head + b"\0" * 50, length) == (400, "10 bytes of binary data belong to no tensor")
+    assert post(infer, head, {"Inference-Header-Content-Length": "9999"})[0] == 400
+    assert post(infer, head, {"Content-Encoding": "gzip"})[0] == 400
+
+
+def drain():
+    """Asks two servers by turns of the channel's own choice while the first one drains."""
+    # The authority of such a target would be both addresses, which is none.
+    channel = grpc.insecure_channel(f"ipv4:{address},{sys.argv[3]}", options=[("grpc.default_authority", "models")])
+    stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+    request = pb.ModelInferRequest(model_name="spam", raw_input_contents=[ROW.tobytes()])
+    request.inputs.add(name="input", datatype="FP64", shape=[1, 4])
+    failed, asked = [], [0] * 4
+    ends = threading.Event()
+
+    def ask(number):
+        while not ends.is_set():
+            try:
+                stub.ModelInfer(request, timeout=20)
+                asked[number] += 1
+            except Exception as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=ask, args=[number]) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    while sum(asked) < 200 and not failed:
+        time.sleep(0.01)
+    print("under way", flush=True)
+    # The first one is gone when nothing answers there any more.
+    probe = address.rsplit(":", 1)
+    import socket
+    gone = time.time() + 30
+    while time.time() < gone:
+        try:
+            socket.create_connection((probe[0], int(probe[1])), 1).close()
+        except OSError:
+            break
+        time.sleep(0.01)
+    before = sum(asked)
+    while sum(asked) < before + 200 and not failed:
+        time.sleep(0.01)
+    ends.set()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed[0]
+
+
+def age():
+    """Connections live 200 ms here, and nobody notices."""
+    client = triton_grpc.InferenceServerClient(address)
+    input = triton_grpc.InferInput("input", [1, 4], "FP64")
+    input.set_data_from_numpy(ROW)
+    http = triton_http.InferenceServerClient(address)
+    until = time.time() + 1.5
+    while time.time() < until:
+        client.infer("spam", [input])
+        assert http.is_server_live()
+    client.close()
+
+
+{"grpc": over_grpc, "http": over_http, "bad": bad, "drain": drain, "age": age}[theme]()
+print("done")

@@ -1,0 +1,143 @@
+//! The protocol as clients speak it: tritonclient over gRPC and HTTP, and what they must not send.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use common::{Repository, data};
+use fanin_model::Models;
+use fanin_model::protocol::{Service, bind, serve};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::oneshot;
+
+fn python() -> PathBuf {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/triton/bin/python");
+    assert!(python.exists(), "tritonclient is not installed: run `.ci/setup triton`");
+    python
+}
+
+/// Models served on a thread, as a worker of the server does it.
+struct Server {
+    address: SocketAddr,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    fn start(config: &fanin_config::Models) -> Server {
+        let models = Models::start(config).expect("it starts");
+        let listeners = bind(&["127.0.0.1:0".parse().expect("an address")]).expect("a listener");
+        let address = listeners[0].local_addr().expect("an address");
+        let (end, ended) = oneshot::channel();
+        let (ready, is_ready) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+            runtime.expect("a runtime").block_on(async move {
+                let service = Service::new(models);
+                let serving = serve(&service, listeners).expect("it serves");
+                ready.send(()).expect("somebody waits");
+                // The test may have failed; then it ends as well.
+                let _ = ended.await;
+                serving.drain();
+                while serving.open() > 0 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                assert_eq!((service.connections(), service.in_flight()), (0, 0));
+            });
+        });
+        is_ready.recv().expect("it is ready");
+        Server { address, end: Some(end), thread: Some(thread) }
+    }
+
+    fn python(&self, theme: &str, more: &[&str]) {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client/client.py");
+        let mut command = Command::new(python());
+        command.arg(script).arg(theme).arg(self.address.to_string()).args(more);
+        let output = command.output().expect("python runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{theme}:\n{}{}", text(&output.stdout), text(&output.stderr));
+        assert!(text(&output.stdout).ends_with("done\n"), "{}", text(&output.stdout));
+    }
+
+    /// Drains: ends when the last client has gone.
+    fn end(mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("nothing failed on the server's side");
+        }
+    }
+}
+
+fn repository() -> Repository {
+    let repository = Repository::with_spam();
+    repository.put("three", 3, "model.ubj", &data("three.ubj"));
+    repository
+}
+
+#[test]
+fn tritonclient_over_grpc() {
+    let repository = repository();
+    let server = Server::start(&repository.config());
+    server.python("grpc", &[&data_dir()]);
+    server.end();
+}
+
+#[test]
+fn tritonclient_over_http() {
+    let repository = repository();
+    let server = Server::start(&repository.config());
+    server.python("http", &[&data_dir()]);
+    server.end();
+}
+
+#[test]
+fn bad_requests_get_the_protocols_own_statuses() {
+    let repository = repository();
+    let config = fanin_config::Models { max_message: 100_000, control: false, ..repository.config() };
+    let server = Server::start(&config);
+    server.python("bad", &[]);
+    server.end();
+}
+
+/// The first server drains while clients ask it as fast as they can; they go on at the second.
+#[test]
+fn draining_moves_clients_without_an_error() {
+    let repository = repository();
+    let (first, second) = (Server::start(&repository.config()), Server::start(&repository.config()));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client/client.py");
+    let mut client = Command::new(python())
+        .args([script.as_os_str(), "drain".as_ref()])
+        .args([first.address.to_string(), second.address.to_string()])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("python runs");
+    let mut lines = BufReader::new(client.stdout.take().expect("piped")).lines();
+    assert_eq!(lines.next().expect("a line").expect("text"), "under way");
+    first.end();
+    assert_eq!(lines.next().expect("a line").expect("text"), "done");
+    assert!(client.wait().expect("it ends").success());
+    second.end();
+}
+
+#[test]
+fn old_connections_are_asked_to_go() {
+    let repository = repository();
+    let config = fanin_config::Models {
+        max_connection_age: Some(Duration::from_millis(200)),
+        keepalive: Duration::from_millis(50),
+        ..repository.config()
+    };
+    let server = Server::start(&config);
+    server.python("age", &[]);
+    server.end();
+}
+
+fn data_dir() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").display().to_string()
+}
