@@ -83,7 +83,11 @@ pub(crate) enum Content {
 
 /// Goes by the `content-type`, not by the bytes, so that a broken JSON body cannot pass for a text.
 pub(crate) fn content(answer: &Answer, head: bool) -> Content {
-    let kind = answer.headers.content_type().and_then(|value| std::str::from_utf8(value).ok());
+    let kind = match answer.headers.content_type() {
+        // Nearly always, word for word.
+        Some(b"application/json") if !answer.body.is_empty() => return Content::Json,
+        kind => kind.and_then(|value| std::str::from_utf8(value).ok()),
+    };
     if answer.body.is_empty() && (head || kind.is_none() || matches!(answer.status.as_u16(), 204 | 205 | 304)) {
         return Content::Empty;
     }

@@ -443,15 +443,7 @@ impl Arguments {
             let key = param.map_or(key, |param| param.wire(key));
             pair(&mut path, &mut first, key, value, config.query_lists, name)?;
         }
-        let mut headers = HeaderMap::new();
-        for forwarded in &config.forward_headers {
-            if let Some(first) = client.get(forwarded) {
-                headers.insert(forwarded.clone(), first.clone());
-                for value in client.get_all(forwarded).iter().skip(1) {
-                    headers.append(forwarded.clone(), value.clone());
-                }
-            }
-        }
+        let mut headers = forwarded(&object.upstream, client);
         let own = self.headers.entries().ok_or_else(|| wrong(format!("headers of a call of {name} must be a dict")))?;
         for (key, value) in own.iter() {
             let (key, value) = header(key, value).map_err(|what| wrong(format!("a call of {name}: {what}")))?;
@@ -484,6 +476,17 @@ impl Arguments {
         };
         Ok(Request { method: method.clone(), path_and_query: path, headers, body })
     }
+}
+
+/// Those of the client's headers that go on to an upstream.
+fn forwarded(upstream: &fanin_upstream::Upstream, client: &HeaderMap) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for name in &upstream.config().forward_headers {
+        for value in client.get_all(name) {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    headers
 }
 
 /// A header of a flow's. `None` for a value of `None`, which leaves the header out.
@@ -529,6 +532,28 @@ pub(crate) fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
+/// A list of an answer's, which need not become values first. `false` if it holds what cannot stand in a query.
+fn json_list(out: &mut String, first: &mut bool, key: &str, list: fanin_json::Node<'_>, lists: QueryLists) -> bool {
+    for (at, item) in list.elements().enumerate() {
+        let (number, text) = (item.as_number_text(), item.as_bool());
+        let text = match (number, text) {
+            (Some(number), _) => Cow::Borrowed(number),
+            (None, Some(value)) => Cow::Borrowed(if value { "true" } else { "false" }),
+            (None, None) => match item.as_str() {
+                Some(text) => text,
+                None => return false,
+            },
+        };
+        if at == 0 || lists == QueryLists::Repeat {
+            encode::pair(out, first, key, &text);
+        } else {
+            out.push(',');
+            encode::component(out, &text);
+        }
+    }
+    true
+}
+
 pub(crate) fn pair(
     out: &mut String,
     first: &mut bool,
@@ -550,6 +575,13 @@ pub(crate) fn pair(
     if let Some(text) = text(&value) {
         encode::pair(out, first, key, &text);
         return Ok(());
+    }
+    if let Value::Json { at, doc } = &value
+        && let node = doc.node(*at)
+        && node.kind() == fanin_json::Kind::Array
+        && !node.is_empty()
+    {
+        return json_list(out, first, key, node, lists).then_some(()).ok_or_else(bad);
     }
     if !matches!(view::kind(&value), ValueKind::List | ValueKind::Tuple | ValueKind::Set | ValueKind::Range) {
         return Err(bad());

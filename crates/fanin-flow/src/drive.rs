@@ -1,5 +1,6 @@
 //! Runs one flow from its request to its reply.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -10,6 +11,7 @@ use std::task::{Context, Poll};
 use fanin_config::{FlowLimits, OnDisconnect};
 use fanin_lang::{Deep, Failure, FunctionRef, Instance, Kind, Limits, Machine, Order, Program, Run, Slot, Value, deep};
 use fanin_upstream::CallError;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::builtins::{Abort, ResponseObject};
@@ -60,10 +62,18 @@ pub struct FlowFuture {
 }
 
 impl FlowFuture {
-    pub(crate) fn new(worker: Rc<Worker>, program: Program, route: Arc<RouteFlow>, incoming: Incoming) -> FlowFuture {
+    pub(crate) fn new(
+        worker: Rc<Worker>,
+        program: Program,
+        route: Arc<RouteFlow>,
+        mut incoming: Incoming,
+    ) -> FlowFuture {
         let wrote = Rc::new(Cell::new(false));
         let on_disconnect = route.on_disconnect;
-        let run = Box::pin(run(worker, program, route, incoming, wrote.clone()));
+        let hold = incoming.hold.take();
+        // Here and not in the future, which would carry the request's parts along and be copied with them.
+        let req = Rc::new(Req::new(incoming, route.limits.max_json_depth));
+        let run = Box::pin(run(worker, program, route, req, hold, wrote.clone()));
         FlowFuture { run: Some(run), wrote, on_disconnect }
     }
 
@@ -123,13 +133,12 @@ async fn run(
     worker: Rc<Worker>,
     program: Program,
     route: Arc<RouteFlow>,
-    mut incoming: Incoming,
+    req: Rc<Req>,
+    _hold: Option<Box<dyn Any>>,
     wrote: Rc<Cell<bool>>,
 ) -> Reply {
-    let _hold = incoming.hold.take();
-    let (start, deadline) = (incoming.start, incoming.deadline);
+    let (start, deadline) = req.times();
     let limits = &route.limits;
-    let req = Rc::new(Req::new(incoming, limits.max_json_depth));
     let mut host = FlowHost::new(
         program.clone(),
         req.clone(),
@@ -223,7 +232,7 @@ async fn evaluate(
 /// whatever came first, then writes it.
 async fn finish(host: &mut FlowHost, value: Value, route: &RouteFlow) -> Result<crate::reply::Success, End> {
     host.pump();
-    let mut calls: Vec<(Order, Slot)> = Vec::new();
+    let mut calls: SmallVec<[(Order, Slot); 8]> = SmallVec::new();
     respond::slots(&value, &mut |slot| {
         if let Some(order) = host.order(slot) {
             calls.push((order, slot.clone()));

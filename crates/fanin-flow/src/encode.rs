@@ -49,9 +49,30 @@ pub enum PathError {
     Empty(String),
 }
 
+/// A set of ASCII characters, by byte.
+const fn set(letters: bool, others: &[u8]) -> [bool; 256] {
+    let mut set = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        set[byte] = letters && (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < others.len() {
+        set[others[at] as usize] = true;
+        at += 1;
+    }
+    set
+}
+
+/// [`UNRESERVED`] as a table.
+const AS_IT_IS: [bool; 256] = set(true, b"-._~");
+/// What may stand in a path's literal parts.
+const PLAIN: [bool; 256] = set(true, b"-._~!$&'()*+,;=:@/%");
+
 /// Appends `value` percent-encoded as one path segment or query component.
 pub fn component(out: &mut String, value: &str) {
-    if value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~')) {
+    if value.bytes().all(|byte| AS_IT_IS[usize::from(byte)]) {
         out.push_str(value);
     } else {
         out.extend(utf8_percent_encode(value, UNRESERVED));
@@ -69,11 +90,13 @@ pub fn path(out: &mut String, template: &str, params: &[(&str, &str)]) -> Result
     let begin = out.len();
     let mut used = 0_u64;
     let mut rest = template;
-    while let Some(open) = rest.find(['{', '}']) {
-        let literal = &rest[..open];
-        plain(template, literal)?;
-        out.push_str(literal);
-        let close = rest[open..].find('}').filter(|&c| c > 1 && rest.as_bytes()[open] == b'{');
+    while let Some(open) = rest.bytes().position(|byte| !PLAIN[usize::from(byte)]) {
+        out.push_str(&rest[..open]);
+        let close = match rest.as_bytes()[open] {
+            b'{' => rest.bytes().skip(open).position(|byte| byte == b'}').filter(|&close| close > 1),
+            b'}' => None,
+            _ => return Err(bad_character(template, &rest[open..])),
+        };
         let Some(close) = close else {
             return Err(PathError::Template(template.to_owned()));
         };
@@ -88,14 +111,14 @@ pub fn path(out: &mut String, template: &str, params: &[(&str, &str)]) -> Result
         component(out, params[at].1);
         rest = &rest[open + close + 1..];
     }
-    plain(template, rest)?;
     out.push_str(rest);
     for (at, (name, _)) in params.iter().enumerate() {
         if used & (1 << (at & 63)) == 0 {
             return Err(PathError::Unused { path: template.to_owned(), name: (*name).to_owned() });
         }
     }
-    if out[begin..].split('/').any(is_dots) {
+    let may_be_dots = |pair: &[u8]| pair[0] == b'/' && matches!(pair[1], b'.' | b'%');
+    if out.as_bytes()[begin..].windows(2).any(may_be_dots) && out[begin..].split('/').any(is_dots) {
         return Err(PathError::Dots(out[begin..].to_owned()));
     }
     Ok(())
@@ -110,12 +133,10 @@ fn is_dots(segment: &str) -> bool {
     decoded == b"." || decoded == b".."
 }
 
-fn plain(template: &str, literal: &str) -> Result<(), PathError> {
-    let bad = |c: char| !(c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@/%".contains(c));
-    match literal.chars().find(|&c| bad(c)) {
-        None => Ok(()),
-        Some(character) => Err(PathError::Character { path: template.to_owned(), character }),
-    }
+/// `rest` begins with a character that must not stand in a path, so it is not empty.
+#[cold]
+fn bad_character(template: &str, rest: &str) -> PathError {
+    PathError::Character { path: template.to_owned(), character: rest.chars().next().unwrap_or_default() }
 }
 
 /// Appends `name=value` with `?` or `&` before it, both encoded.

@@ -15,7 +15,6 @@ use fanin_lang::{
 };
 use fanin_upstream::shared::Body;
 use fanin_upstream::{Answer, CallContext, CallError, Fault};
-use futures_util::stream::{FuturesUnordered, Stream};
 use http::{Method, StatusCode};
 use tokio::time::Instant;
 
@@ -23,7 +22,7 @@ use crate::answer::CallSource;
 use crate::call::{self, Arguments, Need, OnFailure, Terms};
 use crate::caller::Caller;
 use crate::incoming::Req;
-use crate::inflight::{Checked, InFlight};
+use crate::inflight::{Calls, Checked, InFlight};
 use crate::merge::open::OpenBatches;
 use crate::trace::CallTrace;
 use crate::upstream::UpstreamObject;
@@ -70,7 +69,7 @@ pub(crate) struct FlowHost {
     caller: Rc<dyn Caller>,
     limits: Arc<FlowLimits>,
     calls: Vec<Entry>,
-    inflight: FuturesUnordered<InFlight>,
+    inflight: Calls,
     woken: Rc<Woken>,
     /// Calls that wait to be sent together; most requests have none.
     rounds: Option<Box<merging::Rounds>>,
@@ -101,7 +100,7 @@ impl FlowHost {
             caller,
             limits,
             calls: Vec::new(),
-            inflight: FuturesUnordered::new(),
+            inflight: Calls::None,
             woken: Rc::default(),
             rounds: None,
             open,
@@ -222,7 +221,7 @@ impl FlowHost {
         let mut taken = false;
         std::future::poll_fn(|context| {
             loop {
-                match std::pin::Pin::new(&mut self.inflight).poll_next(context) {
+                match self.inflight.poll_next(context) {
                     Poll::Ready(Some((index, result))) => {
                         taken = true;
                         self.complete(index, result);
@@ -368,7 +367,7 @@ impl FlowHost {
     /// Ends what is still under way and gives what the calls took.
     pub(crate) fn finish(&mut self) -> (u32, Duration, Vec<CallTrace>) {
         self.rest();
-        self.inflight = FuturesUnordered::new();
+        self.inflight = Calls::None;
         (self.calls.len() as u32, self.busy, self.traces.take().unwrap_or_default())
     }
 }

@@ -79,6 +79,11 @@ impl Req {
         }
     }
 
+    /// When it came and when it must have ended.
+    pub(crate) fn times(&self) -> (Instant, Instant) {
+        (self.incoming.start, self.incoming.deadline)
+    }
+
     pub(crate) fn headers(&self) -> &HeaderMap {
         &self.incoming.headers
     }

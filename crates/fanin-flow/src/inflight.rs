@@ -10,6 +10,7 @@ use bytes::Bytes;
 use fanin_json::{Doc, JsonError};
 use fanin_upstream::shared::Body;
 use fanin_upstream::{Answer, CallError};
+use futures_util::stream::{FuturesUnordered, Stream};
 use tokio::sync::oneshot;
 
 use crate::answer::{Content, content};
@@ -92,6 +93,54 @@ impl Future for InFlight {
                     return Poll::Ready((this.index, Ok((answer, doc.map(Body::Json)))));
                 }
             }
+        }
+    }
+}
+
+/// The calls under way. Most often it is one after the other, and then it needs neither a queue nor a waker of its own.
+#[derive(Default)]
+pub(crate) enum Calls {
+    #[default]
+    None,
+    One(InFlight),
+    Many(FuturesUnordered<InFlight>),
+}
+
+impl Calls {
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Calls::None => true,
+            Calls::One(_) => false,
+            Calls::Many(calls) => calls.is_empty(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, call: InFlight) {
+        match self {
+            Calls::None => *self = Calls::One(call),
+            Calls::Many(calls) => calls.push(call),
+            Calls::One(_) => {
+                let many = FuturesUnordered::new();
+                // What is pushed is polled before the next wait, so the first call's waker is set anew.
+                if let Calls::One(first) = std::mem::take(self) {
+                    many.push(first);
+                }
+                many.push(call);
+                *self = Calls::Many(many);
+            }
+        }
+    }
+
+    /// The next call that has ended, `None` if there are none.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<<InFlight as Future>::Output>> {
+        match self {
+            Calls::None => Poll::Ready(None),
+            Calls::One(call) => {
+                let end = ready!(Pin::new(call).poll(context));
+                *self = Calls::None;
+                Poll::Ready(Some(end))
+            }
+            Calls::Many(calls) => Pin::new(calls).poll_next(context),
         }
     }
 }

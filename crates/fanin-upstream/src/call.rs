@@ -25,6 +25,8 @@ pub(crate) struct Call<'a> {
     pub local: &'a Rc<Local>,
     pub context: &'a CallContext,
     pub terms: &'a Terms,
+    /// The clock is read at a call's start and at its end; what comes between and does not wait goes by these.
+    pub started: Instant,
     pub deadline: Instant,
     pub phase: &'a Cell<Phase>,
 }
@@ -144,7 +146,7 @@ impl<'a> Call<'a> {
         let (Some(place), true) = (place, affordable) else { return first.await };
         self.local.metrics.count(Extra::Hedged);
         let avoid = used.get();
-        let second = self.attempt_in(place, request, true, avoid, used);
+        let second = self.attempt_in(place, None, request, true, avoid, used);
         tokio::pin!(second);
         let (result, by_hedge) = tokio::select! {
             biased;
@@ -173,29 +175,33 @@ impl<'a> Call<'a> {
     ) -> Result<Received, Failure> {
         let upstream = &*self.local.upstream;
         self.phase.set(Phase::Waiting);
-        let place = match upstream.limit.try_enter() {
-            Some(place) => place,
-            None => Box::pin(upstream.limit.enter(self.context.request_started))
-                .await
-                .map_err(|full| refused(&upstream.limit, full))?,
+        let (place, begun) = match upstream.limit.try_enter() {
+            // The first try of a call that has not waited for anything, its operation's limit included.
+            Some(place) => (place, (used.get().is_none() && self.terms.limit.is_none()).then_some(self.started)),
+            None => {
+                let place = Box::pin(upstream.limit.enter(self.context.request_started)).await;
+                (place.map_err(|full| refused(&upstream.limit, full))?, None)
+            }
         };
-        self.attempt_in(place, request, safe, avoid, used).await
+        self.attempt_in(place, begun, request, safe, avoid, used).await
     }
 
     async fn attempt_in(
         &self,
         _place: Permit<'a>,
+        begun: Option<Instant>,
         request: &Prepared,
         safe: bool,
         avoid: Option<u64>,
         used: &Cell<Option<u64>>,
     ) -> Result<Received, Failure> {
         let upstream = &*self.local.upstream;
+        let begun = begun.filter(|_| self.local.endpoints() > 0);
         let reach = self.local.choose(avoid, self.phase).await?;
         used.set(Some(reach.endpoint.id));
         // With one endpoint there is nothing to choose, and nothing to count for it.
         let _on_endpoint = (self.local.endpoints() > 1).then(|| reach.endpoint.load.begin());
-        let trial = Trial::begin(self, &reach.endpoint);
+        let trial = Trial::begin(self, &reach.endpoint, begun.unwrap_or_else(Instant::now));
         let attempt = Attempt {
             request,
             endpoint: &reach.endpoint,
@@ -263,31 +269,23 @@ struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    fn begin(call: &Call<'a>, endpoint: &'a Arc<Endpoint>) -> Trial<'a> {
-        Trial {
-            local: call.local,
-            terms: call.terms,
-            endpoint,
-            begun: Instant::now(),
-            deadline: call.deadline,
-            ended: false,
-        }
+    fn begin(call: &Call<'a>, endpoint: &'a Arc<Endpoint>, begun: Instant) -> Trial<'a> {
+        Trial { local: call.local, terms: call.terms, endpoint, begun, deadline: call.deadline, ended: false }
     }
 
     fn end(mut self, result: &Result<Received, Failure>) {
         self.ended = true;
         match is_bad(result) {
-            Some(false) => self.good(),
+            Some(false) => self.good(result.as_ref().map_or_else(|_| Instant::now(), |received| received.at)),
             Some(true) => self.bad(matches!(result, Err(failure) if failure.kind == ErrorKind::Timeout)),
             None => {}
         }
     }
 
-    fn good(&self) {
+    fn good(&self, now: Instant) {
         let upstream = &*self.local.upstream;
         let policies = &upstream.policies;
-        let now = Instant::now();
-        let latency = now - self.begun;
+        let latency = now.saturating_duration_since(self.begun);
         self.local.attempt_succeeded(latency);
         let many = self.local.endpoints() > 1;
         if many && policies.ejection {

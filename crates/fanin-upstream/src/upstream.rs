@@ -222,20 +222,21 @@ impl Upstream {
                 false => Err(Failure::new(ErrorKind::Timeout, "the deadline had passed before the call")),
                 true => {
                     let terms = upstream.terms.of(context.operation);
-                    let call = Call { local: &local, context: &context, terms, deadline, phase: &phase };
+                    let call = Call { local: &local, context: &context, terms, started, deadline, phase: &phase };
                     timeout_at(deadline, call.run(request))
                         .await
                         .unwrap_or_else(|_| Err(timed_out(&phase, own, deadline)))
                 }
             };
-            let elapsed = started.elapsed();
             match result {
                 Ok(received) => {
-                    record.end(Outcome::answer(received.status), elapsed);
-                    let Received { status, headers, body, at: _ } = received;
+                    let Received { status, headers, body, at } = received;
+                    let elapsed = at.saturating_duration_since(started);
+                    record.end(Outcome::answer(status), elapsed);
                     Ok(Answer { status, headers, body, elapsed })
                 }
                 Err(failure) => {
+                    let elapsed = started.elapsed();
                     record.end(Outcome::error(failure.kind), elapsed);
                     Err(failure.into_error(&upstream.name, elapsed))
                 }

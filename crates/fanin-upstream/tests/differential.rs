@@ -236,6 +236,46 @@ impl Numbers {
 }
 
 #[test]
+fn bodies_of_every_size_come_whole() {
+    run(async {
+        let script = Script::new().await;
+        let mut numbers = Numbers(0xb0d1e5);
+        for size in [1, 4095, 4096, 4097, 10_000, 16_000, 16_384, 16_385, 40_000, 1_048_577] {
+            let body: Vec<u8> = (0..size).map(|at| b'a' + (at % 23) as u8).collect();
+            let length = [format!("content-length: {size}\r\n\r\n").as_bytes(), &body].concat();
+            let half = size - size / 2;
+            let chunked = [
+                format!("transfer-encoding: chunked\r\n\r\n{half:x}\r\n").as_bytes(),
+                &body[..half],
+                format!("\r\n{:x}\r\n", size - half).as_bytes(),
+                &body[half..],
+                b"\r\n0\r\n\r\n",
+            ]
+            .concat();
+            let until_close = [&b"x: y\r\n\r\n"[..], &body].concat();
+            let extra = [&length[..], b"and more"].concat();
+            for (text, whole) in
+                [(&length, true), (&chunked, true), (&until_close, true), (&extra, true), (&length, false)]
+            {
+                for before in ["", "HTTP/1.1 103 Early Hints\r\n\r\n"] {
+                    let mut text = [before.as_bytes(), b"HTTP/1.1 200 OK\r\ncontent-type: text/x\r\n", text].concat();
+                    if !whole {
+                        text.pop();
+                    }
+                    for slices in [vec![text.clone()], numbers.slices(&text)] {
+                        let seen = script.compare(slices, &Method::GET).await.unwrap_or_else(|why| panic!("{why}"));
+                        assert_eq!(seen.is_ok(), whole, "{size}: {seen:?}");
+                        if let Ok(seen) = seen {
+                            assert!(seen.body == body && seen.headers["content-type"] == "text/x", "{size}");
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn slicing_changes_nothing_and_spoiled_bytes_are_judged_alike() {
     run(async {
         let script = Script::new().await;

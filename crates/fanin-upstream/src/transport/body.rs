@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use crate::error::{ErrorKind, Failure};
 
 /// Bodies up to this are copied out of the buffer that they were read into.
-const SMALL: usize = 4 << 10;
+pub(super) const SMALL: usize = 4 << 10;
 
 /// Room made at once for an announced body. More is made as it really comes.
 pub(super) const FIRST_ROOM: usize = 1 << 20;

@@ -3,16 +3,17 @@
 //! Everything happens inside the call's own future. While an answer is awaited a connection holds no buffer: what can be sent
 //! at once is written from, and what comes is read into, one pair of buffers that all connections of a thread use in turn, and
 //! only what has to stay is copied out of them. An answer that comes in one piece, as nearly all do, is one read and one
-//! allocation for its head and body together.
+//! allocation for its head and body together; a large one that comes so takes the read buffer with it.
 
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{Method, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
@@ -22,7 +23,7 @@ use super::head::{self, Framing, Head, MAX_HEAD};
 use super::request;
 use crate::answer_headers::Headers;
 use crate::error::{ErrorKind, Failure};
-use crate::transport::body::{FIRST_ROOM, too_large};
+use crate::transport::body::{FIRST_ROOM, SMALL, too_large};
 use crate::transport::budget::Open;
 use crate::transport::stream::Stream;
 use crate::transport::{Attempt, Received};
@@ -37,13 +38,13 @@ const MAX_KEPT: usize = 64 << 10;
 const MAX_INTERIM: u8 = 16;
 
 struct Scratch {
-    read: Box<[u8]>,
+    read: BytesMut,
     write: Vec<u8>,
 }
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> =
-        RefCell::new(Scratch { read: vec![0; READ].into_boxed_slice(), write: Vec::new() });
+        RefCell::new(Scratch { read: BytesMut::new(), write: Vec::new() });
 }
 
 /// A connection. Dropping it closes it.
@@ -106,6 +107,8 @@ pub(super) struct Exchange<'a> {
     reading: Reading,
     /// Head and body, one behind the other.
     answer: Vec<u8>,
+    /// The same of an answer that came in one piece and is too large to be copied.
+    whole: Bytes,
     head: Option<Head>,
     /// Neither the request nor the answer leaves anything on the connection that is in the way of the next.
     clean: bool,
@@ -149,6 +152,7 @@ impl<'a> Exchange<'a> {
             sending: Sending::Start,
             reading: Reading::Head { interim: 0 },
             answer: Vec::new(),
+            whole: Bytes::new(),
             head: None,
             clean: true,
         }
@@ -181,7 +185,7 @@ impl<'a> Exchange<'a> {
         let keep = self.clean && head.keep_alive && matches!(self.sending, Sending::Done);
         self.connection.busy = !keep;
         self.connection.served = true;
-        let mut body = Bytes::from(self.answer);
+        let mut body = if self.whole.is_empty() { Bytes::from(self.answer) } else { self.whole };
         let headers = Headers::received(body.split_to(head.len), head.content_type);
         Ok(Received { status: head.status, headers, body, at: Instant::now() })
     }
@@ -240,56 +244,71 @@ impl<'a> Exchange<'a> {
 
     fn read_some(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         SCRATCH.with_borrow_mut(|scratch| {
-            let mut buffer = ReadBuf::new(&mut scratch.read);
-            Poll::Ready(match ready!(Pin::new(&mut self.connection.stream).poll_read(cx, &mut buffer)) {
-                Ok(()) if !buffer.filled().is_empty() => self.received(buffer.filled()),
-                Ok(()) if matches!(self.reading, Reading::UntilClose) => {
+            let buffer = &mut scratch.read;
+            buffer.clear();
+            buffer.reserve(READ);
+            let read = pin!(self.connection.stream.read_buf(&mut (&mut *buffer).limit(READ))).poll(cx);
+            Poll::Ready(match ready!(read) {
+                Ok(0) if matches!(self.reading, Reading::UntilClose) => {
                     self.reading = Reading::Done;
                     Ok(())
                 }
-                Ok(()) => Err(self.broke_off(None)),
+                Ok(0) => Err(self.broke_off(None)),
+                Ok(_) => {
+                    let keep = self.received(buffer);
+                    keep.map(|keep| {
+                        if let Some(range) = keep {
+                            // The answer takes the buffer with it, up to its end; the next read gets another.
+                            buffer.truncate(range.end);
+                            self.whole = buffer.split().freeze();
+                            self.whole.advance(range.start);
+                        }
+                    })
+                }
                 Err(error) => Err(self.broke_off(Some(error))),
             })
         })
     }
 
-    fn received(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        let max = self.attempt.max_answer;
+    /// Takes what has come. Gives the place of an answer in it that is whole and too large to be copied.
+    fn received(&mut self, bytes: &[u8]) -> Result<Option<Range<usize>>, Broken> {
         match &mut self.reading {
-            Reading::Head { .. } if self.answer.is_empty() => self.head(bytes),
+            Reading::Head { .. } if self.answer.is_empty() => return self.head(bytes, true),
             Reading::Head { .. } => {
                 self.answer.extend_from_slice(bytes);
                 // Until a line ends, the head does not.
-                if self.answer.len() < MAX_HEAD && !bytes.contains(&b'\n') {
-                    return Ok(());
+                if self.answer.len() >= MAX_HEAD || bytes.contains(&b'\n') {
+                    let bytes = std::mem::take(&mut self.answer);
+                    self.head(&bytes, false)?;
                 }
-                let bytes = std::mem::take(&mut self.answer);
-                self.head(&bytes)
             }
-            Reading::Chunked(_) => self.chunks(bytes),
+            Reading::Chunked(_) => self.chunks(bytes)?,
             Reading::UntilClose => {
-                let had = self.body_len();
+                let (had, max) = (self.body_len(), self.attempt.max_answer);
                 if bytes.len() > max - had {
                     return Err(too_large(had + bytes.len(), max).into());
                 }
                 self.answer.extend_from_slice(bytes);
-                Ok(())
             }
-            Reading::Length { .. } | Reading::Done => Ok(()),
+            Reading::Length { .. } | Reading::Done => {}
         }
+        Ok(None)
     }
 
-    /// All that has come, without a complete head so far.
-    fn head(&mut self, mut bytes: &[u8]) -> Result<(), Broken> {
+    /// All that has come, without a complete head so far; `in_buffer` if it is what the buffer holds.
+    fn head(&mut self, all: &[u8], in_buffer: bool) -> Result<Option<Range<usize>>, Broken> {
         let bodiless = self.attempt.request.method == Method::HEAD;
+        let mut at = 0;
         loop {
+            let bytes = &all[at..];
             let Some(head) = head::parse(bytes, bodiless).map_err(|what| self.wrong(what))? else {
                 self.answer = bytes.to_vec();
-                return Ok(());
+                return Ok(None);
             };
             if !head.status.is_informational() {
                 self.head = Some(head);
-                return self.body(head, bytes);
+                let whole = self.body(head, bytes, in_buffer)?;
+                return Ok(whole.map(|len| at..at + len));
             }
             match &mut self.reading {
                 Reading::Head { interim }
@@ -299,15 +318,15 @@ impl<'a> Exchange<'a> {
                 }
                 _ => return Err(self.wrong(&format_args!("status {} is not an answer", head.status.as_u16()))),
             }
-            bytes = &bytes[head.len..];
-            if bytes.is_empty() {
-                return Ok(());
+            at += head.len;
+            if at == all.len() {
+                return Ok(None);
             }
         }
     }
 
-    /// The head is there, and what has come of the body with it.
-    fn body(&mut self, head: Head, bytes: &[u8]) -> Result<(), Broken> {
+    /// The head is there, and what has come of the body with it. Gives the length of a whole answer that is not to be copied.
+    fn body(&mut self, head: Head, bytes: &[u8], in_buffer: bool) -> Result<Option<usize>, Broken> {
         let max = self.attempt.max_answer;
         let came = bytes.len() - head.len;
         match head.framing {
@@ -316,23 +335,26 @@ impl<'a> Exchange<'a> {
                 if length > max {
                     return Err(too_large(length, max).into());
                 }
-                self.answer.reserve_exact(head.len + length.min(FIRST_ROOM.max(came)));
-                self.answer.extend_from_slice(&bytes[..head.len + came.min(length)]);
                 self.clean = came <= length;
                 self.reading = if came < length { Reading::Length { left: length - came } } else { Reading::Done };
-                Ok(())
+                if in_buffer && came >= length && length > SMALL {
+                    return Ok(Some(head.len + length));
+                }
+                self.answer.reserve_exact(head.len + length.min(FIRST_ROOM.max(came)));
+                self.answer.extend_from_slice(&bytes[..head.len + came.min(length)]);
             }
             Framing::Chunked => {
                 self.answer.extend_from_slice(&bytes[..head.len]);
                 self.reading = Reading::Chunked(Box::new(Chunked::new()));
-                self.chunks(&bytes[head.len..])
+                self.chunks(&bytes[head.len..])?;
             }
             Framing::UntilClose => {
                 self.answer.extend_from_slice(&bytes[..head.len]);
                 self.reading = Reading::UntilClose;
-                self.received(&bytes[head.len..])
+                self.received(&bytes[head.len..])?;
             }
         }
+        Ok(None)
     }
 
     fn chunks(&mut self, bytes: &[u8]) -> Result<(), Broken> {
