@@ -14,6 +14,7 @@ mod report;
 mod rolling;
 mod servers;
 mod shop;
+mod sql;
 mod start;
 mod stub;
 mod sweep;
@@ -142,6 +143,26 @@ enum Command {
         #[arg(long, default_value = "127.0.0.1:0")]
         listen: SocketAddr,
     },
+    /// Four connections, three queries a request, three times what the database can
+    Sql {
+        #[command(flatten)]
+        options: Options,
+        /// Where the picture goes
+        #[arg(long, value_name = "FILE", default_value = "sql.svg")]
+        plot: PathBuf,
+    },
+    /// Queries by hand on hyper and tokio-postgres (a role, started by `sql`)
+    #[command(hide = true)]
+    SqlDirect {
+        #[arg(long)]
+        database: String,
+    },
+    /// Queries on blocking threads (a role, started by `sql`)
+    #[command(hide = true)]
+    SqlBlocking {
+        #[arg(long)]
+        database: String,
+    },
     /// Our side of `eval` (a role, started by it)
     #[command(hide = true)]
     EvalOurs { count: u32 },
@@ -194,6 +215,15 @@ fn run(command: Command) -> Result<bool, Failure> {
             show(&options, cost::run(&options, &plans)?)
         }
         Command::Eval { options, other } => show(&options, eval::run(&options, other)?),
+        Command::Sql { options, plot } => show(&options, sql::run(&options, &plot)?),
+        Command::SqlDirect { database } => {
+            sql::direct::run(SocketAddr::from(([127, 0, 0, 1], 0)), &database, ready)?;
+            Ok(true)
+        }
+        Command::SqlBlocking { database } => {
+            sql::blocking::run(SocketAddr::from(([127, 0, 0, 1], 0)), &database, ready)?;
+            Ok(true)
+        }
         Command::EvalOurs { count } => {
             println!("{}", eval::ours(count)?);
             Ok(true)

@@ -8,6 +8,7 @@
 //! section's `read`. The JSON Schema and the table of `docs/configuration.md` follow from the struct; a test fails
 //! when the two disagree.
 
+mod backend;
 mod config;
 mod diagnostic;
 mod duration;
@@ -32,6 +33,7 @@ mod table;
 mod text;
 mod upstream;
 
+pub use backend::{Kind, OPTIONS, Rows, Statement, check_sql};
 pub use config::{Config, FILE_NAME, Inspected};
 pub use diagnostic::{ConfigError, Diagnostic, Severity, Source};
 pub use duration::{format_duration, parse_duration};

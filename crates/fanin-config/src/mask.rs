@@ -4,7 +4,7 @@ use http::HeaderName;
 use serde_json::Value;
 use url::Url;
 
-use crate::Config;
+use crate::{Config, backend};
 
 /// What stands in place of a secret.
 pub const MASK: &str = "***";
@@ -36,6 +36,12 @@ impl Config {
     /// from the environment. Private keys appear by their file's path only.
     pub fn masked(&self) -> Value {
         // Every type here serialises to strings, numbers, lists and tables with text keys, which can't fail.
-        serde_json::to_value(self).unwrap_or(Value::Null)
+        let mut value = serde_json::to_value(self).unwrap_or(Value::Null);
+        for (name, upstream) in &self.upstreams {
+            if let Some(keys) = value["upstreams"][name.as_str()].as_object_mut() {
+                keys.retain(|key, _| backend::has(upstream.kind(), key));
+            }
+        }
+        value
     }
 }

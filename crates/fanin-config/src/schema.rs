@@ -190,6 +190,16 @@ leaf!(
     json_schema!({ "x-type": "any value" })
 );
 leaf!(
+    /// `"postgres://user@host/database"`.
+    PostgresText,
+    json_schema!({ "type": "string", "pattern": r"^postgres(ql)?://|\$\{", "x-type": "url" })
+);
+leaf!(
+    /// What becomes of a statement's rows.
+    RowsText,
+    json_schema!({ "anyOf": [{ "enum": ["many", "one"] }, variable()] })
+);
+leaf!(
     /// HTTP version.
     HttpVersion,
     json_schema!({ "anyOf": [{ "enum": ["1", "2"] }, variable()] })
@@ -284,6 +294,8 @@ impl Config {
         strict(&mut sections["ServerTls"], &["cert", "key"], &json!({}));
         strict(&mut sections["FlowLimits"], &[], &limits);
         strict(&mut sections["ClientTls"], &[], &json!({}));
+        let statement = json!({ "params": [], "writes": false, "rows": "many" });
+        strict(&mut sections["Statement"], &["sql"], &statement);
         strict(&mut sections["Operation"], &["path"], &json!({ "method": "GET", "ok": [] }));
         strict(&mut sections["Param"], &["type"], &without(value(&Param::new(ParamType::Any)), &["type"]));
         strict(&mut sections["Batch"], &["key"], &without(value(&Batch::new("")), &["key"]));
@@ -298,7 +310,10 @@ impl Config {
         strict(
             &mut sections["Upstream"],
             &[],
-            &without(upstream.unwrap_or_default(), &["urls", "max_connections", "retry", "breaker"]),
+            &without(
+                upstream.unwrap_or_default(),
+                &["urls", "limit", "connect_timeout", "idle_timeout", "max_connections", "retry", "breaker"],
+            ),
         );
         sections["Upstream"]["properties"]["url"] = json!({
             "description": "Base URL of the only endpoint (`http` or `https`). A call's path is appended to the URL's path.",
@@ -306,7 +321,8 @@ impl Config {
             "pattern": r"^https?://|\$\{",
             "x-type": "url",
         });
-        sections["Upstream"]["oneOf"] = json!([{ "required": ["url"] }, { "required": ["urls"] }]);
+        sections["Upstream"]["oneOf"] =
+            ["url", "urls", "postgres", "files"].map(|key| json!({ "required": [key] })).as_slice().into();
 
         // Keys of [flow] may stand on a route too; their default is then what [flow] says.
         let mut on_route = sections["FlowLimits"]["properties"].clone();

@@ -114,6 +114,19 @@ impl<'t, 'r> Table<'t, 'r> {
         Some(file.value)
     }
 
+    /// A folder.
+    pub fn folder(&mut self, key: &'static str) -> Option<PathBuf> {
+        let dir = self.reader.dir();
+        let folder = self.parsed(key, "a folder's path", |text| match text {
+            "" => Err("is empty".into()),
+            text => Ok(dir.join(text)),
+        })?;
+        if !folder.value.is_dir() {
+            self.error(key, format_args!("there is no folder {}", folder.value.display()));
+        }
+        Some(folder.value)
+    }
+
     /// A duration above zero.
     pub fn duration(&mut self, key: &'static str) -> Option<Duration> {
         let item = self.item(key)?;

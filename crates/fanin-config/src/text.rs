@@ -61,6 +61,13 @@ pub(crate) fn optional_path<S: Serializer>(value: &Option<PathBuf>, to: S) -> Re
     }
 }
 
+pub(crate) fn secret<S: Serializer>(value: &Option<String>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(_) => to.serialize_str(MASK),
+        None => to.serialize_none(),
+    }
+}
+
 pub(crate) fn table_or_off<T: Serialize, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => value.serialize(to),

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use url::Url;
 
+use crate::backend::{self, Kind, Statement};
 use crate::mask::is_secret;
 use crate::policy::{Breaker, Hedge, Retry, read_breaker, read_hedge, read_part, read_retry};
 use crate::read::{At, header_name};
@@ -26,20 +27,34 @@ pub struct Upstream {
     pub name: String,
     /// Base URLs of the endpoints (`http` or `https`), tried in turns. A call's path is appended to the URL's path. For a
     /// single one write `url = "..."` instead.
-    #[serde(serialize_with = "text::urls")]
+    #[serde(serialize_with = "text::urls", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "schema::OneOrMore<schema::UrlText>")]
     pub urls: Vec<Url>,
+    /// A PostgreSQL database's URL (`"postgres://user:password@host:5432/database"`), or a list for several servers with the
+    /// same data, in place of `url`. With `?sslmode=require` or a table `tls` the connection is encrypted and the server's
+    /// certificate checked.
+    #[serde(serialize_with = "text::urls", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "schema::OneOrMore<schema::PostgresText>")]
+    pub postgres: Vec<Url>,
+    /// A folder of this machine, relative to that of `fanin.toml`, in place of `url`. Flows read what is below it.
+    #[serde(serialize_with = "text::optional_path", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub files: Option<PathBuf>,
+    /// A database user's password, if it does not stand in the URL.
+    #[serde(serialize_with = "text::secret", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub password: Option<String>,
     /// How long a call may take, with its waiting, connecting and reading. A call may ask for another time; none outlives
     /// the request's deadline.
     #[serde(serialize_with = "text::duration")]
     #[schemars(with = "schema::DurationText")]
     pub timeout: Duration,
-    /// How long connecting may take, TLS included.
+    /// How long connecting may take, TLS and signing on included. Default: 250ms; for a database 1s.
     #[serde(serialize_with = "text::duration")]
     #[schemars(with = "schema::DurationText")]
     pub connect_timeout: Duration,
     /// Calls in flight, over all workers: a number, or `"adaptive"`, which follows the upstream's latency between 8 and 1024, or
-    /// `{ min = 8, max = 1024 }` for other bounds.
+    /// `{ min = 8, max = 1024 }` for other bounds. Default: 256; for a database 8, for a folder 4.
     #[schemars(with = "schema::Or<schema::Count<1>, schema::Or<schema::Adaptive, limit::AdaptiveLimit>>")]
     pub limit: Limit,
     /// Calls that may wait for a place below `limit`; the next one is refused at once. Waiting calls of the oldest request go
@@ -49,14 +64,16 @@ pub struct Upstream {
     /// HTTP version: `"1"` or `"2"` (over plain TCP without upgrade: the backend must expect it).
     #[schemars(with = "schema::HttpVersion")]
     pub http: Protocol,
-    /// Connections to each endpoint: with HTTP/1.1 over all workers, 256 by default; with `http = "2"` for each worker, 4 by
+    /// Connections to each endpoint: to a database over all workers, by default as many as `limit`; with HTTP/1.1 over all
+    /// workers, 256 by default; with HTTP/2 for each worker, 4 by
     /// default.
     #[schemars(with = "schema::Count<1>")]
     pub max_connections: usize,
     /// Connections to each endpoint that may be in the making at once, over all workers, so that a cold start is no storm.
     #[schemars(with = "schema::Count<1>")]
     pub max_connecting: usize,
-    /// How long a connection is kept without a call. Should be shorter than the backend's own keep-alive time.
+    /// How long a connection is kept without a call. Should be shorter than the backend's own keep-alive time. Default: 30s; for
+    /// a database 10m.
     #[serde(serialize_with = "text::duration")]
     #[schemars(with = "schema::DurationText")]
     pub idle_timeout: Duration,
@@ -126,22 +143,54 @@ pub struct Upstream {
     #[serde(serialize_with = "text::named", skip_serializing_if = "IndexMap::is_empty")]
     #[schemars(with = "BTreeMap<String, Operation>")]
     pub operations: IndexMap<String, Operation>,
+    /// Named statements of a database, by name.
+    #[serde(serialize_with = "text::named", skip_serializing_if = "IndexMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Statement>")]
+    pub statements: IndexMap<String, Statement>,
 }
 
 impl Upstream {
     /// An upstream with one endpoint and all defaults, as if nothing else stood in its table.
     pub fn new(name: impl Into<String>, url: Url) -> Upstream {
+        Upstream { urls: vec![url], ..Upstream::blank(name.into(), Kind::Http) }
+    }
+
+    /// What the upstream is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Upstream { files: Some(_), .. } => Kind::Files,
+            Upstream { postgres, .. } if !postgres.is_empty() => Kind::Postgres,
+            _ => Kind::Http,
+        }
+    }
+
+    /// Where its endpoints are: `urls` or `postgres`. None for a folder.
+    pub fn endpoints(&self) -> &[Url] {
+        match self.kind() {
+            Kind::Http => &self.urls,
+            Kind::Postgres => &self.postgres,
+            Kind::Files => &[],
+        }
+    }
+
+    /// Defaults without an endpoint.
+    fn blank(name: String, kind: Kind) -> Upstream {
         Upstream {
-            name: name.into(),
-            urls: vec![url],
+            name,
+            urls: Vec::new(),
+            postgres: Vec::new(),
+            files: None,
+            password: None,
+            statements: IndexMap::new(),
             timeout: Duration::from_secs(1),
-            connect_timeout: Duration::from_millis(250),
-            limit: Limit::Fixed(256),
+            // Signing on to a database takes its server some work.
+            connect_timeout: Duration::from_millis(if kind.is_sql() { 1000 } else { 250 }),
+            limit: Limit::Fixed(kind.default_limit()),
             max_waiting: 64,
             http: Protocol::Http1,
-            max_connections: Protocol::Http1.default_connections(),
+            max_connections: if kind.is_sql() { kind.default_limit() } else { Protocol::Http1.default_connections() },
             max_connecting: 16,
-            idle_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(if kind.is_sql() { 600 } else { 30 }),
             keepalive: Duration::from_secs(10),
             keepalive_timeout: Duration::from_secs(1),
             max_answer: 16 << 20,
@@ -151,7 +200,7 @@ impl Upstream {
             query_lists: QueryLists::Repeat,
             tls: None,
             retry: Some(Retry::default()),
-            hedge: Some(Hedge::Half),
+            hedge: (kind == Kind::Http).then_some(Hedge::Half),
             breaker: Some(Breaker::default()),
             ejection: true,
             attempt_timeout: None,
@@ -238,11 +287,13 @@ impl Upstream {
                 "use letters, digits, _ and -, a letter first",
             );
         }
-        let urls = read_urls(&mut table);
-        // The defaults need a URL; one that could not be read is an error already, so this one is never called.
-        let url = urls.first().cloned().or_else(|| Url::parse("http://localhost").ok())?;
-        let mut upstream = Upstream::new(name.value, url);
-        upstream.urls = urls;
+        let kind = backend::kind(&table);
+        backend::refuse_foreign(&table, kind);
+        let mut upstream = Upstream::blank(name.value, kind);
+        upstream.urls = read_urls(&mut table);
+        upstream.postgres = backend::read_urls(&mut table);
+        upstream.files = table.folder("files");
+        upstream.password = table.text("password");
         set(&mut upstream.timeout, table.duration("timeout"));
         let connect_timeout = table.duration("connect_timeout");
         upstream.connect_timeout = connect_timeout.unwrap_or(upstream.connect_timeout).min(upstream.timeout);
@@ -253,7 +304,11 @@ impl Upstream {
         set(&mut upstream.max_waiting, table.count("max_waiting", 0..=u64::MAX));
         set(&mut upstream.http, table.choice("http", &[("1", Protocol::Http1), ("2", Protocol::Http2)]));
         let connections = table.count("max_connections", 1..=u64::MAX);
-        upstream.max_connections = connections.unwrap_or(upstream.http.default_connections());
+        upstream.max_connections = connections.unwrap_or(match (kind.is_sql(), upstream.limit) {
+            (false, _) => upstream.http.default_connections(),
+            // A statement has its connection for itself, so that fewer would only make calls wait a second time.
+            (true, Limit::Fixed(calls) | Limit::Adaptive { max: calls, .. }) => calls,
+        });
         let connecting = table.count("max_connecting", 1..=u64::MAX);
         if connecting.is_some_and(|connecting| connecting > upstream.max_connections) {
             table.error("max_connecting", format_args!("is above max_connections, {}", upstream.max_connections));
@@ -263,7 +318,7 @@ impl Upstream {
         set(&mut upstream.keepalive, table.duration("keepalive"));
         set(&mut upstream.keepalive_timeout, table.duration("keepalive_timeout"));
         for key in ["keepalive", "keepalive_timeout"] {
-            if upstream.http == Protocol::Http1 && table.at(key).is_some() {
+            if kind == Kind::Http && upstream.http == Protocol::Http1 && table.at(key).is_some() {
                 table.error(key, "pings HTTP/2 connections; this upstream has http = \"1\"");
             }
         }
@@ -275,7 +330,10 @@ impl Upstream {
         let lists = [("repeat", QueryLists::Repeat), ("comma", QueryLists::Comma)];
         set(&mut upstream.query_lists, table.choice("query_lists", &lists));
         upstream.tls = table.table("tls").map(ClientTls::read);
-        if upstream.tls.is_some() && !upstream.urls.iter().any(|url| url.scheme() == "https") {
+        if upstream.tls.is_some()
+            && kind == Kind::Http
+            && !upstream.endpoints().iter().any(|url| url.scheme() == "https")
+        {
             table.error("tls", "no url of this upstream is https");
         }
         let timeout = upstream.timeout;
@@ -310,6 +368,7 @@ impl Upstream {
                 Some((name.value, Operation::read(table, timeout)?))
             })
             .collect();
+        upstream.statements = backend::read_statements(&mut table);
         table.finish();
         Some(upstream)
     }
@@ -380,12 +439,7 @@ fn read_urls(table: &mut Table<'_, '_>) -> Vec<Url> {
     let what = "a URL such as \"http://host:8080\"";
     let one = table.parsed("url", what, read_url);
     let many = table.list("urls", what, true, read_url);
-    let (has_url, has_urls) = (table.at("url").is_some(), table.at("urls").is_some());
-    if has_url && has_urls {
-        table.error("urls", "stands beside `url`; keep one of them");
-    } else if !has_url && !has_urls {
-        table.missing("url", "url = \"http://host:port\", or urls = [...] for several endpoints");
-    } else if many.as_ref().is_some_and(Vec::is_empty) && table.is_empty_list("urls") {
+    if many.as_ref().is_some_and(Vec::is_empty) && table.is_empty_list("urls") {
         table.error("urls", "is empty; an upstream needs at least one endpoint");
     }
     let mut urls: Vec<Url> = Vec::new();

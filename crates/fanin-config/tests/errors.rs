@@ -14,6 +14,7 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
     let upstream = |text: &str| format!("[upstreams.a]\nurl = 'http://a'\n{text}\n");
     let operation =
         |text: &str| format!("[upstreams.a]\nurl = 'http://a'\n[upstreams.a.operations.b]\npath = '/'\n{text}\n");
+    let postgres = |text: &str| format!("[upstreams.a]\npostgres = 'postgres://u@h/d'\n{text}\n");
     vec![
         // Syntax.
         ("a = ".into(), "1:5", "invalid TOML"),
@@ -158,6 +159,24 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         (operation("limit = 0"), "5:9", "below the least, 1"),
         (operation("max_waiting = 3"), "5:15", "which has none"),
         (operation("retry = 'on'"), "5:9", "`on` is not a table or \"off\""),
+        // Kinds.
+        (upstream("files = '.'"), "3:9", "upstreams.a.files: stands beside `url`; keep one of them"),
+        (upstream("statements.b = { sql = 'select 1' }"), "3:1", "is for PostgreSQL; this upstream is HTTP"),
+        (upstream("password = 'x'"), "3:12", "is for PostgreSQL; this upstream is HTTP"),
+        (postgres("headers = { a = 'b' }"), "3:11", "is for HTTP; this upstream is PostgreSQL"),
+        (postgres("keepalive = '5s'"), "3:13", "is for HTTP"),
+        ("[upstreams.a]\npostgres = 'postgres://h/d'".into(), "2:12", "names no user"),
+        ("[upstreams.a]\npostgres = 'http://h/d'".into(), "2:12", "`http` is not the scheme of PostgreSQL"),
+        ("[upstreams.a]\npostgres = 'postgres://u@h'".into(), "2:12", "names no database"),
+        ("[upstreams.a]\nfiles = 'none'".into(), "2:9", "there is no folder"),
+        ("[upstreams.a]\nfiles = '.'\nconnect_timeout = '1s'".into(), "3:19", "this upstream is a folder"),
+        (postgres("[upstreams.a.statements.b]"), "3:1", "upstreams.a.statements.b needs `sql`"),
+        (postgres("[upstreams.a.statements.query]\nsql = 'select 1'"), "3:25", "not a name for a statement"),
+        (postgres("[upstreams.a.statements.b]\nsql = 'delete from a'"), "4:7", "changes something"),
+        (postgres("[upstreams.a.statements.b]\nsql = 'begin'"), "4:7", "the connection that the next call gets"),
+        (postgres("[upstreams.a.statements.b]\nsql = 'select $1'\nparams = ['a', 'a']"), "5:10", "`a` is there twice"),
+        (postgres("[upstreams.a.statements.b]\nsql = 'select $1'\nparams = ['ok']"), "5:10", "an option of every call"),
+        (postgres("[upstreams.a.statements.b]\nsql = 'select 1'\nrows = 'two'"), "5:8", "not \"many\" or \"one\""),
         // Operations.
         (upstream("[upstreams.a.operations.b]"), "3:1", "upstreams.a.operations.b needs `path`"),
         (upstream("[upstreams.a.operations.b-c]\npath='/'"), "3:25", "not a name for an operation"),

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use common::{FULL, folder, parse};
 use fanin_config::{
-    AccessLog, Batch, Breaker, Cache, Config, Executor, FILE_NAME, FlowLimits, Hedge, Limit, MASK, ModelSettings,
-    OnDisconnect, Param, ParamKind, ParamPlace, ParamType, Priority, Protocol, QueryLists, Retry, Server, Snapshot,
-    Threads, Upstream, Versions,
+    AccessLog, Batch, Breaker, Cache, Config, Executor, FILE_NAME, FlowLimits, Hedge, Kind, Limit, MASK, ModelSettings,
+    OnDisconnect, Param, ParamKind, ParamPlace, ParamType, Priority, Protocol, QueryLists, Retry, Rows, Server,
+    Snapshot, Threads, Upstream, Versions,
 };
 use http::{Method, StatusCode};
 
@@ -308,4 +308,36 @@ fn an_operation_has_policies_of_its_own_or_its_upstreams() {
     let shown = &masked["upstreams"]["a"]["operations"];
     assert_eq!((&shown["own"]["hedge"], &shown["off"]["retry"]), (&"p99".into(), &"off".into()));
     assert!(shown["none"].get("hedge").is_none());
+}
+
+#[test]
+fn upstreams_of_all_kinds() {
+    let dir = folder();
+    std::fs::create_dir(dir.path().join("docs")).expect("a folder");
+    let text = r#"
+[upstreams.db]
+postgres = ["postgres://app:secret@one/shop?sslmode=require", "postgres://app@two:5433/shop"]
+limit = 4
+password = "hidden"
+[upstreams.db.statements.order]
+sql = "select * from orders where id = $1"
+params = ["id"]
+rows = "one"
+[upstreams.other]
+postgres = "postgres://app@one/shop"
+[upstreams.texts]
+files = "docs"
+"#;
+    let config = parse(text, dir.path()).expect("valid");
+    let db = &config.upstreams["db"];
+    assert_eq!((db.kind(), db.endpoints().len(), db.max_connections), (Kind::Postgres, 2, 4));
+    assert_eq!(db.statements["order"].rows, Rows::One);
+    assert_eq!(config.upstreams["other"].limit, Limit::Fixed(8));
+    assert_eq!(config.upstreams["texts"].files, Some(dir.path().join("docs")));
+    let masked = config.masked().to_string();
+    assert!(!masked.contains("secret") && !masked.contains("hidden"), "{masked}");
+    let db = &config.masked()["upstreams"]["db"];
+    assert_eq!(db["password"], MASK);
+    assert_eq!(db["postgres"][0], "postgres://***@one/shop?sslmode=require");
+    assert!(db.get("http").is_none() && db.get("headers").is_none(), "{db}");
 }

@@ -30,6 +30,9 @@ fn the_schema_is_one() {
 fn good_files_are_valid() {
     valid(&toml_to_json(FULL)).expect("valid");
     valid(&json!({})).expect("valid");
+    for kind in ["postgres = 'postgres://u@h/d'", "postgres = ['postgres://u@h/d']", "files = '.'"] {
+        valid(&toml_to_json(&format!("[upstreams.a]\n{kind}"))).expect(kind);
+    }
     for limit in ["64", "'adaptive'", "{ min = 4 }", "'${LIMIT}'"] {
         valid(&toml_to_json(&format!("[upstreams.a]\nurl = 'http://a'\nlimit = {limit}"))).expect(limit);
     }
@@ -65,6 +68,9 @@ fn bad_files_are_not_valid() {
         "[upstreams.a]",
         "[upstreams.a]\nurl = 'http://a'\nurls = ['http://b']",
         "[upstreams.a]\nurl = 'http://a'\nhttp = '3'",
+        "[upstreams.a]\nurl = 'http://a'\nfiles = 'b'",
+        "[upstreams.a]\npostgres = 'http://a'",
+        "[upstreams.a]\npostgres = 'postgres://u@h/d'\n[upstreams.a.statements.b]",
         "[upstreams.a]\nurls = []",
         "[upstreams.a]\nurl = 'http://a'\nretry = 'on'",
         "[upstreams.a]\nurl = 'http://a'\nretry = { budget = 2 }",
@@ -113,6 +119,7 @@ fn the_reader_knows_what_the_schema_says() {
         ("Batch", "[upstreams.a.operations.b]\npath = '/'\nbatch = { zzzzzzzzzzzz = 1 }"),
         ("Cache", "[upstreams.a.operations.b]\npath = '/'\ncache = { zzzzzzzzzzzz = 1 }"),
         ("Snapshot", "[upstreams.a.snapshot]\nzzzzzzzzzzzz = 1"),
+        ("Statement", "[upstreams.a.statements.b]\nzzzzzzzzzzzz = 1"),
         ("Route", "[[routes]]\nzzzzzzzzzzzz = 1"),
         ("Models", "[models]\nrepository = 'm'\nzzzzzzzzzzzz = 1"),
         ("ModelSettings", "[models]\nrepository = 'm'\n[models.settings.a]\nzzzzzzzzzzzz = 1"),
@@ -121,7 +128,7 @@ fn the_reader_knows_what_the_schema_says() {
         assert_eq!(known(text), keys(&schema["$defs"][name]), "{name}");
     }
     let sections = schema["$defs"].as_object().expect("sections");
-    assert_eq!(sections.len(), 17, "a section that is not compared above: {:?}", sections.keys());
+    assert_eq!(sections.len(), 18, "a section that is not compared above: {:?}", sections.keys());
 }
 
 #[test]

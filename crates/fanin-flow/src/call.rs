@@ -13,10 +13,11 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 use smallvec::SmallVec;
 
+use crate::backend;
 use crate::encode;
 use crate::json;
 use crate::operation;
-use crate::upstream::{Target, UpstreamObject};
+use crate::upstream::{Backend, Target, UpstreamObject};
 
 /// What becomes of a call's failure.
 #[derive(Clone)]
@@ -41,6 +42,8 @@ pub(crate) struct Arguments {
     named: Vec<(Box<str>, Value)>,
     /// The operation, by its place.
     operation: Option<usize>,
+    /// The other end speaks no HTTP: no headers are sent.
+    plain: bool,
 }
 
 /// A dict among the arguments. One that is there is taken apart at once, which spares the snapshot of it.
@@ -124,12 +127,60 @@ pub(crate) fn wrong(message: impl Into<String>) -> Failure {
     Failure::new(Kind::Arguments, message)
 }
 
+impl Terms {
+    pub(crate) fn new(method: Method, safe: bool) -> Terms {
+        Terms {
+            method,
+            ok: SmallVec::new(),
+            timeout: None,
+            on_failure: OnFailure::Fail,
+            safe,
+            operation: None,
+            merging: None,
+        }
+    }
+
+    /// Takes an argument that says how to call. `false` if it is none of these.
+    ///
+    /// # Errors
+    /// A value of the wrong kind.
+    pub(crate) fn option(
+        &mut self,
+        name: &str,
+        key: &str,
+        value: &Value,
+        call: &HostCall<'_>,
+    ) -> Result<bool, Failure> {
+        match key {
+            "timeout" => self.timeout = Some(duration(name, &known(name, key, value)?)?),
+            "ok" => self.ok.extend(statuses(name, &known(name, key, value)?)?),
+            "safe" => self.safe = flag(name, key, value)?,
+            "unordered" => {
+                flag(name, key, value)?;
+            }
+            "optional" => {
+                if flag(name, key, value)? && matches!(self.on_failure, OnFailure::Fail) {
+                    self.on_failure = OnFailure::Absent;
+                }
+            }
+            "default" => self.on_failure = OnFailure::Default(call.capture(value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
 /// Takes a call's arguments apart and captures them.
 ///
 /// # Errors
 /// What is wrong with them; nothing is sent.
 pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
     let name = object.upstream.name();
+    match &object.backend {
+        Backend::Http => {}
+        Backend::Sql(sql) => return sql.parse(name, call),
+        Backend::Files => return backend::parse_files(name, call),
+    }
     let target = object.target(call.method).ok_or_else(|| wrong(format!("{name} has no such method")))?;
     let mut arguments = Arguments {
         path: Value::None,
@@ -140,6 +191,7 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         text: None,
         named: Vec::new(),
         operation: object.operation_of(call.method),
+        plain: false,
     };
     let operation = arguments.operation.map(|at| object.operation(at));
     let declared = operation.and_then(|(_, operation)| operation.params.as_ref());
@@ -150,7 +202,7 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
             Box::new(Merging { operation: Some(at), batch, linger: None })
         }),
     };
-    let (method, mut safe, timeout, ok) = match &target {
+    let (method, safe, timeout, ok) = match &target {
         Target::Verb(verb) => ((*verb).clone(), verb.is_safe(), None, SmallVec::new()),
         Target::Operation(operation) => (
             operation.method.clone(),
@@ -218,18 +270,7 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
             "headers" => arguments.headers = Fields::capture(call, value)?,
             "json" => arguments.json = Some(call.capture(value)?),
             "text" => arguments.text = Some(call.capture(value)?),
-            "timeout" => terms.timeout = Some(duration(name, &known(name, key, value)?)?),
-            "ok" => terms.ok.extend(statuses(name, &known(name, key, value)?)?),
-            "safe" => safe = flag(name, key, value)?,
-            "unordered" => {
-                flag(name, key, value)?;
-            }
-            "optional" => {
-                if flag(name, key, value)? && matches!(terms.on_failure, OnFailure::Fail) {
-                    terms.on_failure = OnFailure::Absent;
-                }
-            }
-            "default" => terms.on_failure = OnFailure::Default(call.capture(value)?),
+            option if terms.option(name, option, value, call)? => {}
             other if matches!(target, Target::Operation(_)) => {
                 arguments.named.push((other.into(), call.capture(value)?));
             }
@@ -240,7 +281,6 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
             }
         }
     }
-    terms.safe = safe;
     terms.merging = merging;
     if let Some(declared) = declared {
         operation::complete(&object.named(call.method), declared, &mut arguments.named)?;
@@ -326,6 +366,21 @@ impl<'a> Placed<'a> {
 }
 
 impl Arguments {
+    /// Of a call that is no HTTP: a path that names what is asked, and its parameters.
+    pub(crate) fn plain(path: String, params: Value) -> Arguments {
+        Arguments {
+            path: Value::str(&path),
+            params: Fields::NONE,
+            query: Fields::NONE,
+            headers: Fields::NONE,
+            json: Some(params),
+            text: None,
+            named: Vec::new(),
+            operation: None,
+            plain: true,
+        }
+    }
+
     /// The value of a named parameter.
     pub(crate) fn named(&self, name: &str) -> Option<&Value> {
         self.named.iter().find(|(key, _)| **key == *name).map(|(_, value)| value)
@@ -396,6 +451,9 @@ impl Arguments {
         let config = object.upstream.config();
         let name = object.upstream.name();
         let operation = self.operation.map(|at| object.operation(at).1);
+        if self.plain {
+            return self.plain_request(name, method);
+        }
         let mut path = String::with_capacity(64);
         let template =
             text(&self.path).ok_or_else(|| wrong(format!("the path of a call of {name} must be a string")))?;
@@ -475,6 +533,15 @@ impl Arguments {
             (None, None) => Bytes::new(),
         };
         Ok(Request { method: method.clone(), path_and_query: path, headers, body })
+    }
+
+    fn plain_request(&self, name: &str, method: &Method) -> Result<Request, Failure> {
+        // `plain()` makes both.
+        let path_and_query = text(&self.path).unwrap_or_default().into_owned();
+        let params = self.json.as_ref().unwrap_or(&Value::None);
+        let body = json::to_bytes(params, usize::MAX)
+            .map_err(|what| wrong(format!("the parameters of a call of {name}: {what}")))?;
+        Ok(Request { method: method.clone(), path_and_query, headers: HeaderMap::new(), body })
     }
 }
 

@@ -10,6 +10,7 @@
 //! `threads::remote`).
 
 mod answer;
+mod backend;
 mod builtins;
 mod call;
 mod caller;

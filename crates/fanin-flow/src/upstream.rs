@@ -1,12 +1,14 @@
-//! What `load("@upstreams", "catalog")` gives: methods for HTTP's verbs, for the upstream's operations and for its snapshot.
+//! What `load("@upstreams", "catalog")` gives: methods for HTTP's verbs, for the upstream's operations and for its snapshot, or
+//! for what else the upstream is.
 
 use std::sync::Arc;
 
-use fanin_config::Operation;
+use fanin_config::{Kind, Operation};
 use fanin_lang::{Effect, HostObject, Method, Problem, Value, Written, WrittenCall};
 use fanin_upstream::Upstream;
 use http::Method as Verb;
 
+use crate::backend::{self, Sql};
 use crate::{operation, written};
 
 /// The verbs of every upstream. Their place here is their number.
@@ -27,6 +29,14 @@ const TABLE: &str = "table";
 pub(crate) struct UpstreamObject {
     pub(crate) upstream: Arc<Upstream>,
     operations: Vec<(String, Operation)>,
+    pub(crate) backend: Backend,
+}
+
+/// What speaks at the other end, where that is not HTTP.
+pub(crate) enum Backend {
+    Http,
+    Sql(Sql),
+    Files,
 }
 
 /// What a method of an upstream sends.
@@ -44,7 +54,12 @@ pub(crate) enum Target<'a> {
 impl UpstreamObject {
     pub(crate) fn new(upstream: Arc<Upstream>) -> UpstreamObject {
         let operations = upstream.config().operations.iter().map(|(name, it)| (name.clone(), it.clone())).collect();
-        UpstreamObject { upstream, operations }
+        let backend = match upstream.config().kind() {
+            Kind::Postgres => Backend::Sql(Sql::new(upstream.config())),
+            Kind::Files => Backend::Files,
+            Kind::Http => Backend::Http,
+        };
+        UpstreamObject { upstream, operations, backend }
     }
 
     /// The target with this number; numbers come from [`HostObject::method`].
@@ -111,6 +126,11 @@ impl HostObject for UpstreamObject {
     }
 
     fn method(&self, name: &str, literal: &dyn Fn(&str) -> Option<Value>) -> Option<Method> {
+        match &self.backend {
+            Backend::Http => {}
+            Backend::Sql(sql) => return sql.method(name, literal),
+            Backend::Files => return backend::files_method(name),
+        }
         // An operation may bear a verb's name; it is the more special one.
         let (id, safe) = match self.operations.iter().position(|(other, _)| other == name) {
             Some(at) => (VERBS.len() + at, self.operations[at].1.is_safe()),
@@ -128,11 +148,19 @@ impl HostObject for UpstreamObject {
     }
 
     fn review(&self, method: u32, written: &Written<'_>) -> Option<(String, Option<String>)> {
+        match &self.backend {
+            Backend::Http => {}
+            Backend::Sql(sql) => return sql.review(self.name(), method, written),
+            Backend::Files => return None,
+        }
         let declared = self.operations[self.operation_of(method)?].1.params.as_ref()?;
         operation::review(&self.named(method), declared, written.positional, written.names, written.open)
     }
 
     fn check(&self, method: &str, call: &WrittenCall<'_>) -> Vec<Problem> {
+        if !matches!(self.backend, Backend::Http) {
+            return Vec::new();
+        }
         if let Some((name, operation)) = self.operations.iter().find(|(name, _)| name == method) {
             return written::operation(self.name(), name, operation, call);
         }
@@ -143,6 +171,11 @@ impl HostObject for UpstreamObject {
     }
 
     fn names(&self) -> Vec<&str> {
+        match &self.backend {
+            Backend::Http => {}
+            Backend::Sql(sql) => return sql.names().collect(),
+            Backend::Files => return backend::FILES.to_vec(),
+        }
         let snapshot: &[&str] = if self.upstream.snapshot().is_some() { &[LOOKUP, TABLE] } else { &[] };
         let operations = self.operations.iter().map(|(name, _)| name.as_str());
         operations.chain(snapshot.iter().copied()).chain(VERBS.iter().map(|(name, _)| *name)).collect()

@@ -41,6 +41,8 @@ pub struct Written<'a> {
     pub names: &'a [&'a str],
     /// There may be more: `*args` or `**kwargs`.
     pub open: bool,
+    /// The first argument by position, if it is a literal.
+    pub first: Option<&'a Value>,
 }
 
 /// An object of the host's, such as an upstream. It lives in modules, so it is shared by workers.
@@ -52,7 +54,7 @@ pub trait HostObject: std::any::Any + Send + Sync {
     fn name(&self) -> &str;
 
     /// The method called `name`. `literal` gives a keyword argument if it is written in the call as a
-    /// literal (`safe = True`); without one (a method that is called through a variable, say) it gives
+    /// literal (`safe = True`), and `0` the first argument by position; without one (a method that is called through a variable, say) it gives
     /// `None` always.
     fn method(&self, name: &str, literal: &dyn Fn(&str) -> Option<Value>) -> Option<Method>;
 

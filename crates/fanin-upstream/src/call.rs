@@ -205,6 +205,7 @@ impl<'a> Call<'a> {
         let attempt = Attempt {
             request,
             endpoint: &reach.endpoint,
+            config: upstream.config(),
             age: self.context.request_started,
             begun: trial.begun,
             deadline: self.terms.attempt_timeout.map_or(self.deadline, |limit| self.deadline.min(trial.begun + limit)),

@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use fanin_config::Protocol;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use fanin_config::{Kind, Protocol};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::uri::{Authority, Scheme};
 use url::{Host, Url};
@@ -15,7 +18,11 @@ use crate::error::BuildError;
 use crate::policy::choice::Load;
 use crate::policy::outlier::Health;
 use crate::transport::budget::Budget;
+use crate::transport::files::Folder;
 use crate::transport::http1;
+use crate::transport::sql;
+use crate::transport::sql::access::Access;
+use crate::transport::sql::postgres::Postgres;
 use crate::transport::tls::{self, Tls};
 
 /// What all endpoints behind one URL have in common.
@@ -32,6 +39,7 @@ pub(crate) struct Origin {
     pub template: HeaderMap,
     /// The same as they stand in a request over HTTP/1.1.
     pub lines: Vec<u8>,
+    pub backend: Backend,
     pub connect_timeout: Duration,
     pub idle_timeout: Duration,
     /// HTTP/1.1: in the process; HTTP/2: of each worker.
@@ -39,6 +47,24 @@ pub(crate) struct Origin {
     pub max_connecting: usize,
     pub ping_every: Duration,
     pub pong_within: Duration,
+}
+
+/// What a transport other than HTTP needs to know.
+#[derive(Debug)]
+pub(crate) enum Backend {
+    Http,
+    Postgres(Access),
+    Files(Arc<Folder>),
+}
+
+impl Backend {
+    /// Who to sign on as, for databases.
+    pub fn access(&self) -> Option<&Access> {
+        match self {
+            Backend::Postgres(access) => Some(access),
+            Backend::Http | Backend::Files(_) => None,
+        }
+    }
 }
 
 /// Where a URL points.
@@ -52,12 +78,16 @@ impl Origin {
     /// The origins of an upstream's URLs, or everything that is wrong with them.
     pub fn all(config: &fanin_config::Upstream) -> Result<Vec<Arc<Origin>>, Vec<BuildError>> {
         let mut errors = Vec::new();
-        let mut origins = Vec::with_capacity(config.urls.len());
+        if let Some(path) = &config.files {
+            return Ok(vec![Arc::new(Origin::folder(config, path))]);
+        }
+        let urls = config.endpoints();
+        let mut origins = Vec::with_capacity(urls.len());
         let mut tls = None;
-        if config.urls.is_empty() {
+        if urls.is_empty() {
             errors.push(error(config, "url", "missing"));
         }
-        for url in &config.urls {
+        for url in urls {
             match Origin::new(config, url, &mut tls) {
                 Ok(origin) => origins.push(Arc::new(origin)),
                 Err((key, detail)) => errors.push(error(config, key, detail)),
@@ -66,22 +96,54 @@ impl Origin {
         if errors.is_empty() { Ok(origins) } else { Err(errors) }
     }
 
+    /// A folder is an endpoint that is always there; its address is shown in messages and never used.
+    fn folder(config: &fanin_config::Upstream, path: &Path) -> Origin {
+        Origin {
+            target: Target::Address(SocketAddr::from(([0, 0, 0, 0], 0))),
+            protocol: Protocol::Http1,
+            scheme: Scheme::HTTP,
+            authority: Authority::from_static("files"),
+            base_path: String::new(),
+            tls: None,
+            template: HeaderMap::new(),
+            lines: Vec::new(),
+            backend: Backend::Files(Folder::new(path)),
+            connect_timeout: config.connect_timeout,
+            idle_timeout: config.idle_timeout,
+            max_connections: 1,
+            max_connecting: 1,
+            ping_every: config.keepalive,
+            pong_within: config.keepalive_timeout,
+        }
+    }
+
     fn new(
         config: &fanin_config::Upstream,
         url: &Url,
         tls_config: &mut Option<Arc<rustls::ClientConfig>>,
     ) -> Result<Origin, (&'static str, String)> {
         let bad = |what: &str| ("url", format!("{}://{}: {what}", url.scheme(), url.host_str().unwrap_or_default()));
+        let kind = config.kind();
         let (scheme, secure) = match url.scheme() {
             "http" => (Scheme::HTTP, false),
             "https" => (Scheme::HTTPS, true),
+            _ if kind.is_sql() => (Scheme::HTTP, false),
             _ => return Err(bad("only http and https are supported")),
         };
-        let port = url.port_or_known_default().ok_or_else(|| bad("no port"))?;
+        let usual = kind.is_sql().then_some(5432);
+        let port = url.port_or_known_default().or(usual).ok_or_else(|| bad("no port"))?;
         let target = match url.host().ok_or_else(|| bad("no host"))? {
             Host::Ipv4(ip) => Target::Address(SocketAddr::new(IpAddr::V4(ip), port)),
             Host::Ipv6(ip) => Target::Address(SocketAddr::new(IpAddr::V6(ip), port)),
-            Host::Domain(name) => Target::Name(name.to_owned(), port),
+            // Only in URLs of HTTP are addresses told from names.
+            Host::Domain(name) => match name.parse() {
+                Ok(ip) => Target::Address(SocketAddr::new(ip, port)),
+                Err(_) => Target::Name(name.to_owned(), port),
+            },
+        };
+        let backend = match kind {
+            Kind::Postgres => Backend::Postgres(Access::new(config, url, url.host_str().unwrap_or_default())?),
+            _ => Backend::Http,
         };
         let host = url.host_str().unwrap_or_default();
         let authority = match url.port() {
@@ -130,10 +192,11 @@ impl Origin {
             tls,
             lines: http1::lines(&template),
             template,
+            backend,
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
             max_connections: config.max_connections.max(1),
-            max_connecting: config.max_connecting.max(1),
+            max_connecting: if kind.is_sql() { usize::MAX } else { config.max_connecting.max(1) },
             ping_every: config.keepalive,
             pong_within: config.keepalive_timeout,
         })
@@ -149,26 +212,16 @@ fn basic(url: &Url) -> Option<HeaderValue> {
     let mut plain: Vec<u8> = percent_encoding::percent_decode_str(url.username()).collect();
     plain.push(b':');
     plain.extend(percent_encoding::percent_decode_str(url.password().unwrap_or_default()));
-    let mut value = HeaderValue::try_from(format!("Basic {}", base64(&plain))).ok()?;
+    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(&plain))).ok()?;
     value.set_sensitive(true);
     Some(value)
 }
 
-/// RFC 4648, section 4.
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits = group.iter().enumerate().fold(0u32, |bits, (at, byte)| bits | u32::from(*byte) << (16 - 8 * at));
-        for at in 0..4 {
-            if at <= group.len() {
-                text.push(char::from(ALPHABET[(bits >> (18 - 6 * at) & 63) as usize]));
-            } else {
-                text.push('=');
-            }
-        }
-    }
-    text
+/// What the workers share at an endpoint besides its [`Budget`].
+#[derive(Debug)]
+pub(crate) enum Shared {
+    Nothing,
+    Postgres(Arc<sql::Pool<Postgres>>),
 }
 
 /// One instance of an upstream, known to the whole process.
@@ -178,6 +231,7 @@ pub(crate) struct Endpoint {
     pub origin: Arc<Origin>,
     pub address: SocketAddr,
     pub budget: Arc<Budget>,
+    pub shared: Shared,
     pub load: Load,
     pub health: Health,
     retired: AtomicBool,
@@ -192,6 +246,10 @@ impl fmt::Debug for Endpoint {
 impl Endpoint {
     pub fn new(origin: Arc<Origin>, address: SocketAddr) -> Arc<Endpoint> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
+        let shared = match &origin.backend {
+            Backend::Http | Backend::Files(_) => Shared::Nothing,
+            Backend::Postgres(_) => Shared::Postgres(sql::Pool::new(origin.max_connections)),
+        };
         let max_open = match origin.protocol {
             Protocol::Http1 => origin.max_connections,
             Protocol::Http2 => usize::MAX,
@@ -199,6 +257,7 @@ impl Endpoint {
         Arc::new(Endpoint {
             id: NEXT.fetch_add(1, Relaxed),
             budget: Budget::new(max_open, origin.max_connecting),
+            shared,
             address,
             origin,
             load: Load::default(),
@@ -211,6 +270,10 @@ impl Endpoint {
     pub fn retire(&self) {
         self.retired.store(true, Relaxed);
         self.budget.wake_all();
+        match &self.shared {
+            Shared::Nothing => {}
+            Shared::Postgres(pool) => pool.close_idle(None),
+        }
     }
 
     pub fn is_retired(&self) -> bool {
@@ -232,21 +295,13 @@ mod tests {
     }
 
     #[test]
-    fn base64_pads() {
-        assert_eq!(base64(b""), "");
-        assert_eq!(base64(b"f"), "Zg==");
-        assert_eq!(base64(b"fo"), "Zm8=");
-        assert_eq!(base64(b"foobar"), "Zm9vYmFy");
-    }
-
-    #[test]
     fn a_url_becomes_host_base_path_and_authorization() {
         let origins = Origin::all(&config("http://user:p%40ss@catalog.internal:8080/api/")).unwrap();
         let origin = &origins[0];
         assert_eq!(origin.target, Target::Name("catalog.internal".into(), 8080));
         assert_eq!(origin.base_path, "/api");
         assert_eq!(origin.template[header::HOST], "catalog.internal:8080");
-        assert_eq!(origin.template[header::AUTHORIZATION], format!("Basic {}", base64(b"user:p@ss")).as_str());
+        assert_eq!(origin.template[header::AUTHORIZATION], "Basic dXNlcjpwQHNz");
         let origins = Origin::all(&config("http://[::1]:80")).unwrap();
         assert_eq!(origins[0].target, Target::Address("[::1]:80".parse().unwrap()));
         assert_eq!(origins[0].template[header::HOST], "[::1]");

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tokio::time::Instant;
@@ -202,6 +202,27 @@ fn clamp(number: usize) -> u32 {
 #[derive(Debug)]
 pub(crate) struct Permit<'a> {
     limit: &'a Limit,
+}
+
+impl Permit<'_> {
+    /// The same place for longer than a borrow lasts. `limit` is the one that it is a place of.
+    pub fn own(self, limit: &Arc<Limit>) -> Owned {
+        debug_assert!(std::ptr::eq(self.limit, &**limit), "a place of another limit");
+        std::mem::forget(self);
+        Owned { limit: limit.clone() }
+    }
+}
+
+/// A place below the limit that may travel. Dropping it gives it back.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    limit: Arc<Limit>,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.limit.leave();
+    }
 }
 
 impl Drop for Permit<'_> {

@@ -257,7 +257,11 @@ fn first_limit(config: &fanin_config::Upstream, guards: &Guards) -> usize {
 fn reached_alike(one: &fanin_config::Upstream, other: &fanin_config::Upstream) -> bool {
     one.keepalive == other.keepalive
         && one.keepalive_timeout == other.keepalive_timeout
-        && one.urls == other.urls
+        && one.kind() == other.kind()
+        && one.endpoints() == other.endpoints()
+        && one.password == other.password
+        && one.files == other.files
+        && (one.kind() == fanin_config::Kind::Http || one.max_answer == other.max_answer)
         && one.http == other.http
         && one.tls == other.tls
         && one.headers == other.headers

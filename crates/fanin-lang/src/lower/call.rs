@@ -228,8 +228,13 @@ impl Lowerer<'_> {
 
     fn host_method(&mut self, object: HostRef, name: &str, span: (u32, u32), args: &[AstArgument]) -> Target {
         let literal = |wanted: &str| {
+            let mut positional = 0;
             args.iter().find_map(|arg| match &arg.node {
                 Argument::Named(name, value) if name.node == wanted => literal(value),
+                Argument::Positional(value) => {
+                    positional += 1;
+                    if wanted.parse() == Ok(positional - 1) { literal(value) } else { None }
+                }
                 _ => None,
             })
         };
@@ -239,7 +244,7 @@ impl Lowerer<'_> {
                     let event = Event::Writes(format!("calls {}.{name}, which may change something", object.name()));
                     self.fun().event(event);
                 }
-                let mut written = Written { positional: 0, names: &[], open: false };
+                let mut written = Written { positional: 0, names: &[], open: false, first: None };
                 let mut names = Vec::new();
                 for arg in args {
                     match &arg.node {
@@ -248,7 +253,9 @@ impl Lowerer<'_> {
                         Argument::Args(_) | Argument::KwArgs(_) => written.open = true,
                     }
                 }
-                if let Some((message, hint)) = object.review(method.id, &Written { names: &names, ..written }) {
+                if let Some((message, hint)) =
+                    object.review(method.id, &Written { names: &names, first: literal("0").as_ref(), ..written })
+                {
                     self.error_hint(span, message, hint);
                 }
                 Target::Host { object, method: method.id, effect: method.effect }

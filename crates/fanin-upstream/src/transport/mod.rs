@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, Method, StatusCode};
 use tokio::time::Instant;
 
 use crate::Headers;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Backend, Endpoint, Shared};
 use crate::error::Failure;
 use crate::headers;
 use crate::metrics::Shard;
@@ -19,16 +19,20 @@ use crate::request::Request;
 
 pub(crate) mod body;
 pub(crate) mod budget;
+pub(crate) mod files;
 pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod pool;
 pub(crate) mod queue;
+pub(crate) mod sql;
 pub(crate) mod stream;
 pub(crate) mod tls;
 
+use files::Folder;
 use http1::Http1;
 use http2::Http2;
 use pool::Pool;
+use sql::postgres::Postgres;
 
 /// What a call is doing. A timeout says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +84,7 @@ impl Prepared {
 pub(crate) struct Attempt<'a> {
     pub request: &'a Prepared,
     pub endpoint: &'a Arc<Endpoint>,
+    pub config: &'a fanin_config::Upstream,
     pub age: Instant,
     /// When the try began.
     pub begun: Instant,
@@ -140,10 +145,18 @@ pub(crate) struct Received {
 pub(crate) enum Connections {
     Http1(Rc<Pool<Http1>>),
     Http2(Rc<Pool<Http2>>),
+    Postgres(Rc<sql::Local<Postgres>>),
+    Files(Arc<Folder>),
 }
 
 impl Connections {
     pub fn new(endpoint: &Arc<Endpoint>) -> Connections {
+        if let Shared::Postgres(pool) = &endpoint.shared {
+            return Connections::Postgres(sql::Local::new(endpoint, pool));
+        }
+        if let Backend::Files(folder) = &endpoint.origin.backend {
+            return Connections::Files(folder.clone());
+        }
         match endpoint.origin.protocol {
             fanin_config::Protocol::Http1 => Connections::Http1(Pool::new(endpoint.clone())),
             fanin_config::Protocol::Http2 => Connections::Http2(Pool::new(endpoint.clone())),
@@ -155,6 +168,8 @@ impl Connections {
             Connections::Http1(pool) => http1::send(pool, attempt).await,
             // Boxed: a call over HTTP/1.1, the usual one, does not carry its state.
             Connections::Http2(pool) => Box::pin(http2::send(pool, attempt)).await,
+            Connections::Files(folder) => Box::pin(folder.send(attempt)).await,
+            Connections::Postgres(pool) => Box::pin(pool.send(attempt)).await,
         }
     }
 }

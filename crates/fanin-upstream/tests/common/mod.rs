@@ -22,7 +22,7 @@ use tokio::time::Instant;
 pub type Response = http::Response<Full<Bytes>>;
 
 /// Longer than any test takes unless something hangs.
-pub const LONG: Duration = Duration::from_secs(30);
+pub const LONG: Duration = Duration::from_secs(120);
 
 /// Runs a test on a worker's kind of runtime.
 pub fn run<F: Future<Output = ()>>(test: F) {

@@ -1,0 +1,154 @@
+//! Upstreams that are no HTTP: what flows call on them, and what becomes of the arguments.
+//!
+//! A call of such an upstream travels as a request like any other, so that policies, flights, batches and traces are the same
+//! code: the path names the statement or the method, the body holds the parameters as JSON, and the method (GET or POST) says
+//! whether something may change.
+
+use fanin_config::{OPTIONS, Statement, check_sql};
+use fanin_lang::{Effect, Failure, HostCall, Method, Value, Written};
+use http::Method as Verb;
+
+use crate::call::{Arguments, Terms, wrong};
+
+/// What a call of a database can be, by its number; named statements follow.
+const SQL_METHODS: [(&str, bool); 3] = [("query", false), ("query_one", false), ("execute", true)];
+/// A call of one of these whose text is not a literal: never made.
+const SPLICED: u32 = u32::MAX;
+/// Said when a flow is compiled, or, for a call through a variable, when it is made.
+const LITERAL: &str = "the text of a statement must be a string literal in the call itself";
+const LITERAL_HINT: &str = "write the text in place and pass values as parameters: query(\"... where id = $1\", id)";
+
+/// A database, as flows hold it.
+pub(crate) struct Sql {
+    statements: Vec<(String, Statement)>,
+}
+
+impl Sql {
+    pub(crate) fn new(config: &fanin_config::Upstream) -> Sql {
+        Sql { statements: config.statements.iter().map(|(name, it)| (name.clone(), it.clone())).collect() }
+    }
+
+    pub(crate) fn method(&self, name: &str, literal: &dyn Fn(&str) -> Option<Value>) -> Option<Method> {
+        let (id, writes) = match SQL_METHODS.iter().position(|(method, _)| *method == name) {
+            Some(at) => match literal("0") {
+                Some(Value::Str(_)) => (at as u32, SQL_METHODS[at].1),
+                _ => (SPLICED, SQL_METHODS[at].1),
+            },
+            None => {
+                let at = self.statements.iter().position(|(other, _)| other == name)?;
+                ((SQL_METHODS.len() + at) as u32, self.statements[at].1.writes)
+            }
+        };
+        Some(Method { id, effect: effect(writes, literal) })
+    }
+
+    pub(crate) fn review(
+        &self,
+        upstream: &str,
+        method: u32,
+        written: &Written<'_>,
+    ) -> Option<(String, Option<String>)> {
+        if method == SPLICED {
+            return Some((format!("{upstream}: {LITERAL}"), Some(LITERAL_HINT.to_owned())));
+        }
+        let (name, writes) = SQL_METHODS.get(method as usize)?;
+        let Some(Value::Str(sql)) = written.first else { return None };
+        let (problem, hint) = check_sql(sql, *writes).err()?;
+        Some((format!("the statement of {upstream}.{name}: {problem}"), Some(hint.to_owned())))
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let statements = self.statements.iter().map(|(name, _)| name.as_str());
+        statements.chain(SQL_METHODS.iter().map(|(name, _)| *name))
+    }
+
+    pub(crate) fn parse(&self, upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
+        let id = call.method as usize;
+        if call.method == SPLICED {
+            return Err(wrong(format!("{upstream}: {LITERAL}")).with_hint(LITERAL_HINT));
+        }
+        let (name, writes, statement) = match SQL_METHODS.get(id) {
+            Some((name, writes)) => (*name, *writes, None),
+            None => {
+                let named = self.statements.get(id - SQL_METHODS.len());
+                let (name, it) = named.ok_or_else(|| wrong(format!("{upstream} has no such statement")))?;
+                (name.as_str(), it.writes, Some(it))
+            }
+        };
+        let verb = if writes { Verb::POST } else { Verb::GET };
+        let mut terms = Terms::new(verb, !writes);
+        terms.timeout = statement.and_then(|statement| statement.timeout);
+        let mut params: Vec<Option<Value>> = Vec::with_capacity(call.args.pos.len() + call.args.named.len());
+        for value in call.args.pos {
+            params.push(Some(call.capture(value)?));
+        }
+        for (key, value) in call.args.names.iter().zip(call.args.named) {
+            if terms.option(upstream, key, value, call)? {
+                continue;
+            }
+            let names = statement.map(|statement| statement.params.as_slice()).unwrap_or_default();
+            let Some(at) = names.iter().position(|name| name == key.as_str()) else {
+                let known = [names.iter().map(String::as_str).collect(), OPTIONS.to_vec()].concat();
+                return Err(wrong(format!("{upstream}.{name} has no parameter {key:?}"))
+                    .with_hint(format!("arguments by name are {}", known.join(", "))));
+            };
+            if params.get(at).is_some_and(Option::is_some) {
+                return Err(wrong(format!("{upstream}.{name} is given {key:?} twice")));
+            }
+            if params.len() <= at {
+                params.resize(at + 1, None);
+            }
+            params[at] = Some(call.capture(value)?);
+        }
+        if let Some(Statement { params: names, .. }) = statement
+            && !names.is_empty()
+        {
+            if params.len() > names.len() {
+                let (takes, given) = (names.len(), params.len());
+                return Err(wrong(format!("{upstream}.{name} takes {takes} parameters and is given {given}")));
+            }
+            params.resize(names.len(), None);
+            if let Some(missing) = params.iter().position(Option::is_none) {
+                return Err(wrong(format!("{upstream}.{name} needs {:?}", names[missing])));
+            }
+        }
+        // A gap is there only if names are known, and then it is filled or an error.
+        let params = params.into_iter().map(Option::unwrap_or_default).collect();
+        Ok((Arguments::plain(format!("/{name}"), Value::tuple(params)), terms))
+    }
+}
+
+/// What flows call on a folder.
+pub(crate) const FILES: [&str; 5] = ["read", "json", "lines", "count_lines", "list"];
+
+/// The method of a folder called `name`.
+pub(crate) fn files_method(name: &str) -> Option<Method> {
+    let at = FILES.iter().position(|method| *method == name)?;
+    Some(Method { id: at as u32, effect: Effect::Read })
+}
+
+/// Takes apart a call of a folder's.
+pub(crate) fn parse_files(upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
+    let Some(name) = FILES.get(call.method as usize) else {
+        return Err(wrong(format!("{upstream} has no such method")));
+    };
+    let path = match call.args.pos {
+        [path] => call.capture(path)?,
+        [] if *name == "list" => Value::str(""),
+        _ => return Err(wrong(format!("{upstream}.{name} takes one path"))),
+    };
+    let mut terms = Terms::new(Verb::GET, true);
+    for (key, value) in call.args.names.iter().zip(call.args.named) {
+        if !terms.option(upstream, key, value, call)? {
+            return Err(wrong(format!("a call of {upstream} has no argument {key:?}"))
+                .with_hint(format!("arguments by name are {}", OPTIONS.join(", "))));
+        }
+    }
+    Ok((Arguments::plain(format!("/{name}"), Value::tuple(vec![path])), terms))
+}
+
+/// What a method does at this call.
+pub(crate) fn effect(writes: bool, literal: &dyn Fn(&str) -> Option<Value>) -> Effect {
+    let is_true = |name| matches!(literal(name), Some(Value::Bool(true)));
+    if !writes || is_true("safe") || is_true("unordered") { Effect::Read } else { Effect::Write }
+}

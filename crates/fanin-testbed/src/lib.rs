@@ -1,0 +1,101 @@
+//! Real servers for tests and benchmarks, none of them made of our code: PostgreSQL.
+//!
+//! A server is a script below `.ci/servers`, which anybody can run by hand too. A server lives in a temporary folder, on a free port
+//! of 127.0.0.1, and goes when its [`Server`] is dropped or its process ends, however it ends. A server that is not installed
+//! is a panic that names the script to run: a test that lacks its server has not passed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    commands: Option<ChildStdin>,
+    replies: BufReader<ChildStdout>,
+    /// Where it is, with user and password where it has them.
+    pub url: String,
+    /// PEM file with the certificate to trust, for servers that speak TLS.
+    pub ca: PathBuf,
+}
+
+impl Server {
+    /// A PostgreSQL server with the user `fanin`, who may do everything.
+    ///
+    /// # Panics
+    /// If it is not installed or does not start.
+    pub fn postgres() -> Server {
+        Server::run("postgres", &[])
+    }
+
+    /// The same with settings: `["-c", "max_connections=5"]`.
+    ///
+    /// # Panics
+    /// If it is not installed or does not start.
+    pub fn postgres_with(settings: &[&str]) -> Server {
+        Server::run("postgres", settings)
+    }
+
+    fn run(script: &str, arguments: &[&str]) -> Server {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ci/servers").join(script);
+        let mut child = Command::new(&path)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let commands = child.stdin.take();
+        let mut replies = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let line = reply(&mut replies, script);
+        let mut words = line.split_whitespace();
+        let url = words.next().unwrap_or_default().to_owned();
+        let ca = PathBuf::from(words.next().unwrap_or_default());
+        Server { child, commands, replies, url, ca }
+    }
+
+    fn command(&mut self, command: &str) {
+        let commands = self.commands.as_mut().expect("taken only when dropped");
+        writeln!(commands, "{command}").expect("the script reads");
+        assert_eq!(reply(&mut self.replies, command), "done");
+    }
+
+    /// Kills the server's processes, as a crash would.
+    ///
+    /// # Panics
+    /// If the server's script has ended.
+    pub fn kill(&mut self) {
+        self.command("kill");
+    }
+
+    /// Stops it in order: it closes its connections.
+    ///
+    /// # Panics
+    /// If the server's script has ended.
+    pub fn stop(&mut self) {
+        self.command("stop");
+    }
+
+    /// Starts it again, on the same port and with the same data.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn start(&mut self) {
+        self.command("start");
+    }
+}
+
+fn reply(replies: &mut BufReader<ChildStdout>, of: &str) -> String {
+    let mut line = String::new();
+    replies.read_line(&mut line).expect("the script's output is text");
+    assert!(!line.is_empty(), "the server did not start ({of}); if it is not installed, run .ci/setup");
+    line.trim_end().to_owned()
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The script cleans up when its input ends.
+        drop(self.commands.take());
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,315 @@
+//! A folder of this machine: files below it are read whole, by lines, or counted.
+//!
+//! Reading a file blocks its thread however the kernel is asked, so a few threads of the process do it, never a worker. No
+//! more calls reach them than the upstream's `limit` lets, and who is not waited for any more is stopped at the next part.
+//!
+//! Never outside: `cap-std` has the kernel resolve each path below the folder (`openat2` with `RESOLVE_BENEATH`, or step by step
+//! where that is not there), so that neither `..` nor a link leads out, whoever changes the folder meanwhile. The folder itself
+//! is opened anew for each call: one that a deployment replaces is seen.
+
+use std::io::{BufRead, BufReader, ErrorKind as IoKind, Read};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
+use fanin_json::{Doc, Writer, write_str};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, StatusCode};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{Attempt, Phase, Received};
+use crate::error::{ErrorKind, Failure, WORDS, words};
+use crate::metrics::Extra;
+
+/// Threads that read, for all folders.
+const THREADS: usize = 4;
+/// Calls that may wait for them; the limits of the upstreams are far below.
+const QUEUE: usize = 1024;
+const CHUNK: usize = 64 * 1024;
+
+/// The folder of an upstream.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+}
+
+type Reply = oneshot::Sender<Result<Received, Failure>>;
+
+/// Why a file has no answer.
+enum Trouble {
+    Io(std::io::Error),
+    /// A kind of file, or a name, that cannot be read.
+    Wrong(String),
+    Failed(Failure),
+    /// Nobody waits any more.
+    Gone,
+}
+
+impl From<std::io::Error> for Trouble {
+    fn from(error: std::io::Error) -> Trouble {
+        Trouble::Io(error)
+    }
+}
+
+impl Folder {
+    pub fn new(path: &std::path::Path) -> Arc<Folder> {
+        Arc::new(Folder { path: path.to_owned() })
+    }
+
+    /// Does what an attempt's request stands for.
+    pub async fn send(self: &Arc<Self>, attempt: &Attempt<'_>) -> Result<Received, Failure> {
+        let body = Doc::parse(attempt.request.body.clone(), 2).ok();
+        let path = body.as_ref().and_then(|doc| doc.root().index(0)?.as_str());
+        let Some(path) = path else { return Ok(refusal(StatusCode::BAD_REQUEST, "a path must be a string")) };
+        let (reply, answer) = oneshot::channel();
+        let job = Job {
+            folder: self.clone(),
+            method: attempt.request.path.path().trim_start_matches('/').to_owned(),
+            path: path.into_owned(),
+            max_answer: attempt.max_answer,
+            reply,
+        };
+        attempt.phase.set(Phase::Sent);
+        attempt.metrics.count(Extra::Sent);
+        if !hand_over(job) {
+            return Err(Failure::new(ErrorKind::Limit, "too many files are being read"));
+        }
+        answer.await.unwrap_or_else(|_| Err(Failure::ours("a thread that reads files has ended")))
+    }
+}
+
+struct Job {
+    folder: Arc<Folder>,
+    method: String,
+    path: String,
+    max_answer: usize,
+    reply: Reply,
+}
+
+/// Gives a job to the threads, which start with the first one.
+fn hand_over(job: Job) -> bool {
+    static THREADS_QUEUE: OnceLock<SyncSender<Job>> = OnceLock::new();
+    let queue = THREADS_QUEUE.get_or_init(|| {
+        let (sender, jobs) = sync_channel::<Job>(QUEUE);
+        let jobs = Arc::new(Mutex::new(jobs));
+        for number in 0..THREADS {
+            let jobs = jobs.clone();
+            let spawned = std::thread::Builder::new().name(format!("fanin-files-{number}")).spawn(move || work(&jobs));
+            if let Err(error) = spawned {
+                tracing::error!(%error, "no thread for reading files");
+            }
+        }
+        sender
+    });
+    queue.try_send(job).is_ok()
+}
+
+fn work(jobs: &Mutex<Receiver<Job>>) {
+    loop {
+        // Nothing that can panic runs under the lock.
+        let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = next else { return };
+        if job.reply.is_closed() {
+            continue;
+        }
+        let result = match job.run() {
+            Ok(received) => Ok(received),
+            Err(Trouble::Gone) => continue,
+            Err(Trouble::Failed(failure)) => Err(failure),
+            Err(Trouble::Wrong(what)) => Ok(refusal(StatusCode::BAD_REQUEST, &what)),
+            Err(Trouble::Io(error)) => Ok(refusal(status(&error), &format!("{}: {error}", job.path))),
+        };
+        let _ = job.reply.send(result);
+    }
+}
+
+fn status(error: &std::io::Error) -> StatusCode {
+    match error.kind() {
+        IoKind::NotFound => StatusCode::NOT_FOUND,
+        // So does `cap-std` say that a path leads outside.
+        IoKind::PermissionDenied => StatusCode::FORBIDDEN,
+        IoKind::NotADirectory | IoKind::IsADirectory | IoKind::InvalidInput | IoKind::InvalidFilename => {
+            StatusCode::BAD_REQUEST
+        }
+        // A loop of links (ELOOP) has no stable kind.
+        _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+impl Job {
+    fn run(&self) -> Result<Received, Trouble> {
+        let root = Dir::open_ambient_dir(&self.folder.path, ambient_authority()).map_err(|error| {
+            let detail = format!("the folder {} cannot be opened: {error}", self.folder.path.display());
+            Trouble::Failed(Failure::new(ErrorKind::Connect, detail))
+        })?;
+        if self.method == "list" {
+            return self.list(&root);
+        }
+        let file = self.open(&root)?;
+        match self.method.as_str() {
+            "read" => self.read(&file, "text/plain; charset=utf-8"),
+            "json" => self.read(&file, "application/json"),
+            "lines" => self.lines(&file),
+            "count_lines" => self.count_lines(&file),
+            other => Err(Trouble::Wrong(format!("there is no method {other}"))),
+        }
+    }
+
+    fn open(&self, root: &Dir) -> Result<File, Trouble> {
+        let mut options = OpenOptions::new();
+        // A pipe that nobody writes to would hold the thread for ever.
+        options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+        let file = root.open_with(&self.path, &options)?;
+        if !file.metadata()?.is_file() {
+            return Err(Trouble::Wrong(format!("{} is no file", self.path)));
+        }
+        Ok(file)
+    }
+
+    fn still_wanted(&self) -> Result<(), Trouble> {
+        if self.reply.is_closed() { Err(Trouble::Gone) } else { Ok(()) }
+    }
+
+    fn bounded(&self, size: u64) -> Result<(), Trouble> {
+        if size <= self.max_answer as u64 {
+            return Ok(());
+        }
+        let detail = format!("{} is larger than {} bytes (max_answer)", self.path, self.max_answer);
+        Err(Trouble::Failed(Failure::new(ErrorKind::TooLarge, detail)))
+    }
+
+    fn no_text(&self) -> Trouble {
+        Trouble::Failed(Failure::new(ErrorKind::Decode, format!("{} is no UTF-8 text", self.path)))
+    }
+
+    fn read(&self, file: &File, kind: &'static str) -> Result<Received, Trouble> {
+        let size = file.metadata()?.len();
+        self.bounded(size)?;
+        let mut bytes = Vec::with_capacity(size as usize);
+        loop {
+            self.still_wanted()?;
+            let read = file.take(CHUNK as u64).read_to_end(&mut bytes)?;
+            // It may have grown since.
+            self.bounded(bytes.len() as u64)?;
+            if read == 0 {
+                break;
+            }
+        }
+        if std::str::from_utf8(&bytes).is_err() {
+            return Err(self.no_text());
+        }
+        // A text without signs is a text; without a body it would be none.
+        if bytes.is_empty() && kind.starts_with("text") {
+            return Ok(json(b"\"\"".to_vec()));
+        }
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(kind))]);
+        Ok(with_headers(StatusCode::OK, headers, bytes))
+    }
+
+    fn lines(&self, file: &File) -> Result<Received, Trouble> {
+        // One more, to see that a line goes on beyond what is allowed.
+        let mut reader = BufReader::with_capacity(CHUNK, file.take(self.max_answer as u64 + 1));
+        let mut out = vec![b'['];
+        let mut line = Vec::new();
+        let mut total = 0;
+        for count in 0_u64.. {
+            if count % 256 == 0 {
+                self.still_wanted()?;
+            }
+            line.clear();
+            total += reader.read_until(b'\n', &mut line)?;
+            if line.is_empty() {
+                break;
+            }
+            self.bounded(total.max(out.len()) as u64)?;
+            let text = line.strip_suffix(b"\n").map_or(&*line, |line| line.strip_suffix(b"\r").unwrap_or(line));
+            if count > 0 {
+                out.push(b',');
+            }
+            write_str(&mut out, std::str::from_utf8(text).map_err(|_| self.no_text())?);
+        }
+        out.push(b']');
+        Ok(json(out))
+    }
+
+    /// As many as `lines` would give, of a file of any size.
+    fn count_lines(&self, mut file: &File) -> Result<Received, Trouble> {
+        let mut buffer = vec![0; CHUNK];
+        let (mut count, mut last) = (0_u64, b'\n');
+        loop {
+            self.still_wanted()?;
+            let read = file.read(&mut buffer)?;
+            let Some(end) = buffer[..read].last() else { break };
+            last = *end;
+            count += memchr::memchr_iter(b'\n', &buffer[..read]).count() as u64;
+        }
+        Ok(json((count + u64::from(last != b'\n')).to_string().into_bytes()))
+    }
+
+    fn list(&self, root: &Dir) -> Result<Received, Trouble> {
+        let folder = if self.path.is_empty() { root.try_clone()? } else { root.open_dir(&self.path)? };
+        let mut entries = Vec::new();
+        let mut size = 0;
+        for entry in folder.entries()? {
+            self.still_wanted()?;
+            let entry = entry?;
+            // A name that is no text cannot be asked for either.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let kind = entry.file_type()?;
+            let length = if kind.is_file() { entry.metadata().map_or(0, |it| it.len()) } else { 0 };
+            let word = match kind {
+                kind if kind.is_file() => "file",
+                kind if kind.is_dir() => "folder",
+                kind if kind.is_symlink() => "link",
+                _ => "other",
+            };
+            size += name.len() + 48;
+            self.bounded(size as u64)?;
+            entries.push((name, word, length));
+        }
+        entries.sort_unstable();
+        let mut body = Vec::with_capacity(size);
+        let mut out = Writer::new(&mut body);
+        out.begin_array();
+        for (name, kind, length) in &entries {
+            out.begin_object();
+            out.key("name");
+            out.str(name);
+            out.key("kind");
+            out.str(kind);
+            if *kind == "file" {
+                out.key("size");
+                out.int(i64::try_from(*length).unwrap_or(i64::MAX));
+            }
+            out.end_object();
+        }
+        out.end_array();
+        Ok(json(body))
+    }
+}
+
+fn json(body: Vec<u8>) -> Received {
+    with_headers(StatusCode::OK, HeaderMap::new(), body)
+}
+
+fn with_headers(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Received {
+    Received { status, headers: headers.into(), body: Bytes::from(body), at: Instant::now() }
+}
+
+#[cold]
+fn refusal(status: StatusCode, message: &str) -> Received {
+    let mut body = Vec::new();
+    let mut out = Writer::new(&mut body);
+    out.begin_object();
+    out.key("message");
+    out.str(message);
+    out.end_object();
+    with_headers(status, HeaderMap::from_iter([(WORDS, words(message))]), body)
+}

@@ -1,0 +1,64 @@
+//! Who a database upstream signs on as, and whether by TLS.
+
+use std::fmt;
+use std::sync::Arc;
+
+use percent_encoding::percent_decode_str;
+use rustls::ClientConfig;
+use url::Url;
+
+use crate::transport::tls::{self, Tls};
+
+/// What signing on needs besides an address.
+pub(crate) struct Access {
+    pub user: String,
+    pub password: Option<String>,
+    pub database: String,
+    pub application: String,
+    pub tls: Option<Tls>,
+    /// Longest message that is read.
+    pub max_message: usize,
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.user, self.database)
+    }
+}
+
+impl Access {
+    /// From a URL that the configuration has checked.
+    pub fn new(config: &fanin_config::Upstream, url: &Url, host: &str) -> Result<Access, (&'static str, String)> {
+        let text = |encoded: &str| percent_decode_str(encoded).decode_utf8_lossy().into_owned();
+        let parameter =
+            |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+        let sslmode = parameter("sslmode");
+        let secure = match sslmode.as_deref() {
+            Some("disable") if config.tls.is_some() => {
+                return Err(("tls", "stands beside sslmode=disable; keep one of them".to_owned()));
+            }
+            Some("disable") => false,
+            Some(_) => true,
+            None => config.tls.is_some(),
+        };
+        let tls = if secure {
+            let settings = config.tls.as_ref();
+            let shared = tls::client_config(settings, fanin_config::Protocol::Http1)?;
+            // What is spoken is agreed upon before TLS begins.
+            let mut own = ClientConfig::clone(&shared);
+            own.alpn_protocols.clear();
+            let name = settings.and_then(|tls| tls.server_name.as_deref());
+            Some(Tls::new(Arc::new(own), name.unwrap_or(host), fanin_config::Protocol::Http1)?)
+        } else {
+            None
+        };
+        Ok(Access {
+            user: text(url.username()),
+            password: url.password().map(text).or_else(|| config.password.clone()),
+            database: text(url.path().trim_start_matches('/')),
+            application: parameter("application_name").unwrap_or_else(|| "fanin".to_owned()),
+            tls,
+            max_message: config.max_answer,
+        })
+    }
+}

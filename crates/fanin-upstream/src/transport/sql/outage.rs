@@ -1,0 +1,61 @@
+//! What is known of a server that cannot be reached, so that not every call tries in turn.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::endpoint::Endpoint;
+use crate::error::Failure;
+
+/// The pause after the first failed attempt; doubled after each further one.
+const FIRST: Duration = Duration::from_millis(25);
+/// Short enough that a server that is back is found soon, long enough that thousands of calls do not knock meanwhile.
+const LONGEST: Duration = Duration::from_millis(400);
+
+#[derive(Debug, Default)]
+pub(crate) struct Outage(Mutex<Option<State>>);
+
+#[derive(Debug)]
+struct State {
+    until: Instant,
+    pause: Duration,
+    why: Failure,
+}
+
+impl Outage {
+    /// Whether connecting is worth an attempt now. When a pause has passed, one caller gets to try, and the others only if
+    /// that takes longer than the pause.
+    pub fn check(&self, endpoint: &Endpoint) -> Result<(), Failure> {
+        let mut state = self.lock();
+        let Some(known) = &mut *state else { return Ok(()) };
+        let now = Instant::now();
+        if now >= known.until {
+            known.until = now + known.pause;
+            return Ok(());
+        }
+        tracing::trace!(endpoint = %endpoint.address, "not tried again so soon");
+        Err(known.why.clone())
+    }
+
+    /// How an attempt that began at `begun` ended.
+    pub fn settle(&self, begun: Instant, failure: Option<&Failure>) {
+        let mut state = self.lock();
+        let Some(failure) = failure else {
+            *state = None;
+            return;
+        };
+        let pause = match &*state {
+            // Attempts that ran side by side are one failure.
+            Some(known) if begun + known.pause < known.until => known.pause,
+            Some(known) => (known.pause * 2).min(LONGEST),
+            None => FIRST,
+        };
+        *state = Some(State { until: Instant::now() + pause, pause, why: failure.clone() });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<State>> {
+        // No code that can panic runs under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,211 @@
+//! Parameters: from a flow's values to what PostgreSQL's types are written as.
+//!
+//! They are sent as text, the form in which every type can be given; the server reads it as it would read a literal. What is
+//! checked here is the kind of value, so that a wrong one has an error that names the parameter, and so that nothing is
+//! converted behind the author's back: the text `"7"` is no number.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::BytesMut;
+use fanin_json::{Kind, Node};
+use tokio_postgres::types::{Format, IsNull, Kind as TypeKind, ToSql, Type, to_sql_checked};
+
+/// A parameter, written; `None` is NULL.
+#[derive(Debug)]
+pub(crate) struct Param(pub Option<String>);
+
+impl ToSql for Param {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match &self.0 {
+            Some(text) => {
+                out.extend_from_slice(text.as_bytes());
+                Ok(IsNull::No)
+            }
+            None => Ok(IsNull::Yes),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    fn encode_format(&self, _: &Type) -> Format {
+        Format::Text
+    }
+
+    to_sql_checked!();
+}
+
+/// Writes a value as a type.
+///
+/// # Errors
+/// What is wrong with it, for a message: `is a string; int4 needs a whole number`.
+pub(crate) fn param(value: Node<'_>, of: &Type) -> Result<Param, String> {
+    if value.is_null() {
+        return Ok(Param(None));
+    }
+    text(value, of).map(|text| Param(Some(text)))
+}
+
+fn kind(value: Node<'_>) -> &'static str {
+    match value.kind() {
+        Kind::Null => "None",
+        Kind::Bool => "a boolean",
+        Kind::Number => "a number",
+        Kind::String => "a string",
+        Kind::Array => "a list",
+        Kind::Object => "a dict",
+    }
+}
+
+fn text(value: Node<'_>, of: &Type) -> Result<String, String> {
+    let wrong = |needed: &str| Err(format!("is {}; {} needs {needed}", kind(value), of.name()));
+    match of.kind() {
+        TypeKind::Array(element) => return array(value, element),
+        TypeKind::Domain(base) => return text(value, base),
+        _ => {}
+    }
+    match *of {
+        Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => {
+            let Some(digits) = value.as_number_text() else { return wrong("a whole number") };
+            let (least, most) = match *of {
+                Type::INT2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+                Type::INT4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+                Type::OID => (0, i64::from(u32::MAX)),
+                _ => (i64::MIN, i64::MAX),
+            };
+            if digits.contains(['.', 'e', 'E']) {
+                return Err(format!("is {digits}; {} needs a whole number", of.name()));
+            }
+            match value.as_i64() {
+                Some(number) if (least..=most).contains(&number) => Ok(digits.to_owned()),
+                _ => Err(format!("is {digits}, which does not fit into {}", of.name())),
+            }
+        }
+        Type::FLOAT4 | Type::FLOAT8 | Type::NUMERIC => match (value.as_number_text(), value.as_str()) {
+            (Some(digits), _) => Ok(digits.to_owned()),
+            // The form in which the database's own numbers outside JSON's come.
+            (None, Some(text)) if is_number(&text) => Ok(text.into_owned()),
+            (None, Some(_)) => Err(format!("is a string that is no number; {} needs one", of.name())),
+            _ => wrong("a number"),
+        },
+        Type::BOOL => match value.as_bool() {
+            Some(value) => Ok(if value { "t" } else { "f" }.to_owned()),
+            None => wrong("True or False"),
+        },
+        Type::JSON | Type::JSONB => Ok(String::from_utf8_lossy(value.raw()).into_owned()),
+        Type::BYTEA => {
+            let Some(encoded) = value.as_str() else { return wrong("a string of base64") };
+            let bytes = STANDARD.decode(&*encoded).map_err(|_| "is no base64, as bytea needs".to_owned())?;
+            let mut hex = String::with_capacity(2 + 2 * bytes.len());
+            hex.push_str("\\x");
+            for byte in bytes {
+                for digit in [byte >> 4, byte & 15] {
+                    // Below 16 every number is a digit.
+                    hex.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+                }
+            }
+            Ok(hex)
+        }
+        _ => match value.as_str() {
+            Some(text) if text.contains('\0') => Err("holds a zero byte, which PostgreSQL's texts cannot".to_owned()),
+            Some(text) => Ok(text.into_owned()),
+            None => wrong("a string"),
+        },
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    matches!(text, "NaN" | "Infinity" | "-Infinity") || {
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        digits.starts_with(|c: char| c.is_ascii_digit())
+            && digits.parse::<f64>().is_ok()
+            && digits.bytes().all(|byte| byte.is_ascii_digit() || b".eE+-".contains(&byte))
+    }
+}
+
+/// `{1,NULL,"a \" b"}`
+fn array(value: Node<'_>, element: &Type) -> Result<String, String> {
+    if value.kind() != Kind::Array {
+        return Err(format!("is {}; {}[] needs a list", kind(value), element.name()));
+    }
+    let mut out = String::from("{");
+    for (at, item) in value.elements().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        let is_json = matches!(*element, Type::JSON | Type::JSONB);
+        match item.kind() {
+            Kind::Null => out.push_str("NULL"),
+            Kind::Array if !is_json => out.push_str(&array(item, element)?),
+            _ => {
+                out.push('"');
+                let text = text(item, element).map_err(|what| format!("has an item {at} that {what}"))?;
+                for c in text.chars() {
+                    if matches!(c, '"' | '\\') {
+                        out.push('\\');
+                    }
+                    out.push(c);
+                }
+                out.push('"');
+            }
+        }
+    }
+    out.push('}');
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use fanin_json::Doc;
+
+    use super::*;
+
+    fn written(json: &str, of: &Type) -> Result<Option<String>, String> {
+        let doc = Doc::parse(json.to_owned().into(), 16).unwrap();
+        param(doc.root(), of).map(|param| param.0)
+    }
+
+    #[test]
+    fn each_kind_has_its_text() {
+        for (json, of, text) in [
+            ("7", Type::INT4, "7"),
+            ("-32768", Type::INT2, "-32768"),
+            ("12345678901234567890.50", Type::NUMERIC, "12345678901234567890.50"),
+            ("\"1.10\"", Type::NUMERIC, "1.10"),
+            ("\"NaN\"", Type::FLOAT8, "NaN"),
+            ("true", Type::BOOL, "t"),
+            ("\"a\\nb\"", Type::TEXT, "a\nb"),
+            ("{\"a\": [1]}", Type::JSONB, "{\"a\": [1]}"),
+            ("\"aGk=\"", Type::BYTEA, "\\x6869"),
+            ("[1, null, 3]", Type::INT4_ARRAY, "{\"1\",NULL,\"3\"}"),
+            ("[[\"a\"], [\"b \\\" \\\\\"]]", Type::TEXT_ARRAY, "{{\"a\"},{\"b \\\" \\\\\"}}"),
+            ("[[1]]", Type::JSONB_ARRAY, "{\"[1]\"}"),
+            ("[]", Type::INT8_ARRAY, "{}"),
+        ] {
+            assert_eq!(written(json, &of).unwrap().as_deref(), Some(text), "{json} as {of}");
+        }
+        assert_eq!(written("null", &Type::INT4).unwrap(), None);
+    }
+
+    #[test]
+    fn a_wrong_kind_is_refused_in_words() {
+        for (json, of, what) in [
+            ("\"7\"", Type::INT4, "is a string; int4 needs a whole number"),
+            ("1.5", Type::INT4, "is 1.5; int4 needs a whole number"),
+            ("40000", Type::INT2, "is 40000, which does not fit into int2"),
+            ("99999999999999999999", Type::INT8, "does not fit into int8"),
+            ("\"abc\"", Type::NUMERIC, "is a string that is no number"),
+            ("1", Type::BOOL, "is a number; bool needs True or False"),
+            ("1", Type::TEXT, "is a number; text needs a string"),
+            ("\"!\"", Type::BYTEA, "is no base64"),
+            ("1", Type::INT4_ARRAY, "is a number; int4[] needs a list"),
+            ("[\"a\"]", Type::INT4_ARRAY, "has an item 0 that is a string; int4 needs a whole number"),
+            ("{}", Type::UUID, "is a dict; uuid needs a string"),
+            ("\"\\u0000\"", Type::TEXT, "a zero byte"),
+        ] {
+            let error = written(json, &of).unwrap_err();
+            assert!(error.contains(what), "{json} as {of}: {error}");
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! Values of PostgreSQL as JSON, from the binary form that they come in.
+//!
+//! Nothing is lost on the way: numeric keeps every digit, timestamps every microsecond; what JSON has no word for (NaN,
+//! infinity) is the string that PostgreSQL itself writes into JSON. A type that is not here is an error that says to cast it,
+//! when the statement is prepared and not at its first row.
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use fanin_json::{write_int, write_str};
+use tokio_postgres::types::{Kind, Type};
+
+/// How the values of a column are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    Bool,
+    Int2,
+    Int4,
+    Int8,
+    Oid,
+    Float4,
+    Float8,
+    Numeric,
+    Text,
+    Json,
+    Jsonb,
+    Uuid,
+    Bytea,
+    Date,
+    Time,
+    TimeTz,
+    Timestamp,
+    TimestampTz,
+    Interval,
+    Inet,
+    Mac,
+    Char,
+    Void,
+    Array(Box<Reader>),
+}
+
+impl Reader {
+    /// The reader of a type, `None` for one without a form in JSON.
+    pub fn of(kind: &Type) -> Option<Reader> {
+        match kind.kind() {
+            Kind::Array(element) => return Some(Reader::Array(Box::new(Reader::of(element)?))),
+            Kind::Domain(base) => return Reader::of(base),
+            Kind::Enum(_) => return Some(Reader::Text),
+            _ => {}
+        }
+        Some(match *kind {
+            Type::BOOL => Reader::Bool,
+            Type::INT2 => Reader::Int2,
+            Type::INT4 => Reader::Int4,
+            Type::INT8 => Reader::Int8,
+            Type::OID => Reader::Oid,
+            Type::FLOAT4 => Reader::Float4,
+            Type::FLOAT8 => Reader::Float8,
+            Type::NUMERIC => Reader::Numeric,
+            Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::XML | Type::UNKNOWN => Reader::Text,
+            Type::JSON => Reader::Json,
+            Type::JSONB => Reader::Jsonb,
+            Type::UUID => Reader::Uuid,
+            Type::BYTEA => Reader::Bytea,
+            Type::DATE => Reader::Date,
+            Type::TIME => Reader::Time,
+            Type::TIMETZ => Reader::TimeTz,
+            Type::TIMESTAMP => Reader::Timestamp,
+            Type::TIMESTAMPTZ => Reader::TimestampTz,
+            Type::INTERVAL => Reader::Interval,
+            Type::INET | Type::CIDR => Reader::Inet,
+            Type::MACADDR | Type::MACADDR8 => Reader::Mac,
+            Type::CHAR => Reader::Char,
+            Type::VOID => Reader::Void,
+            // Of an extension, so without a number of its own.
+            _ if kind.name() == "citext" => Reader::Text,
+            _ => return None,
+        })
+    }
+
+    /// Writes a value. `None` if the bytes are not what the type says.
+    pub fn write(&self, bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        let mut from = Bytes(bytes);
+        match self {
+            Reader::Bool => out.extend_from_slice(if from.u8()? != 0 { b"true" } else { b"false" }),
+            Reader::Int2 => write_int(out, from.i16()?.into()),
+            Reader::Int4 => write_int(out, from.i32()?.into()),
+            Reader::Int8 => write_int(out, from.i64()?),
+            Reader::Oid => write_int(out, from.u32()?.into()),
+            Reader::Float4 => {
+                let value = f32::from_bits(from.u32()?);
+                // The shortest digits of the f32, not those of the f64 that it would become.
+                if value.is_finite() { plain(out, format_args!("{value:?}")) } else { no_number(value.into(), out) }
+            }
+            Reader::Float8 => {
+                let value = f64::from_bits(from.i64()? as u64);
+                if fanin_json::write_float(out, value).is_err() {
+                    no_number(value, out);
+                }
+            }
+            Reader::Numeric => numeric(&mut from, out)?,
+            Reader::Text => write_str(out, std::str::from_utf8(bytes).ok()?),
+            Reader::Json => out.extend_from_slice(bytes),
+            // A version, then the text.
+            Reader::Jsonb => out.extend_from_slice(bytes.strip_prefix(&[1])?),
+            Reader::Uuid => {
+                let value = u128::from_be_bytes(bytes.try_into().ok()?);
+                let part = |shift: u32, bits: u32| value >> shift & ((1 << bits) - 1);
+                let parts = (part(96, 32), part(80, 16), part(64, 16), part(48, 16), part(0, 48));
+                quoted(
+                    out,
+                    format_args!("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", parts.0, parts.1, parts.2, parts.3, parts.4),
+                );
+            }
+            Reader::Bytea => {
+                out.push(b'"');
+                out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
+                out.push(b'"');
+            }
+            Reader::Date => match from.i32()? {
+                i32::MAX => out.extend_from_slice(b"\"infinity\""),
+                i32::MIN => out.extend_from_slice(b"\"-infinity\""),
+                days => {
+                    let mut text = String::new();
+                    let before_christ = date(&mut text, days.into());
+                    quoted(out, format_args!("{text}{}", if before_christ { " BC" } else { "" }));
+                }
+            },
+            Reader::Time => {
+                let mut text = String::new();
+                time(&mut text, from.i64()?);
+                quoted(out, format_args!("{text}"));
+            }
+            Reader::TimeTz => {
+                let mut text = String::new();
+                time(&mut text, from.i64()?);
+                // Seconds west of Greenwich.
+                let east = -from.i32()?;
+                let (sign, size) = (if east < 0 { '-' } else { '+' }, east.unsigned_abs());
+                quoted(out, format_args!("{text}{sign}{:02}:{:02}", size / 3600, size / 60 % 60));
+            }
+            Reader::Timestamp => timestamp(from.i64()?, "", out),
+            Reader::TimestampTz => timestamp(from.i64()?, "Z", out),
+            Reader::Interval => {
+                let (micros, days, months) = (from.i64()?, from.i32()?, from.i32()?);
+                quoted(out, format_args!("{}", interval(micros, days, months)));
+            }
+            Reader::Inet => inet(&mut from, out)?,
+            Reader::Mac => {
+                let text: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                quoted(out, format_args!("{}", text.join(":")));
+            }
+            Reader::Char => write_str(out, char::from(from.u8()?).encode_utf8(&mut [0; 4])),
+            Reader::Void => out.extend_from_slice(b"null"),
+            Reader::Array(element) => array(element, &mut from, out)?,
+        }
+        Some(())
+    }
+}
+
+/// What is left of a value's bytes, big end first.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take().map(u8::from_be_bytes)
+    }
+
+    fn i16(&mut self) -> Option<i16> {
+        self.take().map(i16::from_be_bytes)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_be_bytes)
+    }
+
+    fn i32(&mut self) -> Option<i32> {
+        self.take().map(i32::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_be_bytes)
+    }
+
+    fn i64(&mut self) -> Option<i64> {
+        self.take().map(i64::from_be_bytes)
+    }
+}
+
+fn plain(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    // Writing into memory cannot fail.
+    let _ = std::io::Write::write_fmt(out, text);
+}
+
+fn quoted(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    out.push(b'"');
+    plain(out, text);
+    out.push(b'"');
+}
+
+fn no_number(value: f64, out: &mut Vec<u8>) {
+    out.extend_from_slice(match value {
+        f64::INFINITY => b"\"Infinity\"",
+        f64::NEG_INFINITY => b"\"-Infinity\"",
+        _ => b"\"NaN\"".as_slice(),
+    });
+}
+
+/// Groups of four digits: how many, the power of 10,000 of the first, the sign, the digits after the point.
+fn numeric(from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
+    let (groups, weight, sign, scale) = (from.u16()?, i32::from(from.i16()?), from.u16()?, usize::from(from.u16()?));
+    match sign {
+        0x0000 => {}
+        0x4000 => out.push(b'-'),
+        0xC000 | 0xD000 | 0xF000 => {
+            no_number(
+                match sign {
+                    0xC000 => f64::NAN,
+                    0xD000 => f64::INFINITY,
+                    _ => f64::NEG_INFINITY,
+                },
+                out,
+            );
+            return Some(());
+        }
+        _ => return None,
+    }
+    let digits: Vec<u16> = (0..groups).map(|_| from.u16()).collect::<Option<_>>()?;
+    // Zeros at either end are not sent.
+    let group = |power: i32| usize::try_from(weight - power).ok().and_then(|at| digits.get(at)).copied().unwrap_or(0);
+    match weight {
+        ..0 => out.push(b'0'),
+        0.. => {
+            plain(out, format_args!("{}", group(weight)));
+            for power in (0..weight).rev() {
+                plain(out, format_args!("{:04}", group(power)));
+            }
+        }
+    }
+    if scale > 0 {
+        out.push(b'.');
+        let end = out.len() + scale;
+        let mut power = -1;
+        while out.len() < end {
+            plain(out, format_args!("{:04}", group(power)));
+            power -= 1;
+        }
+        out.truncate(end);
+    }
+    Some(())
+}
+
+/// Days since 2000-01-01, as year, month and day (H. Hinnant, "chrono-compatible low-level date algorithms").
+fn civil(days: i64) -> (i64, i64, i64) {
+    // From 0000-03-01, so that a leap day is a year's last.
+    let shifted = days + 730_425;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// Writes a day; `true` if it is before Christ, which the caller writes at the end, as PostgreSQL does.
+fn date(out: &mut String, days: i64) -> bool {
+    let (year, month, day) = civil(days);
+    // There is no year 0: 1 BC comes before 1 AD.
+    let shown = if year > 0 { year } else { 1 - year };
+    let _ = write!(out, "{shown:04}-{month:02}-{day:02}");
+    year <= 0
+}
+
+fn time(out: &mut String, micros: i64) {
+    let seconds = micros / 1_000_000;
+    let _ = write!(out, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    fraction(out, micros % 1_000_000);
+}
+
+fn fraction(out: &mut String, micros: i64) {
+    if micros != 0 {
+        let digits = format!("{:06}", micros.abs());
+        let _ = write!(out, ".{}", digits.trim_end_matches('0'));
+    }
+}
+
+/// Microseconds since 2000-01-01. RFC 3339, but for what it cannot write: infinity, and years that are not four digits.
+fn timestamp(micros: i64, zone: &str, out: &mut Vec<u8>) {
+    match micros {
+        i64::MAX => return out.extend_from_slice(b"\"infinity\""),
+        i64::MIN => return out.extend_from_slice(b"\"-infinity\""),
+        _ => {}
+    }
+    const DAY: i64 = 86_400_000_000;
+    let mut text = String::new();
+    let before_christ = date(&mut text, micros.div_euclid(DAY));
+    text.push('T');
+    time(&mut text, micros.rem_euclid(DAY));
+    quoted(out, format_args!("{text}{zone}{}", if before_christ { " BC" } else { "" }));
+}
+
+/// ISO 8601, each part with its own sign, as PostgreSQL's `intervalstyle = iso_8601`.
+fn interval(micros: i64, days: i32, months: i32) -> String {
+    if micros == 0 && days == 0 && months == 0 {
+        return "PT0S".to_owned();
+    }
+    let mut text = String::from("P");
+    for (value, unit) in [(months / 12, 'Y'), (months % 12, 'M'), (days, 'D')] {
+        if value != 0 {
+            let _ = write!(text, "{value}{unit}");
+        }
+    }
+    if micros != 0 {
+        text.push('T');
+        let seconds = micros / 1_000_000;
+        for (value, unit) in [(seconds / 3600, 'H'), (seconds / 60 % 60, 'M')] {
+            if value != 0 {
+                let _ = write!(text, "{value}{unit}");
+            }
+        }
+        let (whole, rest) = (seconds % 60, micros % 1_000_000);
+        if whole != 0 || rest != 0 {
+            if micros < 0 {
+                text.push('-');
+            }
+            let _ = write!(text, "{}", whole.abs());
+            fraction(&mut text, rest);
+            text.push('S');
+        }
+    }
+    text
+}
+
+/// Family, bits of the network, whether it is a network, how many bytes, the bytes.
+fn inet(from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
+    let (_, bits, is_network, length) = (from.u8()?, from.u8()?, from.u8()?, from.u8()?);
+    let (address, all) = match length {
+        4 => (IpAddr::V4(Ipv4Addr::from(from.take::<4>()?)), 32),
+        16 => (IpAddr::V6(Ipv6Addr::from(from.take::<16>()?)), 128),
+        _ => return None,
+    };
+    if bits == all && is_network == 0 {
+        quoted(out, format_args!("{address}"));
+    } else {
+        quoted(out, format_args!("{address}/{bits}"));
+    }
+    Some(())
+}
+
+/// Dimensions, whether any is NULL, the elements' type, each dimension's length and first index, the elements in a row.
+fn array(element: &Reader, from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
+    let (dimensions, _, _) = (from.i32()?, from.i32()?, from.u32()?);
+    // PostgreSQL allows six.
+    let lengths: Vec<i32> = match dimensions {
+        0 => vec![0],
+        1..=6 => (0..dimensions)
+            .map(|_| {
+                let length = from.i32()?;
+                from.i32()?;
+                Some(length)
+            })
+            .collect::<Option<_>>()?,
+        _ => return None,
+    };
+    level(element, &lengths, from, out)
+}
+
+fn level(element: &Reader, lengths: &[i32], from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
+    let (length, inner) = lengths.split_first()?;
+    out.push(b'[');
+    for at in 0..*length {
+        if at > 0 {
+            out.push(b',');
+        }
+        if !inner.is_empty() {
+            level(element, inner, from, out)?;
+            continue;
+        }
+        match usize::try_from(from.i32()?) {
+            Err(_) => out.extend_from_slice(b"null"),
+            Ok(size) => {
+                let (value, rest) = from.0.split_at_checked(size)?;
+                from.0 = rest;
+                element.write(value, out)?;
+            }
+        }
+    }
+    out.push(b']');
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn days(year: i64, month: i64, day: i64) -> i64 {
+        (-1_000_000..1_000_000).find(|days| civil(*days) == (year, month, day)).unwrap()
+    }
+
+    #[test]
+    fn days_become_dates() {
+        for (day, expected) in [
+            (0, (2000, 1, 1)),
+            (-1, (1999, 12, 31)),
+            (59, (2000, 2, 29)),
+            (60, (2000, 3, 1)),
+            (366, (2001, 1, 1)),
+            (-36524, (1900, 1, 1)),
+            (-730_119, (1, 1, 1)),
+        ] {
+            assert_eq!(civil(day), expected, "{day}");
+        }
+        // One after the other, each day follows the one before it.
+        let mut before = civil(-800_000);
+        for day in -799_999..800_000 {
+            let now = civil(day);
+            let follows = now.2 == before.2 + 1 && now.1 == before.1 && now.0 == before.0
+                || now.2 == 1 && (now.1 == before.1 + 1 && now.0 == before.0 || now.1 == 1 && now.0 == before.0 + 1);
+            assert!(follows, "{before:?} {now:?}");
+            before = now;
+        }
+        assert_eq!(days(2024, 2, 29), 8825);
+    }
+
+    #[test]
+    fn intervals_have_all_their_parts() {
+        assert_eq!(interval(0, 0, 0), "PT0S");
+        assert_eq!(interval(3_723_500_000, 4, 14), "P1Y2M4DT1H2M3.5S");
+        assert_eq!(interval(-500_000, -1, 0), "P-1DT-0.5S");
+        assert_eq!(interval(-3_600_000_000, 0, 0), "PT-1H");
+    }
+
+    #[test]
+    fn bytes_that_are_cut_off_are_no_value() {
+        let mut out = Vec::new();
+        for reader in [
+            Reader::Bool,
+            Reader::Int8,
+            Reader::Numeric,
+            Reader::Uuid,
+            Reader::TimestampTz,
+            Reader::Interval,
+            Reader::Inet,
+            Reader::Jsonb,
+            Reader::Array(Box::new(Reader::Int4)),
+        ] {
+            assert_eq!(reader.write(&[], &mut out), None, "{reader:?}");
+        }
+        let array = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0];
+        assert_eq!(Reader::Array(Box::new(Reader::Int4)).write(&array, &mut out), None);
+    }
+}
