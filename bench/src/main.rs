@@ -3,6 +3,7 @@
 mod cold;
 mod cost;
 mod eval;
+mod hostile;
 mod inflight;
 mod limit;
 mod load;
@@ -119,12 +120,17 @@ enum Command {
         #[arg(long, value_delimiter = ',')]
         recommendations: Vec<String>,
     },
+    /// Other requests while ten programs use all they may
+    Hostile {
+        #[command(flatten)]
+        options: Options,
+    },
     /// Time from the start of the process until it is ready
     Start {
         #[command(flatten)]
         options: Options,
     },
-    /// Evaluation of the page flow without I/O, against the starlark crate
+    /// Evaluation without I/O, against the starlark crate
     Eval {
         #[command(flatten)]
         options: Options,
@@ -165,7 +171,7 @@ enum Command {
     },
     /// Our side of `eval` (a role, started by it)
     #[command(hide = true)]
-    EvalOurs { count: u32 },
+    EvalOurs { program: String, count: u32 },
     /// The backend (a role, started by the benchmarks)
     #[command(hide = true)]
     Stub {
@@ -224,8 +230,9 @@ fn run(command: Command) -> Result<bool, Failure> {
             sql::blocking::run(SocketAddr::from(([127, 0, 0, 1], 0)), &database, ready)?;
             Ok(true)
         }
-        Command::EvalOurs { count } => {
-            println!("{}", eval::ours(count)?);
+        Command::EvalOurs { program, count } => {
+            let (nanos, result) = eval::ours(&program, count)?;
+            println!("{nanos}\n{result}");
             Ok(true)
         }
         Command::Stub { listen } => {
@@ -244,6 +251,7 @@ fn run(command: Command) -> Result<bool, Failure> {
             Ok(true)
         }
         Command::Cold { options } => show(&options, cold::run(&options)?),
+        Command::Hostile { options } => show(&options, hostile::run(&options)?),
         Command::Inflight { options } => show(&options, inflight::run(&options)?),
         Command::Overload { options, full, only } => show(&options, overload::run(&overload::Plans { full, only })?),
         Command::Rolling { options } => show(&options, rolling::run(&options)?),

@@ -121,7 +121,7 @@ struct Refusal {
 /// loopback that is the receiving as well, up to the other socket.
 fn cost_of_a_refusal(stage: &Stage) -> Result<Refusal, Failure> {
     // One request is sent and never answered.
-    let mut taken = TcpStream::connect(stage.fanin.addr)?;
+    let mut taken = TcpStream::connect_timeout(&stage.fanin.addr, 5 * SECOND)?;
     taken.write_all(&load::get("/full"))?;
     process::pause(Duration::from_millis(200));
     let (status, body) = load::once(stage.fanin.addr, &load::get("/full"), 5 * SECOND)?;

@@ -22,6 +22,11 @@ pub struct FlowLimits {
     #[serde(serialize_with = "text::size")]
     #[schemars(with = "schema::Size<1>")]
     pub max_memory: usize,
+    /// Bytes of one string, list, dict or set that the flow makes; an element of a list counts 16, an entry of a dict 48.
+    /// It also bounds how long a single operation can hold its worker.
+    #[serde(serialize_with = "text::size")]
+    #[schemars(with = "schema::Size<1>")]
+    pub max_value: usize,
     /// Functions that may be open at once, one inside the other.
     #[schemars(with = "schema::Count<1>")]
     pub max_depth: usize,
@@ -43,6 +48,7 @@ impl Default for FlowLimits {
             max_calls: 64,
             max_steps: 10_000_000,
             max_memory: 64 << 20,
+            max_value: 2 << 20,
             max_depth: 64,
             max_fibers: 10_000,
             max_response: 16 << 20,
@@ -58,6 +64,7 @@ impl FlowLimits {
             max_calls: table.count("max_calls", 1..=u64::MAX).unwrap_or(default.max_calls),
             max_steps: table.number("max_steps", 1..=u64::MAX).unwrap_or(default.max_steps),
             max_memory: table.size("max_memory", 1).unwrap_or(default.max_memory),
+            max_value: table.size("max_value", 1).unwrap_or(default.max_value),
             max_depth: table.count("max_depth", 1..=u64::MAX).unwrap_or(default.max_depth),
             max_fibers: table.count("max_fibers", 1..=u64::MAX).unwrap_or(default.max_fibers),
             max_response: table.size("max_response", 1).unwrap_or(default.max_response),

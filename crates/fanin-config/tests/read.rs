@@ -74,6 +74,7 @@ fn every_key_is_read() {
         max_calls: 10,
         max_steps: 1000,
         max_memory: 1 << 20,
+        max_value: 64 << 10,
         max_depth: 8,
         max_fibers: 9,
         max_response: 4096,

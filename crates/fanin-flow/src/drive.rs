@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use fanin_config::{FlowLimits, OnDisconnect};
-use fanin_lang::{Deep, Failure, FunctionRef, Instance, Kind, Limits, Machine, Order, Program, Run, Slot, Value, deep};
+use fanin_lang::{
+    Deep, Failure, FunctionRef, Instance, Kind, Limit, Limits, Machine, Order, Program, Run, Slot, Usage, Value, deep,
+};
 use fanin_upstream::CallError;
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -25,8 +27,9 @@ use crate::reply::{FlowError, Reply};
 use crate::respond;
 use crate::threads::{self, Pool};
 
-/// Steps after which a flow lets its worker turn: about 200 microseconds.
-const TURN: u64 = 6_000;
+/// Steps after which a flow lets its worker turn: about 100 microseconds. Ten such flows at once then delay another request by
+/// about a millisecond each time that it needs the worker.
+const TURN: u64 = 3_000;
 
 /// What all flows of a worker share.
 pub(crate) struct Worker {
@@ -153,7 +156,10 @@ async fn run(
         memory: limits.max_memory as u64,
         depth: limits.max_depth as u32,
         fibers: limits.max_fibers as u32,
+        value: limits.max_value as u64,
     };
+    let mut usage = Usage::default();
+    let mut limit = None;
     let outcome = match Instance::new(&program, route.function, vec![Value::object(ReqObject(req))], bounds) {
         Ok(mut instance) => {
             let evaluated = evaluate(&worker, &route, &mut instance, &mut host, deadline).await;
@@ -161,10 +167,12 @@ async fn run(
             if turns >= in_a_row::MANY {
                 route.in_a_row.note(&route.name, &program.position(site), turns);
             }
-            match evaluated {
+            let end = match evaluated {
                 Ok(value) => finish(&mut host, value, &route).await,
                 Err(end) => Err(end),
-            }
+            };
+            usage = instance.usage();
+            end
         }
         Err(failure) => Err(End::Failed(failure)),
     };
@@ -173,6 +181,7 @@ async fn run(
         Err(End::Deadline) => Err(FlowError::deadline()),
         Err(End::Failed(failure)) => {
             let failure = host.named(*failure, None);
+            limit = Limit::of(&failure);
             let error = to_error(&failure);
             worker.log.failure(&route.name, &program, &failure, &error);
             Err(error)
@@ -180,7 +189,7 @@ async fn run(
     };
     let partial = (result.is_ok() && host.any_missing()).then(|| respond::missing_names(&host));
     let (calls, upstream, trace) = host.finish();
-    Reply { result, calls, upstream, partial, trace }
+    Reply { result, calls, upstream, partial, usage, limit, trace }
 }
 
 /// Why there is no response.

@@ -205,7 +205,7 @@ fn function(program: &Program, file: &str, name: &str) -> Result<fanin_lang::Fun
         let functions = program.functions(file);
         return Err(no_function(file, name, functions.iter().map(|name| name.as_str())));
     };
-    let limits = Limits { steps: 1, memory: 1, depth: 1, fibers: 1 };
+    let limits = Limits { steps: 1, memory: 1, depth: 1, fibers: 1, value: 1 };
     if Instance::new(program, function, vec![Value::None], limits).is_err() {
         let hint = "a flow is a function of one argument, the request: def f(req): ...";
         return Err((format!("{name} of {file} cannot be called with one argument"), Some(hint.to_owned())));

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use arcstr::ArcStr;
 use fanin_config::FlowLimits;
 use fanin_json::Doc;
 use fanin_lang::{
-    Failure, Host, HostCall, HostRef, Kind, Order, Position, Program, Site, Slot, Value, Waiter, name_origin,
+    Failure, Host, HostCall, HostRef, Kind, Level, Order, Position, Program, Site, Slot, Value, Waiter, name_origin,
 };
 use fanin_upstream::shared::Body;
 use fanin_upstream::{Answer, CallContext, CallError, Fault};
@@ -380,11 +381,9 @@ fn text(answer: &Answer) -> Value {
 impl Host for FlowHost {
     fn call(&mut self, call: HostCall<'_>) -> Result<Value, Failure> {
         if self.calls.len() >= self.limits.max_calls {
-            return Err(Failure::new(
-                Kind::Limit,
-                format!("the flow makes more than {} calls (max_calls)", self.limits.max_calls),
-            )
-            .with_hint("ask for many things in one call, or raise max_calls of [flow] or of the route"));
+            return Err(fanin_lang::Limit::Calls
+                .failure(format!("the flow makes more than {} calls (max_calls)", self.limits.max_calls))
+                .with_hint("ask for many things in one call, or raise max_calls of [flow] or of the route"));
         }
         let Some(object) = call.object.downcast::<UpstreamObject>() else {
             return Err(Failure::new(Kind::Type, format!("{} is no upstream", call.object.name())));
@@ -445,6 +444,20 @@ impl Host for FlowHost {
     fn made(&self, doc: &Doc) -> Option<Position> {
         let entry = self.calls.iter().find(|entry| entry.answered(doc))?;
         Some(self.program.position(entry.site))
+    }
+
+    fn log(&mut self, level: Level, text: &str, fields: &[(ArcStr, String)], site: Site) {
+        let position = self.program.position(site);
+        let line = format!("{}:{}", position.file, position.line);
+        // Names of fields are the flow's own, so they cannot be keys of the log's own record.
+        let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        let fields = fields.join(" ");
+        match level {
+            Level::Debug => tracing::debug!(target: "fanin::flow", line, fields, "{text}"),
+            Level::Info => tracing::info!(target: "fanin::flow", line, fields, "{text}"),
+            Level::Warn => tracing::warn!(target: "fanin::flow", line, fields, "{text}"),
+            Level::Error => tracing::error!(target: "fanin::flow", line, fields, "{text}"),
+        }
     }
 
     fn origin(&self, doc: &Doc) -> Option<String> {

@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use arcstr::ArcStr;
 use bytes::Bytes;
@@ -64,6 +65,7 @@ pub(crate) struct Req {
     query_all: OnceCell<Doc>,
     headers: OnceCell<Doc>,
     body: OnceCell<Option<Doc>>,
+    time: OnceCell<i64>,
 }
 
 impl Req {
@@ -76,6 +78,7 @@ impl Req {
             query_all: OnceCell::new(),
             headers: OnceCell::new(),
             body: OnceCell::new(),
+            time: OnceCell::new(),
         }
     }
 
@@ -259,13 +262,19 @@ impl Object for ReqObject {
             },
             "method" => Value::str(incoming.method.as_str()),
             "path" => Value::str(incoming.uri.path()),
+            // The same for the whole request, so that a flow decides the same wherever it asks.
+            "time" => Value::Int(*req.time.get_or_init(|| {
+                let began = SystemTime::now().checked_sub(incoming.start.elapsed());
+                let since = began.and_then(|began| began.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+                i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+            })),
             "remote" => Value::str(&incoming.remote.ip().to_string()),
             _ => return Ok(None),
         }))
     }
 
     fn names(&self) -> Vec<&str> {
-        vec!["body", "headers", "method", "params", "path", "query", "query_all", "remote", "text"]
+        vec!["body", "headers", "method", "params", "path", "query", "query_all", "remote", "text", "time"]
     }
 
     fn show(&self) -> String {

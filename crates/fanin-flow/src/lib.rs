@@ -37,6 +37,7 @@ mod written;
 
 pub use caller::{CallFuture, Caller};
 pub use drive::FlowFuture;
+pub use fanin_lang::{Limit, Usage};
 pub use flows::{Checked, Flows, WorkerFlows};
 pub use incoming::Incoming;
 pub use plan::RoutePlan;

@@ -1,4 +1,4 @@
-//! What `load` can reach: files below the configuration's folder, and `@upstreams`.
+//! What `load` can reach: files below the configuration's folder, `@upstreams`, and the language's own modules.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -84,7 +84,13 @@ impl Loader for Modules<'_> {
                 "upstreams" => Ok(Loaded::Values(
                     self.upstreams.iter().map(|(name, it)| (name.clone(), FrozenValue::Host(it.clone()))).collect(),
                 )),
-                _ => Err(format!("there is no module {module}: flows load files and \"@upstreams\"")),
+                _ => match fanin_lang::modules::find(builtin) {
+                    Some(values) => Ok(Loaded::Values(values)),
+                    None => {
+                        let names = fanin_lang::modules::NAMES.map(|name| format!("\"@{name}\"")).join(", ");
+                        Err(format!("there is no module {module}: flows load files, \"@upstreams\", {names}"))
+                    }
+                },
             };
         }
         let name = resolve(module, from)?;

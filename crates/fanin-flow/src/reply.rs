@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fanin_lang::{Limit, Usage};
 use fanin_upstream::{CallError, ErrorKind};
 use http::{HeaderMap, StatusCode};
 use smallvec::SmallVec;
@@ -21,6 +22,10 @@ pub struct Reply {
     pub upstream: Duration,
     /// Names of the upstreams whose optional calls failed, comma-separated; `None` if nothing is missing.
     pub partial: Option<String>,
+    /// What the flow used of its limits.
+    pub usage: Usage,
+    /// The limit that stopped it.
+    pub limit: Option<Limit>,
     /// Each call, if traces were asked for.
     pub trace: Vec<CallTrace>,
 }

@@ -98,7 +98,7 @@ fn wrong(message: impl Into<String>) -> Failure {
 
 #[cold]
 fn too_large(limit: usize) -> Failure {
-    Failure::new(Kind::Limit, format!("the response is larger than {limit} bytes (max_response)"))
+    fanin_lang::Limit::Response.failure(format!("the response is larger than {limit} bytes (max_response)"))
 }
 
 fn has_member(value: &Value, name: &str) -> bool {

@@ -1,4 +1,5 @@
-//! What evaluation costs: `cargo run --release -p fanin-lang --example speed`.
+//! What evaluation costs: `cargo run --release -p fanin-lang --example speed [NAME [DIVISOR]]`; the
+//! divisor makes for fewer rounds, under a profiler.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -7,7 +8,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use fanin_json::Doc;
 use fanin_lang::testing::program;
-use fanin_lang::{Failure, Host, HostCall, Instance, Limits, Machine, Order, Outcome, Run, Slot, SlotSource, Value};
+use fanin_lang::{
+    Failure, Host, HostCall, Instance, Limits, Machine, NoHost, Order, Outcome, Run, Slot, SlotSource, Value,
+};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const FLOWS: &str = "
 def page(req):
@@ -27,7 +33,7 @@ def decide(req):
         return {'user': user}
     return {'user': user, 'cart': cart, 'offers': offers}
 
-def loop(req):
+def million(req):
     total = 0
     for i in range(1000000):
         total += i * 2 % 7
@@ -36,7 +42,7 @@ def loop(req):
 def items(req):
     return [b.get('/b') if a.get('/a')['n'] == 1 else None for i in range(20)]
 
-def reshape(req):
+def answer(req):
     return [{'id': i['id'], 'name': i['name'], 'total': i['price'] * 2} for i in req['items'] if i['price'] > 10]
 ";
 
@@ -94,6 +100,9 @@ fn clock(start: Instant) -> Duration {
 
 fn main() {
     let begin = Instant::now();
+    let only = std::env::args().nth(1);
+    let divisor = std::env::args().nth(2).and_then(|number| number.parse().ok()).unwrap_or(1);
+    let wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
     let program = program(FLOWS).expect("the flows load");
     let doc = Doc::parse(Bytes::from_static(b"{\"n\": 1, \"premium\": false}"), 16).expect("JSON");
     let mut host = Bare { source: Rc::new(Nothing), doc: doc.clone(), settle: true, open: Vec::new() };
@@ -105,6 +114,10 @@ fn main() {
     let table = Value::json(Doc::parse(Bytes::from(format!("{{\"items\": [{}]}}", rows.join(","))), 16).expect("JSON"));
 
     let mut time = |name: &str, arg: &Value, count: u32| {
+        if !wanted(name) {
+            return;
+        }
+        let count = count.div_ceil(divisor);
         let function = program.function("test.star", name).expect("it is there");
         let mut best = f64::INFINITY;
         for _ in 0..7 {
@@ -124,9 +137,38 @@ fn main() {
     time("page", &req, 100_000);
     time("decide", &req, 100_000);
     time("items", &req, 10_000);
-    time("reshape", &table, 300);
-    time("loop", &req, 1);
+    time("answer", &table, 300);
+    time("million", &req, 1);
 
+    // The programs of `bench/run eval`.
+    for (name, count) in [("reshape", 50), ("strings", 100), ("sort", 60), ("dicts", 500), ("loop", 1000)] {
+        if !wanted(name) {
+            continue;
+        }
+        let count: u32 = u32::div_ceil(count, divisor);
+        let file = format!("{}/../../bench/eval/{name}.star", env!("CARGO_MANIFEST_DIR"));
+        let program = fanin_lang::testing::program(&std::fs::read_to_string(&file).expect("it is in the checkout"))
+            .expect("it loads");
+        let function = program.function("test.star", "run").expect("it is there");
+        let mut best = f64::INFINITY;
+        for _ in 0..7 {
+            let start = clock(begin);
+            for _ in 0..count {
+                let size = vec![Value::Int(1000)];
+                let mut flow = Instance::new(&program, function, size, Limits::default()).expect("one argument");
+                match flow.run(&mut machine, &mut NoHost, u64::MAX) {
+                    Run::Done(value) => drop(black_box(value)),
+                    other => panic!("{other:?}"),
+                }
+            }
+            best = best.min((clock(begin) - start).as_secs_f64() / f64::from(count));
+        }
+        println!("{name:10} {:12.3} us", best * 1e6);
+    }
+
+    if !wanted("park") {
+        return;
+    }
     // Suspended flows: all three calls of each on the way.
     host.settle = false;
     let function = program.function("test.star", "decide").expect("it is there");

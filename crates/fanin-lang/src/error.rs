@@ -146,6 +146,8 @@ pub enum Stop {
     Lent,
     /// It must come after everything that was started above it.
     Barrier,
+    /// It has done a part of its work and goes on with it when others have had their turn.
+    Yield,
     /// It failed.
     Fail(Box<Failure>),
 }

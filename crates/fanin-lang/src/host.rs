@@ -154,6 +154,35 @@ impl fmt::Debug for HostRef {
     }
 }
 
+/// How much a line of the log matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// For who looks for something.
+    Debug,
+    /// The usual.
+    Info,
+    /// Something is odd.
+    Warn,
+    /// Something is wrong.
+    Error,
+}
+
+impl Level {
+    /// All levels.
+    pub const ALL: [Self; 4] = [Self::Debug, Self::Info, Self::Warn, Self::Error];
+
+    /// As flows write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// Where a call stands in the source. Small and `Copy`; [`crate::Program::position`] spells it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Site {
@@ -229,6 +258,15 @@ pub trait Host {
     fn made(&self, doc: &Doc) -> Option<Position> {
         let _ = doc;
         None
+    }
+
+    /// `log(...)`: a line of the structured log with fields. Without one of its own a host prints it.
+    fn log(&mut self, level: Level, text: &str, fields: &[(ArcStr, String)], site: Site) {
+        let mut line = format!("{}: {text}", level.name());
+        for (name, value) in fields {
+            line.push_str(&format!(" {name}={value}"));
+        }
+        self.print(&line, site);
     }
 
     /// Which call an answer came from (`answer of catalog`), for messages about keys that it lacks.

@@ -18,11 +18,14 @@ mod check;
 mod code;
 mod error;
 mod explain;
+pub mod fuzzing;
 mod hint;
 mod host;
+mod intern;
 mod lower;
 pub mod machine;
 mod methods;
+pub mod modules;
 pub mod native;
 mod order;
 mod plan;
@@ -31,13 +34,15 @@ mod slot;
 pub mod testing;
 mod types;
 pub mod value;
+pub mod waits;
 
 pub use check::lint::lint_names;
 pub use error::{Diagnostic, Failure, Kind, Position, Severity, Stop, TraceFrame};
 pub use host::{
-    Args, Argument, Effect, Host, HostCall, HostObject, HostRef, Method, NoHost, Problem, Site, Written, WrittenCall,
+    Args, Argument, Effect, Host, HostCall, HostObject, HostRef, Level, Method, NoHost, Problem, Site, Written,
+    WrittenCall,
 };
-pub use machine::{Instance, Limits, Machine, Run};
+pub use machine::{Instance, Limit, Limits, Machine, Run, Usage};
 pub use native::{Changes, Ctx, Globals, NativeCode, NativeFn, Waits};
 pub use order::Order;
 pub use plan::{Bound, Plan, PlannedCall, PlannedFunction, PlannedLoop, PlannedWait};

@@ -104,6 +104,9 @@ impl fmt::Debug for NativeFn {
     }
 }
 
+/// Bytes that an entry of a dict or set counts.
+pub(crate) const ENTRY: usize = 48;
+
 /// What a native may use while it runs.
 pub struct Ctx<'a> {
     /// Whoever runs the flow.
@@ -129,6 +132,14 @@ impl Ctx<'_> {
     /// When the memory is used up.
     pub fn memory(&mut self, bytes: usize) -> Result<(), Stop> {
         self.meter.memory(bytes as u64)
+    }
+
+    /// Whether one value may have so many bytes: for what is put together piece by piece.
+    ///
+    /// # Errors
+    /// If not.
+    pub fn value(&self, bytes: usize) -> Result<(), Stop> {
+        self.meter.value(bytes)
     }
 
     /// A new list; charged.
@@ -158,6 +169,7 @@ impl Ctx<'_> {
         match list {
             Value::List(list) => {
                 list.marks.check("list")?;
+                self.meter.value(list.items().len() * size_of::<Value>())?;
                 self.memory(32)?;
                 if inserted.is_some_and(Value::may_hold) {
                     self.meter.track_list(list);
@@ -176,6 +188,7 @@ impl Ctx<'_> {
         match dict {
             Value::Dict(dict) => {
                 dict.marks.check("dict")?;
+                self.meter.value(dict.map().len() * ENTRY)?;
                 self.memory(64)?;
                 if inserted.is_some_and(Value::may_hold) {
                     self.meter.track_dict(dict);
@@ -194,6 +207,7 @@ impl Ctx<'_> {
         match set {
             Value::Set(set) => {
                 set.marks.check("set")?;
+                self.meter.value(set.items().len() * ENTRY)?;
                 self.memory(64)?;
                 Ok(set)
             }
@@ -206,15 +220,58 @@ impl Ctx<'_> {
     /// # Errors
     /// If something is pending or failed, nested too deep, or over the limits.
     pub fn show(&mut self, value: &Value) -> Result<String, Stop> {
-        let text = crate::value::show::str(value, self.program, self.text_left())?;
-        self.memory(text.len())?;
-        self.steps(text.len() / 8)?;
+        let mut text = String::new();
+        self.show_into(value, &mut text)?;
         Ok(text)
+    }
+
+    /// The same, put behind a text.
+    pub(crate) fn show_into(&mut self, value: &Value, out: &mut String) -> Result<(), Stop> {
+        let before = out.len();
+        match value {
+            Value::Str(text) => out.push_str(text),
+            Value::Int(value) => out.push_str(itoa::Buffer::new().format(*value)),
+            other => crate::value::show::str(other, self.program, self.text_left(), out)?,
+        }
+        self.shown(out.len() - before)
+    }
+
+    fn shown(&mut self, bytes: usize) -> Result<(), Stop> {
+        self.memory(bytes)?;
+        self.steps(bytes / 8)
+    }
+
+    /// Whether the slice of steps is used up, so that others should have their turn.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.meter.fuel == 0
+    }
+
+    /// What this native has done before it [suspended](Self::suspend) itself. It must be asked before
+    /// anything is charged.
+    pub(crate) fn resume<T: 'static>(&mut self) -> Option<Box<T>> {
+        self.meter.resume()
+    }
+
+    /// Gives the worker back to others: the native returns this error and is called again, with the same
+    /// arguments, when the flow has its next turn.
+    pub(crate) fn suspend(&mut self, task: Box<dyn std::any::Any>) -> Stop {
+        self.meter.suspend(task)
+    }
+
+    /// Room to put a text together in; give it back with [`put_scratch`](Self::put_scratch).
+    pub(crate) fn scratch(&mut self) -> String {
+        self.meter.scratch()
+    }
+
+    /// Gives [`scratch`](Self::scratch) back.
+    pub(crate) fn put_scratch(&mut self, scratch: String) {
+        self.meter.put_scratch(scratch);
     }
 
     /// Bytes of text that steps and memory are left for.
     fn text_left(&self) -> usize {
-        let most = self.meter.memory_left().min(self.meter.steps_left().saturating_mul(8));
+        let left = self.meter.memory_left().min(self.meter.steps_left().saturating_mul(8));
+        let most = left.min(self.meter.most_value());
         usize::try_from(most).unwrap_or(usize::MAX)
     }
 
@@ -223,10 +280,16 @@ impl Ctx<'_> {
     /// # Errors
     /// As [`show`](Self::show).
     pub fn repr(&mut self, value: &Value) -> Result<String, Stop> {
-        let text = crate::value::show::repr(value, self.program, self.text_left())?;
-        self.memory(text.len())?;
-        self.steps(text.len() / 8)?;
+        let mut text = String::new();
+        self.repr_into(value, &mut text)?;
         Ok(text)
+    }
+
+    /// The same, put behind a text.
+    pub(crate) fn repr_into(&mut self, value: &Value, out: &mut String) -> Result<(), Stop> {
+        let before = out.len();
+        crate::value::show::repr(value, self.program, self.text_left(), out)?;
+        self.shown(out.len() - before)
     }
 
     /// The elements of anything that can be looped over, charged by number. Elements may be pending.

@@ -7,30 +7,42 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-/// The path of a fiber: where it was started.
+/// The path of a fiber: where it was started. The root's is nothing, so that most flows make none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Path(Option<Rc<Node>>);
+
 #[derive(Debug)]
-pub(crate) struct Path {
-    pub(crate) up: Option<Rc<Path>>,
-    pub(crate) at: u32,
-    pub(crate) depth: u32,
+struct Node {
+    up: Path,
+    at: u32,
+    depth: u32,
 }
 
 impl Path {
-    pub(crate) fn root() -> Rc<Self> {
-        Rc::new(Self { up: None, at: 0, depth: 0 })
+    pub(crate) const fn root() -> Self {
+        Self(None)
     }
 
-    pub(crate) fn below(self: &Rc<Self>, at: u32) -> Rc<Self> {
-        Rc::new(Self { up: Some(self.clone()), at, depth: self.depth + 1 })
+    pub(crate) fn below(&self, at: u32) -> Self {
+        let depth = self.0.as_ref().map_or(0, |node| node.depth) + 1;
+        Self(Some(Rc::new(Node { up: self.clone(), at, depth })))
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Rc::ptr_eq(a, b),
+            _ => false,
+        }
     }
 }
 
-impl Drop for Path {
+impl Drop for Node {
     fn drop(&mut self) {
-        let mut up = self.up.take();
-        while let Some(path) = up {
-            match Rc::try_unwrap(path) {
-                Ok(mut path) => up = path.up.take(),
+        let mut up = self.up.0.take();
+        while let Some(node) = up {
+            match Rc::try_unwrap(node) {
+                Ok(mut node) => up = node.up.0.take(),
                 Err(_) => break,
             }
         }
@@ -41,18 +53,18 @@ impl Drop for Path {
 /// compared.
 #[derive(Clone, Debug)]
 pub struct Order {
-    pub(crate) path: Rc<Path>,
+    pub(crate) path: Path,
     pub(crate) tick: u32,
 }
 
 impl Order {
     fn list(&self) -> Vec<u32> {
-        let mut list = Vec::with_capacity(self.path.depth as usize + 2);
+        let mut path = &self.path.0;
+        let mut list = Vec::with_capacity(path.as_ref().map_or(0, |node| node.depth) as usize + 1);
         list.push(self.tick);
-        let mut path = Some(&self.path);
         while let Some(node) = path {
             list.push(node.at);
-            path = node.up.as_ref();
+            path = &node.up.0;
         }
         list.reverse();
         list
@@ -75,7 +87,7 @@ impl PartialOrd for Order {
 
 impl Ord for Order {
     fn cmp(&self, other: &Self) -> Ordering {
-        if Rc::ptr_eq(&self.path, &other.path) {
+        if self.path.same(&other.path) {
             return self.tick.cmp(&other.tick);
         }
         self.list().cmp(&other.list())
@@ -91,7 +103,7 @@ mod tests {
         let root = Path::root();
         let child = root.below(5);
         let grandchild = child.below(2);
-        let at = |path: &Rc<Path>, tick| Order { path: path.clone(), tick };
+        let at = |path: &Path, tick| Order { path: path.clone(), tick };
         let sorted = [at(&root, 4), at(&child, 1), at(&grandchild, 900), at(&child, 3), at(&root, 6)];
         for pair in sorted.windows(2) {
             assert!(pair[0] < pair[1], "{pair:?}");

@@ -84,7 +84,7 @@ pub struct FunctionRef {
 }
 
 /// Bounds for the top level of one module.
-pub const LOAD_LIMITS: Limits = Limits { steps: 50_000_000, memory: 256 << 20, depth: 64, fibers: 1 };
+pub const LOAD_LIMITS: Limits = Limits { steps: 50_000_000, memory: 256 << 20, depth: 64, fibers: 1, value: 64 << 20 };
 
 impl Program {
     /// Loads files and all that they load, runs their top levels and freezes the result.
@@ -92,7 +92,20 @@ impl Program {
     /// # Errors
     /// Everything that is wrong, in the order of the files.
     pub fn load(globals: Arc<Globals>, loader: &dyn Loader, roots: &[&str]) -> Result<Self, Vec<Diagnostic>> {
-        let linked = Self::link(globals, loader, roots, false);
+        Self::load_within(globals, loader, roots, LOAD_LIMITS)
+    }
+
+    /// The same with other bounds for the top level of each file.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_within(
+        globals: Arc<Globals>,
+        loader: &dyn Loader,
+        roots: &[&str],
+        limits: Limits,
+    ) -> Result<Self, Vec<Diagnostic>> {
+        let linked = Self::link(globals, loader, roots, false, limits);
         match linked.program {
             Some(program) => Ok(program),
             None => Err(linked.found),
@@ -103,10 +116,10 @@ impl Program {
     /// what is hardly meant.
     #[must_use]
     pub fn check(globals: Arc<Globals>, loader: &dyn Loader, roots: &[&str]) -> Checked {
-        Self::link(globals, loader, roots, true)
+        Self::link(globals, loader, roots, true, LOAD_LIMITS)
     }
 
-    fn link(globals: Arc<Globals>, loader: &dyn Loader, roots: &[&str], checks: bool) -> Checked {
+    fn link(globals: Arc<Globals>, loader: &dyn Loader, roots: &[&str], checks: bool, limits: Limits) -> Checked {
         let mut linker = Linker {
             data: Some(ProgramData { builtins: globals, ..ProgramData::default() }),
             loader,
@@ -116,6 +129,7 @@ impl Program {
             checks,
             allowed: HashMap::new(),
             defined: HashMap::new(),
+            limits,
         };
         for root in roots {
             match linker.module(root, "") {
@@ -265,6 +279,8 @@ struct Linker<'a> {
     allowed: HashMap<ArcStr, Allowed>,
     /// For each file that could be parsed, the names that it defines.
     defined: HashMap<ArcStr, Vec<String>>,
+    /// Bounds for the top level of each file.
+    limits: Limits,
 }
 
 impl Linker<'_> {
@@ -453,7 +469,7 @@ impl Linker<'_> {
     /// Runs a module's top level and gives its variables frozen.
     fn run_top_level(&mut self, main: u32, first: u32, count: usize) -> Result<Vec<FrozenValue>, Box<Failure>> {
         let program = Program(Arc::new(self.data.take().unwrap_or_default()));
-        let mut instance = Instance::top_level(&program, main, Building::new(first, count));
+        let mut instance = Instance::top_level(&program, main, Building::new(first, count), self.limits);
         let run = instance.run(&mut Machine::new(), &mut NoHost, u64::MAX);
         let result = match run {
             Run::Failed(failure) => Err(failure),

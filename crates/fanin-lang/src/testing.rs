@@ -57,6 +57,9 @@ impl Loader for Files {
             let service = |name| (ArcStr::from(name), FrozenValue::Host(HostRef::new(Service(name))));
             return Ok(Loaded::Values(vec![service("a"), service("b"), service("c")]));
         }
+        if let Some(values) = module.strip_prefix('@').and_then(crate::modules::find) {
+            return Ok(Loaded::Values(values));
+        }
         match self.0.iter().find(|(name, _)| *name == module) {
             Some((name, text)) => Ok(Loaded::Source { name: ArcStr::from(*name), text: text.clone() }),
             None => Err(format!("there is no file {module}")),

@@ -15,7 +15,7 @@ fn run(body: &str, limits: Limits) -> Run {
     )
 }
 
-const SMALL: Limits = Limits { steps: 20_000, memory: 1 << 20, depth: 64, fibers: 100 };
+const SMALL: Limits = Limits { steps: 20_000, memory: 1 << 20, depth: 64, fibers: 100, value: 1 << 20 };
 
 #[test]
 fn what_grows_is_stopped() {

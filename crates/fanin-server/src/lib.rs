@@ -76,5 +76,5 @@ pub use error::{LoadError, StartError};
 pub use fanin_config::Priority;
 pub use problem::Problem;
 pub use request::{Params, Request, RequestId};
-pub use response::{Report, Response};
+pub use response::{LIMITS, Report, Response};
 pub use server::{BuildInfo, Exit, Handle, Options, start};

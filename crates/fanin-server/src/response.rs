@@ -30,7 +30,16 @@ pub struct Report {
     pub calls: u32,
     /// Time in which at least one call was on its way.
     pub upstream: Duration,
+    /// Steps of evaluation.
+    pub steps: u64,
+    /// Bytes taken for values.
+    pub memory: u64,
+    /// The limit that ended it, one of [`LIMITS`].
+    pub limit: Option<&'static str>,
 }
+
+/// Limits that a [`Report`] can name.
+pub const LIMITS: [&str; 7] = ["steps", "memory", "value", "depth", "fibers", "calls", "response"];
 
 impl Response {
     /// A response without headers.

@@ -65,6 +65,7 @@ key = "key.pem"
 max_calls = 10
 max_steps = 1_000
 max_memory = "1MiB"
+max_value = "64KiB"
 max_depth = 8
 max_fibers = 9
 max_response = 4096

@@ -132,7 +132,15 @@ fn make(worker: &Worker, call: Call) -> impl Future<Output = ()> + use<> {
 
 #[cold]
 fn failed(error: FlowError) -> Reply {
-    Reply { result: Err(error), calls: 0, upstream: Duration::ZERO, partial: None, trace: Vec::new() }
+    Reply {
+        result: Err(error),
+        calls: 0,
+        upstream: Duration::ZERO,
+        partial: None,
+        usage: crate::Usage::default(),
+        limit: None,
+        trace: Vec::new(),
+    }
 }
 
 #[cold]

@@ -40,6 +40,7 @@ fn str(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
         None => ctx.str(""),
         Some(Value::Str(text)) => Ok(Value::Str(text.clone())),
         Some(Value::Bytes(bytes)) => ctx.str(&String::from_utf8_lossy(bytes)),
+        Some(Value::Int(value)) => ctx.str(itoa::Buffer::new().format(*value)),
         Some(value) => {
             let text = ctx.show(value)?;
             ctx.str(&text)

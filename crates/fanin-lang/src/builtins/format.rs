@@ -13,20 +13,23 @@ use crate::value::view::{self, type_name};
 use crate::value::{Value, number, show};
 
 /// Text under construction; each piece is charged before it is added.
-#[derive(Default)]
 struct Text(String);
 
 impl Text {
     fn push(&mut self, ctx: &mut Ctx<'_>, piece: &str) -> Result<(), Stop> {
         ctx.memory(piece.len())?;
         ctx.steps(1 + piece.len() / 16)?;
+        ctx.value(self.0.len() + piece.len())?;
         self.0.push_str(piece);
         Ok(())
     }
 
     /// The text as a value; nothing of it is charged again.
-    fn finish(self) -> Value {
-        Value::str(&self.0)
+    fn finish(self, ctx: &mut Ctx<'_>) -> Result<Value, Stop> {
+        ctx.value(self.0.len())?;
+        let value = Value::str(&self.0);
+        ctx.put_scratch(self.0);
+        Ok(value)
     }
 }
 
@@ -42,7 +45,7 @@ pub(crate) fn percent(ctx: &mut Ctx<'_>, format: &str, args: &Value) -> Result<V
     let positional = if is_tuple(&args) { ctx.elements(&args)? } else { vec![args.clone()] };
     let mut next = positional.iter();
     let mut named = false;
-    let mut out = Text::default();
+    let mut out = Text(ctx.scratch());
     let mut rest = format;
     while let Some((before, after)) = rest.split_once('%') {
         out.push(ctx, before)?;
@@ -79,23 +82,25 @@ pub(crate) fn percent(ctx: &mut Ctx<'_>, format: &str, args: &Value) -> Result<V
             return Err(value_error("the format ends in the middle of a conversion"));
         };
         rest = conversions.as_str();
-        let piece = convert(ctx, conversion, &value)?;
-        out.push(ctx, &piece)?;
+        match (conversion, &value) {
+            ('s', value) => ctx.show_into(value, &mut out.0)?,
+            ('r', value) => ctx.repr_into(value, &mut out.0)?,
+            ('d', Value::Int(int)) => out.push(ctx, itoa::Buffer::new().format(*int))?,
+            _ => {
+                let piece = convert(ctx, conversion, &value)?;
+                out.push(ctx, &piece)?;
+            }
+        }
     }
     out.push(ctx, rest)?;
     // A dict is there for names; a format may use none of them.
     if !named && next.next().is_some() && view::kind(&args) != view::Kind::Dict {
         return Err(value_error("too many values for the format"));
     }
-    Ok(out.finish())
+    out.finish(ctx)
 }
 
 fn convert(ctx: &mut Ctx<'_>, conversion: char, value: &Value) -> Result<String, Stop> {
-    match conversion {
-        's' => return ctx.show(value),
-        'r' => return ctx.repr(value),
-        _ => {}
-    }
     let value = value.decide()?;
     let wrong =
         |wanted: &str| Stop::fail(Kind::Type, format!("%{conversion} needs {wanted}, got {}", type_name(&value)));
@@ -204,7 +209,7 @@ pub(crate) fn format(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
         _ => Cow::Borrowed(this(args)?),
     };
     let values = &args.pos[1..];
-    let mut out = Text::default();
+    let mut out = Text(ctx.scratch());
     let mut rest = &*format;
     // Fields are numbered by themselves or by the format, not both.
     let (mut automatic, mut numbered) = (0_usize, false);
@@ -237,10 +242,13 @@ pub(crate) fn format(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
                 Stop::fail(Kind::Key, format!("the format needs `{name}`, which format() did not get"))
             })?
         };
-        let text = if repr { ctx.repr(value)? } else { ctx.show(value)? };
-        out.push(ctx, &text)?;
+        if repr {
+            ctx.repr_into(value, &mut out.0)?;
+        } else {
+            ctx.show_into(value, &mut out.0)?;
+        }
     }
-    Ok(out.finish())
+    out.finish(ctx)
 }
 
 #[cfg(test)]

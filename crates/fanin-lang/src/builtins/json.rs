@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use arcstr::ArcStr;
 use bytes::Bytes;
-use fanin_json::{Doc, Node, Writer};
+use fanin_json::{Cursor, Doc, Writer};
 
 use crate::error::{Kind, Stop};
 use crate::host::Args;
 use crate::methods::args::{each, text, wrong_type};
-use crate::native::{Ctx, NativeFn, Waits};
+use crate::native::{Ctx, ENTRY, NativeFn, Waits};
 use crate::value::capture::{Deep, deep};
 use crate::value::view::{self, type_name};
 use crate::value::{Dict, Frozen, FrozenValue, List, Map, Value, compare, number};
@@ -64,6 +64,7 @@ fn write(
     let written = writer.buffer().len();
     ctx.memory(written.saturating_sub(*charged))?;
     ctx.steps(1 + written.saturating_sub(*charged) / 16)?;
+    ctx.value(written)?;
     *charged = written;
     // Before it is decided on, so that a number keeps its digits and a string its escapes.
     if let Value::Json { at, doc } = value {
@@ -85,6 +86,25 @@ fn write(
         }
         Value::Str(text) => writer.str(text),
         Value::Json { at, doc } => writer.node(doc.node(*at)),
+        Value::List(list) => {
+            writer.begin_array();
+            for element in list.items().iter() {
+                ctx.steps(1)?;
+                write(ctx, element, writer, charged, depth + 1)?;
+            }
+            writer.end_array();
+        }
+        Value::Dict(dict) => {
+            writer.begin_object();
+            for (key, value) in dict.map().iter() {
+                match key {
+                    Value::Str(key) => writer.key(key),
+                    odd => return Err(wrong_type("json.encode", "key", "a string", odd)),
+                }
+                write(ctx, value, writer, charged, depth + 1)?;
+            }
+            writer.end_object();
+        }
         other => match view::kind(other) {
             view::Kind::List | view::Kind::Tuple | view::Kind::Set | view::Kind::Range => {
                 writer.begin_array();
@@ -127,42 +147,129 @@ fn parse(ctx: &mut Ctx<'_>, source: &str) -> Result<Result<Doc, fanin_json::Json
 
 /// New dicts and lists, which can be changed.
 fn decode(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
+    if let Some(decode) = ctx.resume::<Decode>() {
+        return decode_on(ctx, decode);
+    }
     let [source, default] = args.bind("json.decode", false, ["x", "default"], 1)?;
     // Given by name it is not decided on yet.
     let source = source.unwrap_or(&Value::None).decide()?;
     match (parse(ctx, text("json.decode", "x", &source)?)?, default) {
-        (Ok(doc), _) => build(ctx, doc.root()),
+        (Ok(doc), _) => {
+            let start = Doc::ROOT;
+            decode_on(ctx, Box::new(Decode { doc, open: Vec::new(), next: Some(start), keys: Keys::default() }))
+        }
         (Err(_), Some(default)) => Ok(default.clone()),
         (Err(error), None) => Err(Stop::fail(Kind::Value, format!("json.decode(): {error}"))),
     }
 }
 
-/// Recursion is bounded: the document was parsed with a bound on its depth.
-fn build(ctx: &mut Ctx<'_>, node: Node<'_>) -> Result<Value, Stop> {
-    ctx.steps(1 + node.raw().len() / 64)?;
-    match node.kind() {
-        fanin_json::Kind::Array => {
-            let length = node.len().unwrap_or(0);
-            ctx.memory(64 + length.saturating_mul(size_of::<Value>()))?;
-            let mut items = Vec::with_capacity(length);
-            for element in node.elements() {
-                items.push(build(ctx, element)?);
+fn decode_on(ctx: &mut Ctx<'_>, mut decode: Box<Decode>) -> Result<Value, Stop> {
+    match decode.run(ctx)? {
+        Some(value) => Ok(value),
+        None => Err(ctx.suspend(decode)),
+    }
+}
+
+/// Values being made of a document. It works in pieces: a long one takes far longer than a flow may hold
+/// its worker.
+struct Decode {
+    doc: Doc,
+    /// Containers that are not complete, outermost first. As many as the document is deep at most.
+    open: Vec<Open>,
+    /// The value to make next.
+    next: Option<u32>,
+    keys: Keys,
+}
+
+enum Open {
+    List(Vec<Value>, Cursor),
+    Dict(Map, ArcStr, Cursor),
+}
+
+impl Decode {
+    /// Goes on until it is done, or the slice of steps is used up.
+    fn run(&mut self, ctx: &mut Ctx<'_>) -> Result<Option<Value>, Stop> {
+        loop {
+            if ctx.is_spent() {
+                return Ok(None);
             }
-            Ok(Value::List(std::rc::Rc::new(List::new(items))))
-        }
-        fanin_json::Kind::Object => {
-            let length = node.len().unwrap_or(0);
-            ctx.memory(64 + length.saturating_mul(64))?;
-            let mut map = Map::with_capacity(length);
-            for (key, value) in node.entries() {
-                let key = ctx.str(&key.as_str().unwrap_or_default())?;
-                map.insert(key, build(ctx, value)?)?;
+            let mut made = match self.next.take() {
+                Some(at) => self.begin(ctx, at)?,
+                None => None,
+            };
+            // A value that is complete goes into the container around it, which may be complete then.
+            loop {
+                let Some(open) = self.open.last_mut() else { return Ok(made) };
+                if let Some(value) = made.take() {
+                    match open {
+                        Open::List(items, _) => items.push(value),
+                        Open::Dict(map, key, _) => drop(map.insert(Value::Str(std::mem::take(key)), value)?),
+                    }
+                }
+                let next = match open {
+                    Open::List(_, cursor) => cursor.next_element(&self.doc),
+                    Open::Dict(_, key, cursor) => match cursor.next_entry(&self.doc) {
+                        Some((name, at)) => {
+                            *key = self.keys.get(ctx, &self.doc.node(name).as_str().unwrap_or_default())?;
+                            Some(at)
+                        }
+                        None => None,
+                    },
+                };
+                if next.is_some() {
+                    self.next = next;
+                    break;
+                }
+                made = match self.open.pop() {
+                    Some(Open::List(items, _)) => Some(Value::List(std::rc::Rc::new(List::new(items)))),
+                    Some(Open::Dict(map, ..)) => Some(Value::Dict(std::rc::Rc::new(Dict::new(map)))),
+                    None => None,
+                };
             }
-            Ok(Value::Dict(std::rc::Rc::new(Dict::new(map))))
         }
-        fanin_json::Kind::String => ctx.str(&node.as_str().unwrap_or_default()),
-        // Everything else is a scalar.
-        _ => Ok(number::scalar(node).unwrap_or_default()),
+    }
+
+    /// Makes a scalar, or opens a container.
+    fn begin(&mut self, ctx: &mut Ctx<'_>, at: u32) -> Result<Option<Value>, Stop> {
+        let node = self.doc.node(at);
+        ctx.steps(1)?;
+        match node.kind() {
+            fanin_json::Kind::Array => {
+                let length = node.len().unwrap_or(0);
+                ctx.memory(64 + length.saturating_mul(size_of::<Value>()))?;
+                self.open.push(Open::List(Vec::with_capacity(length), node.cursor()));
+                Ok(None)
+            }
+            fanin_json::Kind::Object => {
+                let length = node.len().unwrap_or(0);
+                ctx.memory(64 + length.saturating_mul(ENTRY))?;
+                self.open.push(Open::Dict(Map::with_capacity(length), ArcStr::new(), node.cursor()));
+                Ok(None)
+            }
+            fanin_json::Kind::String => ctx.str(&node.as_str().unwrap_or_default()).map(Some),
+            // Everything else is a scalar.
+            _ => {
+                number::bounded(node)?;
+                Ok(Some(number::scalar(node).unwrap_or_default()))
+            }
+        }
+    }
+}
+
+/// Keys that came lately: those of a list of objects are mostly the same, and are shared.
+#[derive(Default)]
+struct Keys([ArcStr; 16]);
+
+impl Keys {
+    fn get(&mut self, ctx: &mut Ctx<'_>, text: &str) -> Result<ArcStr, Stop> {
+        let bytes = text.as_bytes();
+        let (first, last) = (bytes.first().copied().unwrap_or(0), bytes.last().copied().unwrap_or(0));
+        let place = &mut self.0[(bytes.len() ^ usize::from(first) ^ usize::from(last) << 1) % 16];
+        if place.as_str() != text {
+            ctx.memory(24 + text.len())?;
+            *place = ArcStr::from(text);
+        }
+        Ok(place.clone())
     }
 }
 

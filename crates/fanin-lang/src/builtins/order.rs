@@ -43,6 +43,9 @@ fn keywords(args: Args<'_>, name: &str, allowed: &[&str]) -> Result<(), Stop> {
 }
 
 fn sorted(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
+    if let Some(sort) = ctx.resume::<Sort>() {
+        return sort_on(ctx, sort);
+    }
     keywords(args, "sorted", &["reverse"])?;
     Args { names: &[], named: &[], ..args }.only("sorted", false, 1, 1)?;
     let reverse = match args.keyword("reverse") {
@@ -53,38 +56,98 @@ fn sorted(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     there(args.keyword(KEYS).unwrap_or(&args.pos[0]))?;
     let items = ctx.elements(&args.pos[0])?;
     let keyed = keyed(ctx, args, items)?;
-    let sorted = merge_sort(ctx, keyed, reverse)?;
-    ctx.list(sorted.into_iter().map(|(_, item)| item).collect())
+    ctx.memory(keyed.len().saturating_mul(8))?;
+    sort_on(ctx, Box::new(Sort::new(keyed, reverse)))
 }
 
-/// A stable sort whose comparison may fail or wait; the standard library's cannot stop. Elements
-/// that are equal keep their order in reverse too.
-fn merge_sort(ctx: &mut Ctx<'_>, mut from: Vec<Keyed>, reverse: bool) -> Result<Vec<Keyed>, Stop> {
-    let length = from.len();
-    ctx.memory(length.saturating_mul(size_of::<Keyed>()))?;
-    let mut width = 1;
-    while width < length {
-        ctx.steps(length)?;
-        let mut to = Vec::with_capacity(length);
-        let mut rest = from.into_iter();
-        loop {
-            let mut left = rest.by_ref().take(width).collect::<Vec<_>>().into_iter().peekable();
-            if left.len() == 0 {
-                break;
-            }
-            let mut right = rest.by_ref().take(width).collect::<Vec<_>>().into_iter().peekable();
-            while let (Some((a, _)), Some((b, _))) = (left.peek(), right.peek()) {
-                let order = compare::order(a, b)?;
-                let right_first = order == if reverse { Ordering::Less } else { Ordering::Greater };
-                to.extend(if right_first { right.next() } else { left.next() });
-            }
-            to.extend(left);
-            to.extend(right);
-        }
-        from = to;
-        width *= 2;
+fn sort_on(ctx: &mut Ctx<'_>, mut sort: Box<Sort>) -> Result<Value, Stop> {
+    if sort.run(ctx)? { ctx.list(sort.finish()) } else { Err(ctx.suspend(sort)) }
+}
+
+/// Elements that are sorted at once by insertion, before runs are merged.
+const RUN: usize = 8;
+
+/// A stable sort of positions, whose comparison may fail or wait; the standard library's cannot stop.
+/// Elements that are equal keep their order in reverse too.
+///
+/// It works in pieces: sorting many elements takes far longer than a flow may hold its worker.
+struct Sort {
+    keys: Vec<Value>,
+    items: Vec<Value>,
+    reverse: bool,
+    /// Positions in `keys`, sorted in runs of `width`.
+    order: Vec<u32>,
+    /// The next runs, twice as wide, as far as they are done.
+    merged: Vec<u32>,
+    width: usize,
+}
+
+impl Sort {
+    fn new(keyed: Vec<Keyed>, reverse: bool) -> Self {
+        let (keys, items): (Vec<Value>, Vec<Value>) = keyed.into_iter().unzip();
+        let order = (0..keys.len() as u32).collect();
+        Self { keys, items, reverse, order, merged: Vec::new(), width: 0 }
     }
-    Ok(from)
+
+    /// Whether the element at position `a`, which stands before `b`, has to come after it.
+    #[inline]
+    fn wrong(&self, a: u32, b: u32) -> Result<bool, Stop> {
+        let (a, b) = (&self.keys[a as usize], &self.keys[b as usize]);
+        let order = match (a, b) {
+            (Value::Int(a), Value::Int(b)) => a.cmp(b),
+            (Value::Str(a), Value::Str(b)) => a.as_str().cmp(b.as_str()),
+            _ => compare::order(a, b)?,
+        };
+        Ok(order == if self.reverse { Ordering::Less } else { Ordering::Greater })
+    }
+
+    /// Goes on until it is done, or the slice of steps is used up.
+    fn run(&mut self, ctx: &mut Ctx<'_>) -> Result<bool, Stop> {
+        let length = self.order.len();
+        if self.width == 0 {
+            ctx.steps(length)?;
+            for start in (0..length).step_by(RUN) {
+                for at in start + 1..length.min(start + RUN) {
+                    let mut place = at;
+                    while place > start && self.wrong(self.order[place - 1], self.order[place])? {
+                        self.order.swap(place - 1, place);
+                        place -= 1;
+                    }
+                }
+            }
+            self.width = RUN;
+        }
+        while self.width < length {
+            while self.merged.len() < length {
+                if ctx.is_spent() {
+                    return Ok(false);
+                }
+                let start = self.merged.len();
+                let (middle, end) = (length.min(start + self.width), length.min(start + 2 * self.width));
+                ctx.steps((end - start) / 2)?;
+                let (mut left, mut right) = (start, middle);
+                while left < middle && right < end {
+                    if self.wrong(self.order[left], self.order[right])? {
+                        self.merged.push(self.order[right]);
+                        right += 1;
+                    } else {
+                        self.merged.push(self.order[left]);
+                        left += 1;
+                    }
+                }
+                self.merged.extend_from_slice(&self.order[left..middle]);
+                self.merged.extend_from_slice(&self.order[right..end]);
+            }
+            std::mem::swap(&mut self.order, &mut self.merged);
+            self.merged.clear();
+            self.width *= 2;
+        }
+        Ok(true)
+    }
+
+    fn finish(mut self) -> Vec<Value> {
+        self.order.iter().map(|at| std::mem::take(&mut self.items[*at as usize])).collect()
+    }
 }
 
 fn extreme(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, wanted: Ordering) -> Result<Value, Stop> {

@@ -1,13 +1,14 @@
-//! `print` and `fail`.
+//! `print`, `log` and `fail`.
 
 use crate::error::{Kind, Stop};
-use crate::host::Args;
+use crate::host::{Args, Level};
 use crate::methods::args::text;
 use crate::native::{Ctx, NativeFn, Waits};
 use crate::value::Value;
 
-pub(super) static FUNCTIONS: [NativeFn; 2] = [
+pub(super) static FUNCTIONS: [NativeFn; 3] = [
     NativeFn::new("fail", fail).waits(Waits::Deep),
+    NativeFn::new("log", log).waits(Waits::Deep),
     // It changes nothing that a flow can see: printing must not make functions run one after another
     // that run side by side without it.
     NativeFn::new("print", print).waits(Waits::Deep),
@@ -30,6 +31,26 @@ fn joined(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str) -> Result<String, Stop>
 fn print(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     let text = joined(ctx, args, "print")?;
     ctx.host.print(&text, ctx.site);
+    Ok(Value::None)
+}
+
+/// `log("text", level = "warn", user = id)`: every other keyword argument is a field.
+fn log(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
+    let [message] = Args { names: &[], named: &[], ..args }.bind("log", false, ["text"], 1)?;
+    let message = ctx.show(message.unwrap_or(&Value::None))?;
+    let mut level = Level::Info;
+    let mut fields = Vec::with_capacity(args.names.len());
+    for (name, value) in args.names.iter().zip(args.named) {
+        if name.as_str() == "level" {
+            let given = text("log", "level", value)?;
+            level = Level::ALL.into_iter().find(|level| level.name() == given).ok_or_else(|| {
+                Stop::fail(Kind::Value, format!("log() has no level {given:?}: there are debug, info, warn and error"))
+            })?;
+        } else {
+            fields.push((name.clone(), ctx.show(value)?));
+        }
+    }
+    ctx.host.log(level, &message, &fields, ctx.site);
     Ok(Value::None)
 }
 

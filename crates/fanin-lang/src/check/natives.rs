@@ -30,6 +30,7 @@ const FUNCTIONS: &[&str] = &[
     "max(*args, key?)",
     "min(*args, key?)",
     "ord(x, /) -> int",
+    "log(text, /, *, level: str?, **kwargs) -> None",
     "print(*args, sep: str?) -> None",
     "range(start: int, stop: int?, step: int?, /) -> range",
     "repr(x, /) -> str",
@@ -169,7 +170,7 @@ mod tests {
         let text = format!("def main():\n    return {call}\n");
         let program = Program::from_source("t.star", &text).unwrap_or_else(|found| panic!("{call}: {found:?}"));
         let function = program.function("t.star", "main").expect("there");
-        let limits = Limits { steps: 10_000, memory: 1 << 20, depth: 10, fibers: 10 };
+        let limits = Limits { steps: 10_000, memory: 1 << 20, depth: 10, fibers: 10, value: 1 << 20 };
         let mut instance = Instance::new(&program, function, Vec::new(), limits).expect("no arguments");
         match instance.run(&mut Machine::new(), &mut NoHost, 10_000) {
             Run::Failed(failure) => failure.kind == Kind::Arguments,

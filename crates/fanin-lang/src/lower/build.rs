@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use arcstr::ArcStr;
 
 use crate::code::{CallInfo, ClosureInfo, Code, CodeTables, ItemInfo, Op, Params, Piece, Reason, Reg};
+use crate::intern::intern;
 use crate::types::{Annotations, Type, TypeCheck};
 use crate::value::FrozenValue;
 
@@ -154,7 +155,7 @@ impl Builder {
             self.too_large = true;
             return 0;
         };
-        let text = ArcStr::from(text);
+        let text = intern(text);
         self.keys.push(text.clone());
         self.key_ids.insert(text, id);
         id

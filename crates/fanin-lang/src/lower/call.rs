@@ -11,6 +11,7 @@ use super::{Lowerer, span_of};
 use crate::code::{CallInfo, Op, Reg, Target};
 use crate::hint;
 use crate::host::{Effect, HostRef, Written};
+use crate::intern::intern;
 use crate::native::{Changes, NativeFn};
 use crate::value::{Frozen, FrozenValue, Value};
 
@@ -131,7 +132,7 @@ impl Lowerer<'_> {
                     if names.iter().any(|other| other.as_str() == name.node) {
                         self.error(span_of(name.span), format!("the argument {} is given twice", name.node));
                     }
-                    names.push(ArcStr::from(name.node.as_str()));
+                    names.push(intern(&name.node));
                     self.expr_to(value, next_named);
                     next_named += 1;
                 }
@@ -223,7 +224,7 @@ impl Lowerer<'_> {
             self.fun().event(Event::Impure(format!("calls .{name}, which is not known before it runs")));
         }
         let reg = self.expr(of);
-        Target::Method { of: reg, name: ArcStr::from(name), id }
+        Target::Method { of: reg, name: intern(name), id }
     }
 
     fn host_method(&mut self, object: HostRef, name: &str, span: (u32, u32), args: &[AstArgument]) -> Target {
@@ -351,7 +352,7 @@ impl Lowerer<'_> {
         self.fun().emit(Op::Move { dst: base + 1, src: keys });
         let mut names = vec![ArcStr::from(crate::native::KEYS)];
         for (at, (name, value)) in rest.iter().enumerate() {
-            names.push(ArcStr::from(*name));
+            names.push(intern(name));
             self.expr_to(value, base + 2 + at as u16);
         }
         self.emit_call(

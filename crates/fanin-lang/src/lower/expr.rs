@@ -10,6 +10,7 @@ use super::build::Var;
 use super::{Lowerer, span_of};
 use crate::code::{Binary, Op, Order, Piece, Reg};
 use crate::hint;
+use crate::intern::intern;
 use crate::value::{FrozenValue, number};
 
 /// What a name stands for.
@@ -267,7 +268,7 @@ impl Lowerer<'_> {
                 },
             },
             AstLiteral::Float(float) => FrozenValue::Float(float.node),
-            AstLiteral::String(text) => FrozenValue::Str(ArcStr::from(text.node.as_str())),
+            AstLiteral::String(text) => FrozenValue::Str(intern(&text.node)),
             AstLiteral::Bytes(bytes) => FrozenValue::Bytes(std::sync::Arc::new(bytes.node.clone())),
             AstLiteral::Ellipsis => {
                 self.error(span, "`...` is no value");
@@ -284,7 +285,7 @@ impl Lowerer<'_> {
                 if keys.iter().any(|other| other.as_str() == text.node) {
                     self.error(span_of(key.span), format!("the key {:?} stands here a second time", text.node));
                 }
-                keys.push(ArcStr::from(text.node.as_str()));
+                keys.push(intern(&text.node));
             }
         }
         if keys.len() == pairs.len() && !pairs.is_empty() {

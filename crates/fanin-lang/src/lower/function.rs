@@ -6,6 +6,7 @@ use starlark_syntax::syntax::ast::{AstExpr, AstParameter, AstStmt, AstTypeExpr, 
 use super::build::{Builder, Event, Var};
 use super::{Lowerer, scope};
 use crate::code::{ClosureInfo, Op, Params, Reg};
+use crate::intern::intern;
 use crate::types::Blame;
 
 impl Lowerer<'_> {
@@ -160,7 +161,7 @@ fn declare_params(builder: &mut Builder, params: &[AstParameter]) {
         let reg = builder.temp();
         builder.vars.insert(name.clone(), Var { reg, cell: false, known: None, check: false, captured: false });
     }
-    described.names = names.iter().map(|name| ArcStr::from(name.as_str())).collect();
+    described.names = names.iter().map(|name| intern(name)).collect();
     described.defaults = places.into_boxed_slice();
     builder.params = described;
 }

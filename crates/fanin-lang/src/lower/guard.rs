@@ -8,7 +8,7 @@ use starlark_syntax::syntax::Dialect;
 /// Largest source file, in bytes.
 pub(crate) const MAX_SOURCE: usize = 4 << 20;
 /// Deepest nesting of brackets, blocks and operators together.
-pub(crate) const MAX_NESTING: usize = 200;
+pub(crate) const MAX_NESTING: usize = 100;
 
 /// Offset of the token that nests too deep, if any.
 ///

@@ -24,6 +24,7 @@ pub(crate) use self::call::literal;
 pub(crate) use self::recover::{Broken, parse_all};
 use crate::code::{Code, Op};
 use crate::error::{Diagnostic, Position};
+use crate::intern::intern;
 use crate::native::Globals;
 use crate::program::Loader;
 use crate::value::FrozenValue;
@@ -272,7 +273,7 @@ impl Lowerer<'_> {
                 _ => None,
             };
             self.globals.insert(name.clone(), Global { index: first + names.len() as u32, known });
-            names.push(ArcStr::from(name.as_str()));
+            names.push(intern(name));
         }
         names
     }

@@ -87,6 +87,14 @@ impl<'a> Callee<'a> {
         }
     }
 
+    /// Whether it has captured variables.
+    pub(crate) fn captures(&self) -> bool {
+        match self {
+            Self::Live(function) => !function.captured.is_empty(),
+            _ => self.function().is_some_and(|function| !function.captured.is_empty()),
+        }
+    }
+
     /// Puts captured variables into their registers.
     pub(crate) fn captured(&self, regs: &mut [Value]) {
         match self {

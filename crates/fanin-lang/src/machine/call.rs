@@ -2,7 +2,7 @@
 
 use arcstr::ArcStr;
 
-use super::step::{Cx, place};
+use super::step::{Cx, place, store};
 use crate::code::{CallInfo, Target};
 use crate::error::{Failure, Kind, Stop};
 use crate::hint;
@@ -16,37 +16,44 @@ use crate::value::{Frozen, FrozenValue, Value};
 
 use super::index::no_attribute;
 
-/// Makes a call. `None` if it calls a function of the program, whose arguments are then still in
-/// their registers.
-pub(crate) fn call(regs: &mut [Value], info: &CallInfo, cx: &mut Cx<'_>, pc: usize) -> Result<Option<Value>, Stop> {
+/// Makes a call, the result of which goes to register `dst`. `false` if it calls a function of the
+/// program, whose arguments are then still in their registers.
+pub(crate) fn call(regs: &mut [Value], info: &CallInfo, dst: usize, cx: &mut Cx<'_>, pc: usize) -> Result<bool, Stop> {
     match &info.target {
         Target::Global(index) => match cx.program.globals.get(*index as usize) {
-            Some(FrozenValue::Frozen(frozen)) if matches!(&**frozen, Frozen::Function(_)) => Ok(None),
-            Some(value) => dynamic(regs, info, &value.to_value(), cx, pc),
+            Some(FrozenValue::Frozen(frozen)) if matches!(&**frozen, Frozen::Function(_)) => Ok(false),
+            Some(value) => dynamic(regs, info, dst, &value.to_value(), cx, pc),
             None => {
                 let value = cx.building.and_then(|building| building.get(*index)).unwrap_or(Value::UNBOUND);
                 if matches!(value, Value::Unbound | Value::Iter(_) | Value::Cell(_) | Value::Acc(_)) {
                     return Err(Stop::fail(Kind::Name, "a function of the module is called before it is defined"));
                 }
-                dynamic(regs, info, &value, cx, pc)
+                dynamic(regs, info, dst, &value, cx, pc)
             }
         },
-        Target::Known(FrozenValue::Frozen(frozen)) if matches!(&**frozen, Frozen::Function(_)) => Ok(None),
-        Target::Known(value) => dynamic(regs, info, &value.to_value(), cx, pc),
+        Target::Known(FrozenValue::Frozen(frozen)) if matches!(&**frozen, Frozen::Function(_)) => Ok(false),
+        Target::Known(value) => dynamic(regs, info, dst, &value.to_value(), cx, pc),
         Target::Value(reg) => {
             let value = regs[usize::from(*reg)].clone();
-            dynamic(regs, info, &value, cx, pc)
+            dynamic(regs, info, dst, &value, cx, pc)
         }
-        Target::Native(native) => native_call(regs, info, native, cx, pc).map(Some),
+        Target::Native(native) => {
+            let value = native_call(regs, info, native, cx, pc)?;
+            store(&mut regs[dst], value);
+            Ok(true)
+        }
         Target::Host { object, method, effect } => {
-            if info.simple() {
+            let value = if info.simple() {
                 let args = args_of(regs, info);
-                return host_call(object, *method, *effect, info.awaited, args, cx, pc).map(Some);
-            }
-            let spread = Spread::of(regs, info)?;
-            host_call(object, *method, *effect, info.awaited, spread.args(), cx, pc).map(Some)
+                host_call(object, *method, *effect, info.awaited, args, cx, pc)?
+            } else {
+                let spread = Spread::of(regs, info)?;
+                host_call(object, *method, *effect, info.awaited, spread.args(), cx, pc)?
+            };
+            store(&mut regs[dst], value);
+            Ok(true)
         }
-        Target::Method { of, name, id } => method_call(regs, info, usize::from(*of), name, *id, cx, pc),
+        Target::Method { of, name, id } => method_call(regs, info, dst, usize::from(*of), name, *id, cx, pc),
     }
 }
 
@@ -178,25 +185,27 @@ fn bound_call(
 fn dynamic(
     regs: &mut [Value],
     info: &CallInfo,
+    dst: usize,
     callee: &Value,
     cx: &mut Cx<'_>,
     pc: usize,
-) -> Result<Option<Value>, Stop> {
+) -> Result<bool, Stop> {
     let callee = callee.decide()?;
-    match &callee {
-        Value::Function(_) => Ok(None),
-        Value::Frozen(frozen) if matches!(&**frozen, Frozen::Function(_)) => Ok(None),
-        Value::Native(native) => native_call(regs, info, native, cx, pc).map(Some),
+    regs[dst] = match &callee {
+        Value::Function(_) => return Ok(false),
+        Value::Frozen(frozen) if matches!(&**frozen, Frozen::Function(_)) => return Ok(false),
+        Value::Native(native) => native_call(regs, info, native, cx, pc)?,
         Value::Bound(bound) => match (&bound.method, &bound.this) {
-            (BoundMethod::Native(native), this) => bound_call(regs, info, this, native, cx, pc).map(Some),
+            (BoundMethod::Native(native), this) => bound_call(regs, info, this, native, cx, pc)?,
             (BoundMethod::Host(name), Value::Host(object)) => {
                 let spread = Spread::of(regs, info)?;
-                host_by_name(object, name, info.awaited, spread.args(), cx, pc).map(Some)
+                host_by_name(object, name, info.awaited, spread.args(), cx, pc)?
             }
-            _ => Err(not_called(&callee)),
+            _ => return Err(not_called(&callee)),
         },
-        other => Err(not_called(other)),
-    }
+        other => return Err(not_called(other)),
+    };
+    Ok(true)
 }
 
 #[cold]
@@ -204,52 +213,60 @@ fn not_called(value: &Value) -> Stop {
     Stop::fail(Kind::Type, format!("{} cannot be called", type_name(value)))
 }
 
+#[allow(clippy::too_many_arguments, reason = "what the one caller has at hand")]
 fn method_call(
     regs: &mut [Value],
     info: &CallInfo,
+    dst: usize,
     this: usize,
     name: &ArcStr,
     id: Option<u16>,
     cx: &mut Cx<'_>,
     pc: usize,
-) -> Result<Option<Value>, Stop> {
+) -> Result<bool, Stop> {
     if !regs[this].is_plain() {
         // The soft form of a part stays soft where an optional call left nothing.
         if name == "get" && matches!(regs[this], Value::Absent(_)) {
-            return Ok(Some(regs[this].clone()));
+            regs[dst] = regs[this].clone();
+            return Ok(true);
         }
         let decided = regs[this].decide()?;
         if name == "get"
             && matches!(decided, Value::None)
             && let Some(absent) = absent_of(&regs[this])
         {
-            return Ok(Some(absent));
+            regs[dst] = absent;
+            return Ok(true);
         }
         regs[this] = decided;
     }
     let kind = view::kind(&regs[this]);
     let native = id.and_then(|id| cx.program.builtins.methods[usize::from(id)].1[kind as usize]);
     if let Some(native) = native {
-        return native_call(regs, info, native, cx, pc).map(Some);
+        let value = native_call(regs, info, native, cx, pc)?;
+        store(&mut regs[dst], value);
+        return Ok(true);
     }
     match &regs[this] {
         Value::Object(object) => {
             if let Some(native) = object.method(name) {
-                return native_call(regs, info, native, cx, pc).map(Some);
+                regs[dst] = native_call(regs, info, native, cx, pc)?;
+                return Ok(true);
             }
             if let Some(field) = object.attribute(name)? {
-                return field_call(regs, info, &field, cx, pc);
+                return field_call(regs, info, dst, &field, cx, pc);
             }
         }
         Value::Host(object) => {
             let object = object.clone();
             let mut spread = Spread::of(regs, info)?;
             spread.pos.remove(0);
-            return host_by_name(&object, name, info.awaited, spread.args(), cx, pc).map(Some);
+            regs[dst] = host_by_name(&object, name, info.awaited, spread.args(), cx, pc)?;
+            return Ok(true);
         }
         other => {
             if let Some(field) = crate::value::part::field(other, name) {
-                return field_call(regs, info, &field, cx, pc);
+                return field_call(regs, info, dst, &field, cx, pc);
             }
         }
     }
@@ -272,10 +289,11 @@ fn absent_of(value: &Value) -> Option<Value> {
 fn field_call(
     regs: &mut [Value],
     info: &CallInfo,
+    dst: usize,
     field: &Value,
     cx: &mut Cx<'_>,
     pc: usize,
-) -> Result<Option<Value>, Stop> {
+) -> Result<bool, Stop> {
     let code = match field {
         Value::Function(function) => Some(function.code),
         Value::Frozen(frozen) => match &**frozen {
@@ -299,14 +317,15 @@ fn field_call(
                     ),
                 ));
             }
-            Ok(None)
+            Ok(false)
         }
         None => match field {
             Value::Native(native) => {
                 let mut spread = Spread::of(regs, info)?;
                 spread.pos.remove(0);
                 settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
-                run_native(native, cx, pc, spread.args()).map(Some)
+                regs[dst] = run_native(native, cx, pc, spread.args())?;
+                Ok(true)
             }
             other => Err(not_called(other)),
         },

@@ -67,7 +67,7 @@ pub(crate) struct Fiber {
     pub(crate) frames: Vec<Frame>,
     pub(crate) regs: Vec<Value>,
     pub(crate) end: End,
-    pub(crate) path: Rc<Path>,
+    pub(crate) path: Path,
     pub(crate) tick: u32,
     /// Frames below its bottom one when it was started.
     pub(crate) depth: u32,
@@ -81,7 +81,30 @@ pub(crate) struct Fiber {
     pub(crate) lent: bool,
 }
 
+impl Default for Fiber {
+    /// A root.
+    fn default() -> Self {
+        Self {
+            frames: Vec::new(),
+            regs: Vec::new(),
+            end: End::Root,
+            path: Path::root(),
+            tick: 0,
+            depth: 0,
+            callers: None,
+            lends: Vec::new(),
+            turns: Turns::default(),
+            lent: false,
+        }
+    }
+}
+
 impl Fiber {
+    /// Makes it a root again that has not run.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
     pub(crate) fn is_root(&self) -> bool {
         matches!(self.end, End::Root)
     }
@@ -125,18 +148,15 @@ pub(crate) struct Fibers {
 }
 
 impl Fibers {
-    pub(crate) fn insert(&mut self, fiber: Box<Fiber>) -> u64 {
+    /// A token for a fiber that is running.
+    pub(crate) fn reserve(&mut self) -> u64 {
         match self.free.pop() {
-            Some(at) => {
-                let (generation, place) = &mut self.slots[at as usize];
-                *place = Some(fiber);
-                token(*generation, at)
-            }
+            Some(at) => token(self.slots[at as usize].0, at),
             None => {
                 if self.slots.capacity() == 0 {
                     self.slots.reserve_exact(1);
                 }
-                self.slots.push((0, Some(fiber)));
+                self.slots.push((0, None));
                 token(0, self.slots.len() as u32 - 1)
             }
         }

@@ -33,6 +33,7 @@ pub(crate) fn index(of: &Value, key: &Value, at: &mut At<'_>) -> Result<Value, S
             key.decide()?;
             Ok(Value::Absent(failure.clone()))
         }
+        _ if key.is_plain() => index_hard(of, key),
         _ => index_hard(of, &key.decide()?),
     }
 }
@@ -150,6 +151,10 @@ fn position(key: &Value, len: usize, of: &Value) -> Result<usize, Stop> {
 
 /// `of[key] = value`
 pub(crate) fn set_index(ctx: &mut Ctx<'_>, of: &Value, key: &Value, value: &Value) -> Result<(), Stop> {
+    if let (Value::Dict(_), true) = (of, key.is_plain()) {
+        ctx.edit_dict(of, Some(value))?.edit()?.insert(key.clone(), value.clone())?;
+        return Ok(());
+    }
     let of = of.decide()?;
     let key = key.decide()?;
     match view::kind(&of) {

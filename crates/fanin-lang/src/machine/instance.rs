@@ -3,16 +3,16 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use super::fiber::{End, Fiber, Fibers, Place, Ready, Turns};
+use super::fiber::{End, Fiber, Fibers, Place, Ready};
 use super::index::{At, index};
 use super::lend::{lend, unlend};
 use super::step::{build_from, open_hole};
-use super::{Building, Frame, Limits, Machine, Meter, args};
+use super::{Building, Frame, Limits, Machine, Meter, Usage, args};
 use crate::code::Op;
 use crate::error::{Failure, Kind, Stop};
 use crate::host::{Host, Site};
-use crate::order::{Order, Path};
-use crate::program::{FunctionRef, Program};
+use crate::order::Order;
+use crate::program::{FunctionRef, Program, ProgramData};
 use crate::slot::{Derived, Slot, Waiter};
 use crate::types::Blame;
 use crate::value::capture::capture;
@@ -35,16 +35,26 @@ pub enum Run {
 /// One run of a function of a program. Dropping it cancels it.
 #[derive(Debug)]
 pub struct Instance {
-    pub(super) program: Program,
+    program: Program,
+    state: State,
+}
+
+/// Everything of an instance but its program, so that the program can be borrowed while this changes.
+#[derive(Debug)]
+pub(super) struct State {
+    /// Function and first registers, until it has started. What never waits is never a fiber on the
+    /// heap: it starts on the machine's stack and ends there.
+    start: Option<(u32, Vec<Value>)>,
     pub(super) fibers: Fibers,
-    pub(super) ready: Rc<Ready>,
+    /// Made when something waits for the first time.
+    ready: Option<Rc<Ready>>,
     /// The fiber that ran when the budget was used up: it goes on before any other.
-    pub(super) current: Option<u64>,
+    current: Option<u64>,
     /// Fibers that have not ended.
     pub(super) live: u32,
     pub(super) meter: Meter,
-    pub(super) result: Option<Value>,
-    pub(super) failed: Option<(Order, Box<Failure>)>,
+    result: Option<Value>,
+    failed: Option<(Order, Box<Failure>)>,
     /// Fibers that wait until a container is no longer lent.
     pub(super) lent: Vec<u64>,
     /// The root, while it waits for all other fibers.
@@ -66,7 +76,6 @@ impl Instance {
         limits: Limits,
     ) -> Result<Self, Box<Failure>> {
         let code = &program.0.codes[function.code as usize];
-        let mut regs = unbound(code.registers);
         let callee = match &program.0.globals[function.global as usize] {
             FrozenValue::Frozen(frozen) => match &**frozen {
                 Frozen::Function(function) => args::Callee::Frozen(function),
@@ -74,41 +83,28 @@ impl Instance {
             },
             _ => return Err(Box::new(Failure::new(Kind::Type, "this is no function"))),
         };
-        if code.params.fits(args.len()) {
-            regs.iter_mut().zip(args).for_each(|(reg, value)| *reg = value);
-        } else if let Err(Stop::Fail(failure)) = args::bind(&mut regs, code, &callee, args, Vec::new(), Vec::new()) {
+        if code.params.fits(args.len()) && !callee.captures() {
+            return Ok(Self::with(program.clone(), function.code, args, limits, None));
+        }
+        let mut regs = unbound(code.registers);
+        if let Err(Stop::Fail(failure)) = args::bind(&mut regs, code, &callee, args, Vec::new(), Vec::new()) {
             return Err(failure);
         }
         callee.captured(&mut regs[code.params.registers()..]);
         Ok(Self::with(program.clone(), function.code, regs, limits, None))
     }
 
-    pub(crate) fn top_level(program: &Program, main: u32, building: Building) -> Self {
-        let code = &program.0.codes[main as usize];
-        let regs = unbound(code.registers);
-        Self::with(program.clone(), main, regs, crate::program::LOAD_LIMITS, Some(Box::new(building)))
+    pub(crate) fn top_level(program: &Program, main: u32, building: Building, limits: Limits) -> Self {
+        Self::with(program.clone(), main, Vec::new(), limits, Some(Box::new(building)))
     }
 
+    /// `regs` are the first registers of the function; the others have no value.
     fn with(program: Program, code: u32, regs: Vec<Value>, limits: Limits, building: Option<Box<Building>>) -> Self {
-        let root = Fiber {
-            frames: vec![Frame { code, pc: 0, base: 0, dst: 0 }],
-            regs,
-            end: End::Root,
-            path: Path::root(),
-            tick: 0,
-            depth: 0,
-            callers: None,
-            lends: Vec::new(),
-            lent: false,
-            turns: Turns::default(),
-        };
-        let mut fibers = Fibers::default();
-        let token = fibers.insert(Box::new(root));
-        Self {
-            program,
-            fibers,
-            ready: Rc::default(),
-            current: Some(token),
+        let state = State {
+            start: Some((code, regs)),
+            fibers: Fibers::default(),
+            ready: None,
+            current: None,
             live: 1,
             meter: Meter::new(limits),
             result: None,
@@ -117,105 +113,94 @@ impl Instance {
             barrier: None,
             building,
             in_a_row: (0, Site::default()),
-        }
+        };
+        Self { program, state }
     }
 
     pub(crate) fn take_building(&mut self) -> Vec<Value> {
-        self.building.take().map(|building| building.take()).unwrap_or_default()
+        self.state.building.take().map(|building| building.take()).unwrap_or_default()
     }
 
     /// Whether a run would get anywhere.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.current.is_some() || !self.ready.0.borrow().is_empty()
+        let state = &self.state;
+        state.start.is_some()
+            || state.current.is_some()
+            || state.ready.as_ref().is_some_and(|ready| !ready.0.borrow().is_empty())
     }
 
     /// Fibers that have not ended, the flow itself among them.
     #[must_use]
     pub fn fibers(&self) -> u32 {
-        self.live
+        self.state.live
     }
 
     /// The most turns of one loop that waited one after the other, and the line that waited.
     #[must_use]
     pub fn waits_in_a_row(&self) -> (u32, Site) {
-        self.in_a_row
+        self.state.in_a_row
     }
 
     /// Bytes that the suspended flow takes: itself and its fibers with their registers, not what the
     /// registers refer to.
     #[must_use]
     pub fn memory(&self) -> usize {
-        size_of::<Self>() + self.fibers.memory() + size_of::<Ready>() + self.lent.capacity() * size_of::<u64>()
+        let state = &self.state;
+        size_of::<Self>() + state.fibers.memory() + size_of::<Ready>() + state.lent.capacity() * size_of::<u64>()
+    }
+
+    /// What the run has used of its limits so far.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.state.meter.usage()
     }
 
     /// Runs until the flow is done, nothing can run, or `budget` steps are used up.
     pub fn run(&mut self, machine: &mut Machine, host: &mut dyn Host, budget: u64) -> Run {
+        self.state.run(&self.program.0, machine, host, budget)
+    }
+}
+
+impl State {
+    fn run(&mut self, program: &ProgramData, machine: &mut Machine, host: &mut dyn Host, budget: u64) -> Run {
         machine.regs.clear();
         machine.frames.clear();
         self.meter.slice(budget);
+        if let Some((code, mut regs)) = self.start.take() {
+            machine.regs.append(&mut regs);
+            machine.regs.resize_with(usize::from(program.codes[code as usize].registers), || Value::UNBOUND);
+            machine.frames.push(Frame { code, pc: 0, base: 0, dst: 0 });
+            let root = machine.spare.take().unwrap_or_default();
+            if let Some(run) = self.turn(program, machine, host, None, root) {
+                return run;
+            }
+        }
         loop {
             let next = match self.current.take() {
                 Some(token) => Some(token),
-                None => self.ready.0.borrow_mut().pop_front(),
+                None => self.ready.as_ref().and_then(|ready| ready.0.borrow_mut().pop_front()),
             };
             let Some(token) = next else { break };
             // A token may come twice, or after its fiber was cancelled.
             let Some(mut fiber) = self.fibers.take(token) else { continue };
             if let End::Gather { slot, acc, build } = &fiber.end {
                 match open_hole(acc) {
-                    Some(hole) => self.park(token, fiber, Stop::Wait(hole)),
+                    Some(hole) => self.park(program, token, fiber, Stop::Wait(hole)),
                     None => {
                         let (slot, value) = (slot.clone(), build_from(acc, *build));
                         unlend(&mut fiber.lends);
-                        self.retire(token);
-                        self.settle(&slot, value, host);
+                        self.retire(Some(token));
+                        self.settle(program, &slot, value, host);
                         self.ended();
                     }
                 }
                 continue;
             }
-            let steps = self.meter.steps_left();
             machine.regs.append(&mut fiber.regs);
             machine.frames.append(&mut fiber.frames);
-            match self.drive(machine, host, &mut fiber) {
-                super::run::Exit::Done(value) => {
-                    unlend(&mut fiber.lends);
-                    self.retire(token);
-                    match &fiber.end {
-                        End::Root => self.result = Some(value),
-                        End::Function(slot) | End::Item { slot, .. } | End::Gather { slot, .. } => {
-                            let slot = slot.clone();
-                            self.settle(&slot, value, host);
-                        }
-                    }
-                    self.ended();
-                }
-                super::run::Exit::Park(stop) => {
-                    save(machine, &mut fiber);
-                    // An operation that needs several values may stop again without having got anywhere.
-                    if self.meter.steps_left() != steps && matches!(stop, Stop::Wait(_)) {
-                        self.note_wait(&mut fiber);
-                    }
-                    self.park(token, fiber, stop);
-                }
-                super::run::Exit::Yield => {
-                    save(machine, &mut fiber);
-                    self.fibers.put(token, fiber);
-                    self.current = Some(token);
-                    return Run::Yielded;
-                }
-                super::run::Exit::Failed(failure) => {
-                    machine.regs.clear();
-                    machine.frames.clear();
-                    unlend(&mut fiber.lends);
-                    self.retire(token);
-                    let order = Order { path: fiber.path.clone(), tick: fiber.tick + 1 };
-                    forget(&fiber);
-                    drop(fiber);
-                    self.fail(order, failure);
-                    self.ended();
-                }
+            if let Some(run) = self.turn(program, machine, host, Some(token), fiber) {
+                return run;
             }
         }
         if self.live > 0 {
@@ -236,26 +221,92 @@ impl Instance {
         }
     }
 
-    fn retire(&mut self, token: u64) {
-        self.fibers.retire(token);
+    /// Runs the fiber on the machine's stack until it ends or stops. It has no token before it stops for
+    /// the first time. `Some` if the budget is used up.
+    fn turn(
+        &mut self,
+        program: &ProgramData,
+        machine: &mut Machine,
+        host: &mut dyn Host,
+        token: Option<u64>,
+        mut fiber: Box<Fiber>,
+    ) -> Option<Run> {
+        let steps = self.meter.steps_left();
+        match self.drive(program, machine, host, &mut fiber) {
+            super::run::Exit::Done(value) => {
+                unlend(&mut fiber.lends);
+                self.retire(token);
+                match &fiber.end {
+                    End::Root => self.result = Some(value),
+                    End::Function(slot) | End::Item { slot, .. } | End::Gather { slot, .. } => {
+                        let slot = slot.clone();
+                        self.settle(program, &slot, value, host);
+                    }
+                }
+                if token.is_none() {
+                    fiber.clear();
+                    machine.spare = Some(fiber);
+                }
+                self.ended();
+            }
+            super::run::Exit::Park(stop) => {
+                save(machine, &mut fiber);
+                // An operation that needs several values may stop again without having got anywhere.
+                if self.meter.steps_left() != steps && matches!(stop, Stop::Wait(_)) {
+                    self.note_wait(&mut fiber);
+                }
+                let token = token.unwrap_or_else(|| self.fibers.reserve());
+                self.park(program, token, fiber, stop);
+            }
+            super::run::Exit::Yield => {
+                save(machine, &mut fiber);
+                let token = token.unwrap_or_else(|| self.fibers.reserve());
+                self.fibers.put(token, fiber);
+                self.current = Some(token);
+                return Some(Run::Yielded);
+            }
+            super::run::Exit::Failed(failure) => {
+                machine.regs.clear();
+                machine.frames.clear();
+                unlend(&mut fiber.lends);
+                self.retire(token);
+                let order = Order { path: fiber.path.clone(), tick: fiber.tick + 1 };
+                forget(&fiber);
+                drop(fiber);
+                self.fail(order, failure);
+                self.ended();
+            }
+        }
+        None
+    }
+
+    /// Where fibers are told that what they wait for has come.
+    pub(super) fn ready(&mut self) -> &Rc<Ready> {
+        self.ready.get_or_insert_default()
+    }
+
+    fn retire(&mut self, token: Option<u64>) {
+        if let Some(token) = token {
+            self.fibers.retire(token);
+        }
         self.live -= 1;
     }
 
     /// A fiber has ended: what it could see may be changed again.
     fn ended(&mut self) {
         for token in std::mem::take(&mut self.lent) {
-            self.ready.settled(token);
+            self.ready().settled(token);
         }
         if self.live == 1
             && let Some(token) = self.barrier.take()
         {
-            self.ready.settled(token);
+            self.ready().settled(token);
         }
     }
 
     /// Gives a fiber's result out. What was derived from it is computed first, in the order it was
     /// asked for, before any other code can run and change the result.
-    fn settle(&mut self, slot: &Slot, value: Value, host: &dyn Host) {
+    fn settle(&mut self, program: &ProgramData, slot: &Slot, value: Value, host: &dyn Host) {
         for derived in slot.take_derived() {
             match derived {
                 Derived::Lend(token) => {
@@ -265,61 +316,38 @@ impl Instance {
                 }
                 Derived::Index(later) => {
                     let part = walk(&value, &later.path, &later.order, &later.place);
-                    self.settle_derived(&later, part, host);
+                    self.settle_derived(program, &later, part, host);
                 }
                 Derived::Capture(later) => {
                     let place = || later.place.clone();
                     let copy = walk(&value, &later.path, &later.order, &later.place)
                         .and_then(|part| capture(&part, &later.order, &place).map_err(Stop::from));
-                    self.settle_derived(&later, copy, host);
+                    self.settle_derived(program, &later, copy, host);
                 }
             }
         }
         slot.settle(Ok(value));
     }
 
-    fn settle_derived(&mut self, later: &crate::slot::Later, value: Result<Value, Stop>, host: &dyn Host) {
+    fn settle_derived(
+        &mut self,
+        program: &ProgramData,
+        later: &crate::slot::Later,
+        value: Result<Value, Stop>,
+        host: &dyn Host,
+    ) {
         match value {
             Ok(value) => later.slot.settle(Ok(value)),
             Err(Stop::Fail(failure)) => {
-                let failure = self.place(failure, &later.place, host);
+                let failure = placed(program, failure, &later.place, host);
                 self.fail(later.order.clone(), failure);
             }
             // Only a path that is longer than any value is deep waits here.
             Err(_) => {
-                let failure = self.place(Box::new(crate::value::compare::too_deep()), &later.place, host);
+                let failure = placed(program, Box::new(crate::value::compare::too_deep()), &later.place, host);
                 self.fail(later.order.clone(), failure);
             }
         }
-    }
-
-    /// Fills in where a failure came up.
-    #[cold]
-    pub(super) fn place(&self, mut failure: Box<Failure>, place: &Place, host: &dyn Host) -> Box<Failure> {
-        crate::value::part::name_origin(&mut failure, |doc| Some((host.origin(doc)?, host.made(doc))));
-        if failure.position.is_none() {
-            failure.position = self.program.0.position(place.code, place.pc);
-        }
-        failure.trace = place.trace(&self.program.0);
-        self.blame(&mut failure, place);
-        failure
-    }
-
-    /// A value of the wrong type is told where it was passed, not where that was noticed.
-    fn blame(&self, failure: &mut Failure, place: &Place) {
-        let code = &self.program.0.codes[place.code as usize];
-        let (ty, hidden) = match code.ops.get(place.pc as usize) {
-            Some(Op::TypeNow { ty, .. }) => (*ty, false),
-            Some(Op::TypeWait { ty, .. }) => (*ty, true),
-            _ => return,
-        };
-        let caller = code.types[usize::from(ty)].blame == Blame::Caller;
-        for drop in [hidden, caller] {
-            if drop && failure.trace.len() > 1 {
-                failure.trace.pop();
-            }
-        }
-        failure.position = failure.trace.last().map(|frame| frame.position.clone());
     }
 
     /// Notes a failure. Everything after it in program order would not have happened; everything
@@ -339,11 +367,40 @@ impl Instance {
                     unlend(&mut fiber.lends);
                     forget(&fiber);
                 }
-                self.retire(token);
+                self.retire(Some(token));
             }
         }
         self.failed = Some((order, failure));
     }
+}
+
+/// Fills in where a failure came up.
+#[cold]
+pub(super) fn placed(program: &ProgramData, mut failure: Box<Failure>, place: &Place, host: &dyn Host) -> Box<Failure> {
+    crate::value::part::name_origin(&mut failure, |doc| Some((host.origin(doc)?, host.made(doc))));
+    if failure.position.is_none() {
+        failure.position = program.position(place.code, place.pc);
+    }
+    failure.trace = place.trace(program);
+    blame(program, &mut failure, place);
+    failure
+}
+
+/// A value of the wrong type is told where it was passed, not where that was noticed.
+fn blame(program: &ProgramData, failure: &mut Failure, place: &Place) {
+    let code = &program.codes[place.code as usize];
+    let (ty, hidden) = match code.ops.get(place.pc as usize) {
+        Some(Op::TypeNow { ty, .. }) => (*ty, false),
+        Some(Op::TypeWait { ty, .. }) => (*ty, true),
+        _ => return,
+    };
+    let caller = code.types[usize::from(ty)].blame == Blame::Caller;
+    for drop in [hidden, caller] {
+        if drop && failure.trace.len() > 1 {
+            failure.trace.pop();
+        }
+    }
+    failure.position = failure.trace.last().map(|frame| frame.position.clone());
 }
 
 /// A part of a fiber's result, step by step.
@@ -369,7 +426,7 @@ fn forget(fiber: &Fiber) {
     }
 }
 
-impl Drop for Instance {
+impl Drop for State {
     fn drop(&mut self) {
         for token in self.fibers.tokens() {
             if let Some(mut fiber) = self.fibers.take(token) {

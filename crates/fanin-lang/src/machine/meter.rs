@@ -1,8 +1,9 @@
 //! Bounds on what one instance may use.
 
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
-use crate::error::{Kind, Stop};
+use crate::error::{Failure, Kind, Stop};
 use crate::value::{Dict, List};
 
 /// Bounds on what one instance may use.
@@ -16,12 +17,85 @@ pub struct Limits {
     pub depth: u32,
     /// Fibers that wait or run at the same time.
     pub fibers: u32,
+    /// Bytes of one string, or of one list, set or dict: an element of a list counts 16, an entry 48. No
+    /// single operation can be stopped half-way, so this bounds how long one takes.
+    pub value: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { steps: 10_000_000, memory: 64 << 20, depth: 64, fibers: 10_000 }
+        Self { steps: 10_000_000, memory: 64 << 20, depth: 64, fibers: 10_000, value: 2 << 20 }
     }
+}
+
+/// Which of the [`Limits`] a flow was stopped by: the payload of its [`Failure`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Limit {
+    /// [`Limits::steps`]
+    Steps,
+    /// [`Limits::memory`]
+    Memory,
+    /// [`Limits::depth`]
+    Depth,
+    /// [`Limits::fibers`]
+    Fibers,
+    /// [`Limits::value`], and other bounds on single values.
+    Value,
+    /// Calls, which the host counts.
+    Calls,
+    /// The response, which the host bounds.
+    Response,
+}
+
+impl Limit {
+    /// The limit that stopped a flow, if one did.
+    #[must_use]
+    pub fn of(failure: &Failure) -> Option<Self> {
+        if failure.kind != Kind::Limit {
+            return None;
+        }
+        // Bounds that do not say so are on the nesting or the size of one value.
+        Some(failure.payload.as_ref().and_then(|payload| payload.downcast_ref().copied()).unwrap_or(Self::Value))
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Steps, Self::Memory, Self::Value, Self::Depth, Self::Fibers, Self::Calls, Self::Response];
+
+    /// A short name, as metrics have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Steps => "steps",
+            Self::Memory => "memory",
+            Self::Depth => "depth",
+            Self::Fibers => "fibers",
+            Self::Value => "value",
+            Self::Calls => "calls",
+            Self::Response => "response",
+        }
+    }
+
+    /// The failure of a flow that passed it.
+    #[cold]
+    #[must_use]
+    pub fn failure(self, message: impl Into<String>) -> Failure {
+        Failure::new(Kind::Limit, message).with_payload(Arc::new(self))
+    }
+
+    fn stop(self, message: String) -> Stop {
+        self.failure(message).into()
+    }
+}
+
+/// What a run has used of its limits so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Steps.
+    pub steps: u64,
+    /// Bytes of memory taken for values, whether or not they were freed.
+    pub memory: u64,
 }
 
 /// What an instance has used, and the containers that it must take apart at its end.
@@ -34,6 +108,11 @@ pub(crate) struct Meter {
     memory: u64,
     limits: Limits,
     tracked: Vec<Tracked>,
+    /// Room in which texts are put together, so that one that is made takes one allocation.
+    scratch: String,
+    /// What a native that gave its worker back has done so far. Nothing else of the instance runs before
+    /// that native does.
+    task: Option<Box<dyn std::any::Any>>,
 }
 
 /// What was left at some point.
@@ -53,7 +132,15 @@ enum Tracked {
 
 impl Meter {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { fuel: 0, left: limits.steps, memory: limits.memory, limits, tracked: Vec::new() }
+        Self {
+            fuel: 0,
+            left: limits.steps,
+            memory: limits.memory,
+            limits,
+            tracked: Vec::new(),
+            scratch: String::new(),
+            task: None,
+        }
     }
 
     /// Starts a slice of at most `budget` steps.
@@ -61,6 +148,39 @@ impl Meter {
         self.left += self.fuel;
         self.fuel = self.left.min(budget);
         self.left -= self.fuel;
+    }
+
+    /// What has been used.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage {
+            steps: self.limits.steps.saturating_sub(self.steps_left()),
+            memory: self.limits.memory.saturating_sub(self.memory),
+        }
+    }
+
+    /// What the native that runs now has done before it gave its worker back.
+    pub(crate) fn resume<T: 'static>(&mut self) -> Option<Box<T>> {
+        self.task.take()?.downcast().ok()
+    }
+
+    /// Keeps what a native has done, so that others have their turn.
+    pub(crate) fn suspend(&mut self, task: Box<dyn std::any::Any>) -> Stop {
+        self.task = Some(task);
+        Stop::Yield
+    }
+
+    /// An empty string with room; give it back with [`put_scratch`](Self::put_scratch).
+    pub(crate) fn scratch(&mut self) -> String {
+        std::mem::take(&mut self.scratch)
+    }
+
+    /// Keeps the room for the next text, unless it is large.
+    pub(crate) fn put_scratch(&mut self, mut scratch: String) {
+        const KEPT: usize = 4096;
+        if scratch.capacity() <= KEPT {
+            scratch.clear();
+            self.scratch = scratch;
+        }
     }
 
     /// Whether nothing is left at all.
@@ -114,40 +234,56 @@ impl Meter {
 
     #[cold]
     pub(crate) fn no_steps(&self) -> Stop {
-        Stop::fail(Kind::Limit, format!("the flow took more than {} steps", self.limits.steps))
+        Limit::Steps.stop(format!("the flow took more than {} steps", self.limits.steps))
     }
 
     #[inline]
     pub(crate) fn memory(&mut self, bytes: u64) -> Result<(), Stop> {
+        // Some natives charge for more than the value itself.
+        const MORE: u64 = 256;
         match self.memory.checked_sub(bytes) {
-            Some(left) => {
+            Some(left) if bytes <= self.limits.value.saturating_add(MORE) => {
                 self.memory = left;
                 Ok(())
             }
+            Some(_) => Err(self.too_large()),
             None => Err(self.no_memory()),
         }
     }
 
     #[cold]
     fn no_memory(&self) -> Stop {
-        Stop::fail(Kind::Limit, format!("the flow took more than {} bytes of memory", self.limits.memory))
+        Limit::Memory.stop(format!("the flow took more than {} bytes of memory", self.limits.memory))
+    }
+
+    /// Whether a value may have so many bytes.
+    #[inline]
+    pub(crate) fn value(&self, bytes: usize) -> Result<(), Stop> {
+        if bytes as u64 <= self.limits.value { Ok(()) } else { Err(self.too_large()) }
+    }
+
+    /// Most bytes that a value may have.
+    pub(crate) fn most_value(&self) -> u64 {
+        self.limits.value
+    }
+
+    #[cold]
+    fn too_large(&self) -> Stop {
+        Limit::Value.stop(format!("a single value of more than {} bytes", self.limits.value))
     }
 
     pub(crate) fn depth(&self, depth: u32) -> Result<(), Stop> {
         if depth < self.limits.depth {
             return Ok(());
         }
-        Err(Stop::fail(Kind::Limit, format!("calls are nested deeper than {}", self.limits.depth)))
+        Err(Limit::Depth.stop(format!("calls are nested deeper than {}", self.limits.depth)))
     }
 
     pub(crate) fn fibers(&self, live: u32) -> Result<(), Stop> {
         if live < self.limits.fibers {
             return Ok(());
         }
-        Err(Stop::fail(
-            Kind::Limit,
-            format!("more than {} functions and items wait at the same time", self.limits.fibers),
-        ))
+        Err(Limit::Fibers.stop(format!("more than {} functions and items wait at the same time", self.limits.fibers)))
     }
 
     /// Something that may hold other containers goes into this one: it may come to hold itself.

@@ -23,8 +23,8 @@ use std::rc::Rc;
 
 pub(crate) use fiber::Place;
 pub use instance::{Instance, Run};
-pub use meter::Limits;
 pub(crate) use meter::Meter;
+pub use meter::{Limit, Limits, Usage};
 pub use ops::truth;
 
 use crate::slot::Slot;
@@ -56,6 +56,8 @@ pub(crate) struct Frame {
 pub struct Machine {
     pub(crate) regs: Vec<Value>,
     pub(crate) frames: Vec<Frame>,
+    /// A root that has ended, for the next.
+    spare: Option<Box<fiber::Fiber>>,
 }
 
 impl Machine {

@@ -8,7 +8,7 @@ use num_traits::{Signed, ToPrimitive, Zero};
 
 use crate::code::{Binary, Order};
 use crate::error::{Failure, Kind as Error, Stop};
-use crate::native::Ctx;
+use crate::native::{Ctx, ENTRY};
 use crate::value::view::{self, Kind, type_name};
 use crate::value::{Map, Range, Set, Value, compare, number};
 
@@ -42,6 +42,9 @@ fn truth_slowly(value: &Value) -> Result<bool, Stop> {
         },
     })
 }
+
+/// Longest integer.
+const MOST_BITS: u64 = 65_536;
 
 fn symbol(op: Binary) -> &'static str {
     match op {
@@ -82,7 +85,10 @@ pub(crate) fn binary(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Res
     if let (Value::Int(a), Value::Int(b)) = (a, b)
         && let Some(value) = small(op, *a, *b)
     {
-        return Ok(value);
+        return Ok(Value::Int(value));
+    }
+    if let (Binary::Add, Value::Str(a), Value::Str(b)) = (op, a, b) {
+        return concat(ctx, a, b);
     }
     if a.is_plain() && b.is_plain() {
         return decided(ctx, op, a, b);
@@ -93,8 +99,8 @@ pub(crate) fn binary(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Res
 
 /// Integers whose result fits.
 #[inline]
-pub(crate) fn small(op: Binary, a: i64, b: i64) -> Option<Value> {
-    Some(Value::Int(match op {
+pub(crate) fn small(op: Binary, a: i64, b: i64) -> Option<i64> {
+    Some(match op {
         Binary::Add => a.checked_add(b)?,
         Binary::Subtract => a.checked_sub(b)?,
         Binary::Multiply => a.checked_mul(b)?,
@@ -112,7 +118,7 @@ pub(crate) fn small(op: Binary, a: i64, b: i64) -> Option<Value> {
         Binary::Right if (0..64).contains(&b) => a >> b,
         Binary::Left if (0..62).contains(&b) && a.unsigned_abs() < 1 << (62 - b) => a << b,
         _ => return None,
-    }))
+    })
 }
 
 fn decided(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value, Stop> {
@@ -120,17 +126,10 @@ fn decided(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value,
         return arithmetic(ctx, op, a, b, x, y);
     }
     match (op, view::kind(a), view::kind(b)) {
-        (Binary::Add, Kind::Str, Kind::Str) => {
-            if let (Value::Str(x), Value::Str(y)) = (a, b) {
-                ctx.memory(24 + x.len() + y.len())?;
-                ctx.steps((x.len() + y.len()) / 16)?;
-                let mut joined = String::with_capacity(x.len() + y.len());
-                joined.push_str(x);
-                joined.push_str(y);
-                return Ok(Value::from(arcstr::ArcStr::from(joined)));
-            }
-            Err(unsupported(op, a, b))
-        }
+        (Binary::Add, Kind::Str, Kind::Str) => match (a, b) {
+            (Value::Str(a), Value::Str(b)) => concat(ctx, a, b),
+            _ => Err(unsupported(op, a, b)),
+        },
         (Binary::Add, Kind::Bytes, Kind::Bytes) => {
             if let (Value::Bytes(x), Value::Bytes(y)) = (a, b) {
                 ctx.memory(24 + x.len() + y.len())?;
@@ -146,6 +145,7 @@ fn decided(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value,
         (Binary::Add, Kind::Tuple, Kind::Tuple) => {
             let mut items = ctx.elements(a)?;
             items.extend(ctx.elements(b)?);
+            ctx.value(items.len() * size_of::<Value>())?;
             Ok(Value::tuple(items))
         }
         (Binary::Multiply, _, Kind::Int) => repeat(ctx, a, b),
@@ -160,6 +160,7 @@ fn decided(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value,
             for (key, value) in entries {
                 ctx.memory(64)?;
                 ctx.steps(1)?;
+                ctx.value(map.len() * ENTRY)?;
                 map.insert(key, value)?;
             }
             Ok(Value::Dict(Rc::new(crate::value::Dict::new(map))))
@@ -167,6 +168,17 @@ fn decided(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value,
         (Binary::Or | Binary::And | Binary::Xor | Binary::Subtract, Kind::Set, Kind::Set) => set(ctx, op, a, b),
         _ => Err(unsupported(op, a, b)),
     }
+}
+
+fn concat(ctx: &mut Ctx<'_>, a: &str, b: &str) -> Result<Value, Stop> {
+    ctx.memory(24 + a.len() + b.len())?;
+    ctx.steps((a.len() + b.len()) / 16)?;
+    let mut joined = ctx.scratch();
+    joined.push_str(a);
+    joined.push_str(b);
+    let value = Value::str(&joined);
+    ctx.put_scratch(joined);
+    Ok(value)
 }
 
 fn set(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value, Stop> {
@@ -293,17 +305,18 @@ fn integers(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value
         Binary::Or => x | y,
         Binary::Xor => x ^ y,
         Binary::Left | Binary::Right => {
-            let Some(by) = y.to_i64().filter(|by| *by >= 0) else {
+            if y.is_negative() {
                 return Err(Stop::fail(Error::Arithmetic, "a shift must be by 0 or more bits"));
-            };
+            }
+            let by = y.to_i64().unwrap_or(i64::MAX);
             if op == Binary::Right {
                 match usize::try_from(by) {
                     Ok(by) if by < 1 << 24 => x >> by,
                     _ => BigInt::from(if x.is_negative() { -1 } else { 0 }),
                 }
             } else {
-                if by > 100_000 {
-                    return Err(Stop::fail(Error::Limit, "a shift by more than 100000 bits"));
+                if by as u64 > MOST_BITS {
+                    return Err(Stop::fail(Error::Limit, format!("a shift by more than {MOST_BITS} bits")));
                 }
                 ctx.memory(by as usize / 8)?;
                 x << by
@@ -311,8 +324,9 @@ fn integers(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value
         }
         Binary::Divide => return Err(unsupported(op, a, b)),
     };
-    if value.bits() > 1_000_000 {
-        return Err(Stop::fail(Error::Limit, "an integer of more than a million bits"));
+    // Writing an integer in decimal, or dividing by one, takes time that grows with the square of its length.
+    if value.bits() > MOST_BITS {
+        return Err(Stop::fail(Error::Limit, format!("an integer of more than {MOST_BITS} bits")));
     }
     ctx.memory((value.bits() / 8) as usize)?;
     Ok(number::normal(value))
@@ -332,6 +346,7 @@ pub(crate) fn in_place(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> R
             }
             let items = ctx.elements(&b)?;
             let list = ctx.edit_list(&a, items.iter().find(|item| item.may_hold()))?;
+            ctx.value((list.items().len() + items.len()) * size_of::<Value>())?;
             list.edit()?.extend(items);
             Ok(a)
         }
@@ -340,6 +355,7 @@ pub(crate) fn in_place(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> R
             let Some(entries) = view::entries(&b) else { return Err(unsupported(op, &a, &b)) };
             ctx.steps(entries.len())?;
             ctx.memory(entries.len() * 48)?;
+            ctx.value((view::len(&a).unwrap_or(0) + entries.len()) * ENTRY)?;
             let dict = ctx.edit_dict(&a, entries.iter().map(|(_, value)| value).find(|value| value.may_hold()))?;
             let mut map = dict.edit()?;
             for (key, value) in entries {

@@ -3,24 +3,30 @@
 use std::rc::Rc;
 
 use super::fiber::{End, Fiber, Turns};
-use super::instance::Instance;
+use super::instance::State;
 use super::lend::lend;
 use super::step::callers_of;
 use super::{Acc, Frame, Machine};
 use crate::code::ItemInfo;
 use crate::error::Stop;
+use crate::program::ProgramData;
 use crate::slot::{Slot, Waiter};
 use crate::value::Value;
 
-impl Instance {
+impl State {
     /// The top frame must wait. Gives the stop back if the whole fiber must; otherwise what must wait
     /// has stepped aside and the fiber goes on.
-    pub(super) fn step_aside(&mut self, machine: &mut Machine, fiber: &mut Fiber, stop: Stop) -> Result<(), Stop> {
+    pub(super) fn step_aside(
+        &mut self,
+        program: &ProgramData,
+        machine: &mut Machine,
+        fiber: &mut Fiber,
+        stop: Stop,
+    ) -> Result<(), Stop> {
         let (Some(frame), below) = (machine.frames.last().copied(), machine.frames.len() - 1) else { return Err(stop) };
         if matches!(stop, Stop::Barrier) {
             return Err(stop);
         }
-        let program = self.program.0.clone();
         let code = &program.codes[frame.code as usize];
         let pc = frame.pc as u16;
         // The innermost item of a comprehension that the operation is in.
@@ -32,20 +38,20 @@ impl Instance {
             let own = matches!(fiber.end, End::Item { item, .. } if item == index && below == 0);
             if item.pure && !own {
                 self.meter.fibers(self.live)?;
-                self.fork(machine, fiber, frame, index, item, code.registers, stop);
+                self.fork(program, machine, fiber, frame, index, item, code.registers, stop);
                 return Ok(());
             }
         }
         if code.pure && below > 0 {
             self.meter.fibers(self.live)?;
-            self.detach(machine, fiber, frame, stop);
+            self.detach(program, machine, fiber, frame, stop);
             return Ok(());
         }
         Err(stop)
     }
 
     /// A pure function steps aside: its caller goes on with a result that is not there yet.
-    fn detach(&mut self, machine: &mut Machine, fiber: &mut Fiber, frame: Frame, stop: Stop) {
+    fn detach(&mut self, program: &ProgramData, machine: &mut Machine, fiber: &mut Fiber, frame: Frame, stop: Stop) {
         let slot = Slot::fiber();
         machine.frames.pop();
         let aside = Fiber {
@@ -64,13 +70,14 @@ impl Instance {
         if let Some(caller) = machine.frames.last() {
             machine.regs[caller.base as usize + usize::from(frame.dst)] = Value::Pending(slot);
         }
-        self.start_waiting(aside, stop);
+        self.start_waiting(program, aside, stop);
     }
 
     /// An item of a comprehension steps aside: the loop goes on with the next.
     #[allow(clippy::too_many_arguments, reason = "what the caller has looked up already")]
     fn fork(
         &mut self,
+        program: &ProgramData,
         machine: &mut Machine,
         fiber: &mut Fiber,
         frame: Frame,
@@ -113,12 +120,13 @@ impl Instance {
         if let Some(top) = machine.frames.last_mut() {
             top.pc = u32::from(item.end);
         }
-        self.start_waiting(aside, stop);
+        self.start_waiting(program, aside, stop);
     }
 
     /// A comprehension waits for items of unknown number; gives the slot of its result.
     pub(super) fn gather(
         &mut self,
+        program: &ProgramData,
         machine: &Machine,
         fiber: &mut Fiber,
         acc: Rc<Acc>,
@@ -140,21 +148,19 @@ impl Instance {
         };
         fiber.tick += 1;
         if let Some(hole) = super::step::open_hole(&acc) {
-            self.start_waiting(aside, Stop::Wait(hole));
+            self.start_waiting(program, aside, Stop::Wait(hole));
         }
         Ok(slot)
     }
 
-    fn start_waiting(&mut self, fiber: Fiber, stop: Stop) {
+    fn start_waiting(&mut self, program: &ProgramData, fiber: Fiber, stop: Stop) {
         self.live += 1;
-        let token = self.fibers.insert(Box::new(fiber));
-        if let Some(fiber) = self.fibers.take(token) {
-            self.park(token, fiber, stop);
-        }
+        let token = self.fibers.reserve();
+        self.park(program, token, Box::new(fiber), stop);
     }
 
     /// Puts a fiber to sleep until what it stopped for has come.
-    pub(super) fn park(&mut self, token: u64, mut fiber: Box<Fiber>, stop: Stop) {
+    pub(super) fn park(&mut self, program: &ProgramData, token: u64, mut fiber: Box<Fiber>, stop: Stop) {
         // While the root waits only fibers that it started run, and they change nothing of its.
         if !fiber.is_root() && !fiber.lent {
             fiber.lent = true;
@@ -164,7 +170,7 @@ impl Instance {
                     lend(std::slice::from_ref(&acc), &[], token, &mut fiber.lends)
                 }
                 End::Function(_) => {
-                    let own = fiber.frames.first().map(|frame| &*self.program.0.codes[frame.code as usize].own);
+                    let own = fiber.frames.first().map(|frame| &*program.codes[frame.code as usize].own);
                     lend(&fiber.regs, own.unwrap_or_default(), token, &mut fiber.lends)
                 }
                 _ => lend(&fiber.regs, &[], token, &mut fiber.lends),
@@ -173,11 +179,11 @@ impl Instance {
         }
         self.fibers.put(token, fiber);
         match stop {
-            Stop::Wait(slot) => slot.on_settled(Rc::clone(&self.ready) as Rc<dyn Waiter>, token),
+            Stop::Wait(slot) => slot.on_settled(Rc::clone(self.ready()) as Rc<dyn Waiter>, token),
             Stop::Lent => self.lent.push(token),
             Stop::Barrier => self.barrier = Some(token),
-            // Failures end a fiber; they do not park it.
-            Stop::Fail(_) => {}
+            // Failures end a fiber, and a turn that is over does not park it.
+            Stop::Fail(_) | Stop::Yield => {}
         }
     }
 }

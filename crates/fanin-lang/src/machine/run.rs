@@ -2,12 +2,13 @@
 
 use super::args::{self, Callee};
 use super::fiber::{End, Fiber};
-use super::instance::Instance;
+use super::instance::{State, placed};
 use super::lend::unlend;
 use super::step::{Action, Cx, build_from, open_hole, place, step};
 use super::{Frame, Machine, none};
 use crate::error::{Failure, Kind, Stop};
 use crate::host::Host;
+use crate::program::ProgramData;
 use crate::value::Value;
 
 /// Where a fiber's run ended.
@@ -18,10 +19,15 @@ pub(super) enum Exit {
     Failed(Box<Failure>),
 }
 
-impl Instance {
+impl State {
     /// Runs the fiber whose frames are on the machine's stack.
-    pub(super) fn drive(&mut self, machine: &mut Machine, host: &mut dyn Host, fiber: &mut Fiber) -> Exit {
-        let program = self.program.0.clone();
+    pub(super) fn drive(
+        &mut self,
+        program: &ProgramData,
+        machine: &mut Machine,
+        host: &mut dyn Host,
+        fiber: &mut Fiber,
+    ) -> Exit {
         loop {
             let Some(frame) = machine.frames.last().copied() else { return Exit::Done(Value::None) };
             let code = &program.codes[frame.code as usize];
@@ -31,7 +37,7 @@ impl Instance {
                 code,
                 &mut pc,
                 &mut Cx {
-                    program: &program,
+                    program,
                     host,
                     meter: &mut self.meter,
                     building: self.building.as_deref(),
@@ -57,7 +63,7 @@ impl Instance {
                 }
                 Action::Call { call, dst } => {
                     let info = &code.calls[usize::from(call)];
-                    match self.enter(machine, fiber, &program, frame, info, dst) {
+                    match self.enter(machine, fiber, program, frame, info, dst) {
                         Ok(()) => continue,
                         Err(stop) => {
                             if let Some(top) = machine.frames.last_mut() {
@@ -90,7 +96,7 @@ impl Instance {
                         }
                     }
                 }
-                Action::Gather { dst, acc, build } => match self.gather(machine, fiber, acc, build) {
+                Action::Gather { dst, acc, build } => match self.gather(program, machine, fiber, acc, build) {
                     Ok(slot) => {
                         machine.regs[frame.base as usize + usize::from(dst)] = Value::Pending(slot);
                         continue;
@@ -111,28 +117,22 @@ impl Instance {
                     fiber.lent = false;
                     continue;
                 }
-                Stop::Fail(failure) => return Exit::Failed(self.placed(machine, fiber, failure, host)),
+                Stop::Yield => {
+                    // The operation runs again, and counts then.
+                    self.meter.fuel += 1;
+                    return Exit::Yield;
+                }
+                Stop::Fail(failure) => return Exit::Failed(failed(program, machine, fiber, failure, host)),
                 other => other,
             };
             // The operation runs again, and counts then.
             self.meter.fuel += 1;
-            match self.step_aside(machine, fiber, stop) {
+            match self.step_aside(program, machine, fiber, stop) {
                 Ok(()) => {}
-                Err(Stop::Fail(failure)) => return Exit::Failed(self.placed(machine, fiber, failure, host)),
+                Err(Stop::Fail(failure)) => return Exit::Failed(failed(program, machine, fiber, failure, host)),
                 Err(stop) => return Exit::Park(stop),
             }
         }
-    }
-
-    #[cold]
-    fn placed(&self, machine: &Machine, fiber: &Fiber, failure: Box<Failure>, host: &dyn Host) -> Box<Failure> {
-        let pc = machine.frames.last().map_or(0, |frame| frame.pc as usize);
-        let place = place(&machine.frames, &fiber.callers, pc);
-        let mut failure = failure;
-        if let Some(frame) = machine.frames.last() {
-            none::explain(&self.program.0, machine, *frame, &mut failure);
-        }
-        self.place(failure, &place, host)
     }
 
     /// Starts a frame for a call of a function of the program.
@@ -140,7 +140,7 @@ impl Instance {
         &mut self,
         machine: &mut Machine,
         fiber: &Fiber,
-        program: &crate::program::ProgramData,
+        program: &ProgramData,
         caller: Frame,
         info: &crate::code::CallInfo,
         dst: u16,
@@ -163,4 +163,20 @@ impl Instance {
         machine.frames.push(Frame { code: index, pc: 0, base: base as u32, dst });
         Ok(())
     }
+}
+
+#[cold]
+fn failed(
+    program: &ProgramData,
+    machine: &Machine,
+    fiber: &Fiber,
+    failure: Box<Failure>,
+    host: &dyn Host,
+) -> Box<Failure> {
+    let pc = machine.frames.last().map_or(0, |frame| frame.pc as usize);
+    let mut failure = failure;
+    if let Some(frame) = machine.frames.last() {
+        none::explain(program, machine, *frame, &mut failure);
+    }
+    placed(program, failure, &place(&machine.frames, &fiber.callers, pc), host)
 }

@@ -8,14 +8,14 @@ use super::{Acc, Building, Frame, Meter, Place, fiber, ops};
 use crate::code::{Build, Code, Op, Piece, Reg, Target};
 use crate::error::{Failure, Kind, Stop};
 use crate::host::{Host, Site};
-use crate::native::Ctx;
+use crate::native::{Ctx, ENTRY};
 use crate::order::Order;
 use crate::program::ProgramData;
 use crate::slot::Slot;
 use crate::types::{Mismatch, TypeCheck, hold};
 use crate::value::object::Function;
 use crate::value::view::{self, Iter};
-use crate::value::{Dict, List, Map, Value, part};
+use crate::value::{Dict, FrozenValue, List, Map, Value, part};
 
 /// Checks a value against an annotation. Whether it is there; `waits` says what to do if not.
 fn check_type(check: &TypeCheck, value: &Value, cx: &mut Cx<'_>, waits: bool) -> Result<bool, Stop> {
@@ -133,14 +133,14 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             }};
         }
         match code.ops[at] {
-            Op::Const { dst, k } => r!(dst) = code.consts[usize::from(k)].to_value(),
+            Op::Const { dst, k } => match &code.consts[usize::from(k)] {
+                FrozenValue::Str(text) => set(&mut r!(dst), Value::Str(text.clone())),
+                other => set(&mut r!(dst), other.to_value()),
+            },
             Op::Int { dst, value } => set(&mut r!(dst), Value::Int(i64::from(value))),
-            Op::None { dst } => r!(dst) = Value::None,
-            Op::Bool { dst, value } => r!(dst) = Value::Bool(value),
-            Op::Move { dst, src } => {
-                let value = r!(src).clone();
-                set(&mut r!(dst), value);
-            }
+            Op::None { dst } => set(&mut r!(dst), Value::None),
+            Op::Bool { dst, value } => set(&mut r!(dst), Value::Bool(value)),
+            Op::Move { dst, src } => copy(regs, usize::from(dst), usize::from(src)),
             Op::Global { dst, index } => r!(dst) = attempt!(pc, at, global(cx, index)),
             Op::SetGlobal { src, index } => {
                 if let Some(building) = cx.building {
@@ -173,38 +173,35 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 }
             }
             Op::Binary { op, dst, a, b } => {
-                let quick = match (&r!(a), &r!(b)) {
-                    (Value::Int(a), Value::Int(b)) => ops::small(op, *a, *b),
-                    _ => None,
-                };
-                let value = match quick {
-                    Some(value) => value,
-                    None => charged!(ops::binary(&mut cx.ctx(at), op, &r!(a), &r!(b))),
-                };
-                set(&mut r!(dst), value);
+                if let (Value::Int(a), Value::Int(b)) = (&r!(a), &r!(b))
+                    && let Some(value) = ops::small(op, *a, *b)
+                {
+                    set(&mut r!(dst), Value::Int(value));
+                } else {
+                    let value = charged!(ops::binary(&mut cx.ctx(at), op, &r!(a), &r!(b)));
+                    store(&mut r!(dst), value);
+                }
             }
             Op::InPlace { op, dst, a, b } => {
-                let quick = match (&r!(a), &r!(b)) {
-                    (Value::Int(a), Value::Int(b)) => ops::small(op, *a, *b),
-                    _ => None,
-                };
-                let value = match quick {
-                    Some(value) => value,
-                    None => charged!(ops::in_place(&mut cx.ctx(at), op, &r!(a), &r!(b))),
-                };
-                set(&mut r!(dst), value);
+                if let (Value::Int(a), Value::Int(b)) = (&r!(a), &r!(b))
+                    && let Some(value) = ops::small(op, *a, *b)
+                {
+                    set(&mut r!(dst), Value::Int(value));
+                } else {
+                    let value = charged!(ops::in_place(&mut cx.ctx(at), op, &r!(a), &r!(b)));
+                    store(&mut r!(dst), value);
+                }
             }
             Op::BinaryInt { op, dst, a, value } => {
                 let by = i64::from(value);
-                let quick = match &r!(a) {
-                    Value::Int(a) => ops::small(op, *a, by),
-                    _ => None,
-                };
-                let value = match quick {
-                    Some(value) => value,
-                    None => charged!(ops::binary(&mut cx.ctx(at), op, &r!(a), &Value::Int(by))),
-                };
-                set(&mut r!(dst), value);
+                if let Value::Int(a) = &r!(a)
+                    && let Some(value) = ops::small(op, *a, by)
+                {
+                    set(&mut r!(dst), Value::Int(value));
+                } else {
+                    let value = charged!(ops::binary(&mut cx.ctx(at), op, &r!(a), &Value::Int(by)));
+                    store(&mut r!(dst), value);
+                }
             }
             Op::Equal { dst, a, b, not } => {
                 let equal = charged!(ops::equal(&mut cx.ctx(at), &r!(a), &r!(b)));
@@ -237,8 +234,18 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 }
             }
             Op::Index { dst, of, key } => {
-                let value = attempt!(pc, at, take_part(&r!(of), &r!(key), cx, at));
-                r!(dst) = value;
+                let value = match (&r!(of), &r!(key)) {
+                    (Value::List(list), Value::Int(index)) if *index >= 0 => list.items().get(*index as usize).cloned(),
+                    (Value::Dict(dict), key @ (Value::Str(_) | Value::Int(_))) => {
+                        attempt!(pc, at, dict.map().get(key)).cloned()
+                    }
+                    _ => None,
+                };
+                let value = match value {
+                    Some(value) => value,
+                    None => attempt!(pc, at, take_part(&r!(of), &r!(key), cx, at)),
+                };
+                store(&mut r!(dst), value);
             }
             Op::Key { dst, of, key } => {
                 let key = key_of(code, key);
@@ -263,7 +270,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                     }
                     other => attempt!(pc, at, take_part(other, &Value::Str(key.clone()), cx, at)),
                 };
-                r!(dst) = value;
+                store(&mut r!(dst), value);
             }
             Op::SetIndex { of, key, value } => {
                 attempt!(pc, at, index::set_index(&mut cx.ctx(at), &r!(of), &r!(key), &r!(value)));
@@ -297,7 +304,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 let keys = &code.shapes[usize::from(shape)];
                 attempt!(pc, at, cx.meter.memory(96 + keys.len() as u64 * 48));
                 let base = usize::from(base);
-                let values = regs[base..base + keys.len()].iter_mut().map(std::mem::take);
+                let values = regs[base..base + keys.len()].iter_mut().map(moved);
                 let map = Map::of_record(keys, values);
                 r!(dst) = Value::Dict(Rc::new(Dict::new(map)));
             }
@@ -307,9 +314,8 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             }
             Op::Call { dst, call } => {
                 let info = &code.calls[usize::from(call)];
-                match attempt!(pc, at, super::call::call(regs, info, cx, at)) {
-                    Some(value) => r!(dst) = value,
-                    None => return Action::Call { call, dst },
+                if !attempt!(pc, at, super::call::call(regs, info, usize::from(dst), cx, at)) {
+                    return Action::Call { call, dst };
                 }
             }
             Op::Closure { dst, closure } => {
@@ -343,11 +349,17 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             }
             Op::Next { iter, dst, to } => {
                 let next = match &r!(iter) {
-                    Value::Iter(iter) => iter.next(),
+                    Value::Iter(iter) => {
+                        if let Some(value) = iter.next_of_range() {
+                            set(&mut r!(dst), Value::Int(value));
+                            continue;
+                        }
+                        iter.next()
+                    }
                     _ => None,
                 };
                 match next {
-                    Some(value) => set(&mut r!(dst), value),
+                    Some(value) => store(&mut r!(dst), value),
                     None => {
                         r!(iter) = Value::None;
                         *pc = usize::from(to);
@@ -369,7 +381,9 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 attempt!(pc, at, cx.meter.memory(32));
                 let value = r!(value).clone();
                 if let Value::Acc(acc) = &r!(acc) {
-                    acc.items.borrow_mut().push(value);
+                    let mut items = acc.items.borrow_mut();
+                    attempt!(pc, at, cx.meter.value(items.len() * size_of::<Value>()));
+                    items.push(value);
                 }
             }
             Op::PushPair { acc, key, value } => {
@@ -379,6 +393,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 let value = r!(value).clone();
                 if let Value::Acc(acc) = &r!(acc) {
                     let mut items = acc.items.borrow_mut();
+                    attempt!(pc, at, cx.meter.value(items.len() * (ENTRY / 2)));
                     items.push(key);
                     items.push(value);
                 }
@@ -414,10 +429,76 @@ fn set(reg: &mut Value, value: Value) {
     }
 }
 
+/// Takes a value apart and puts it together again. A value is made part by part, tag and content, and
+/// loading it as a whole right after that has to wait until both parts have left the store buffer, some
+/// fifteen cycles each time. Loading the parts does not.
+#[inline(always)]
+#[allow(clippy::needless_match, reason = "what matters is how it compiles")]
+fn by_parts(value: Value) -> Value {
+    match value {
+        Value::Int(value) => Value::Int(value),
+        Value::Str(text) => Value::Str(text),
+        Value::Pending(slot) => Value::Pending(slot),
+        Value::Dict(dict) => Value::Dict(dict),
+        Value::List(list) => Value::List(list),
+        other => other,
+    }
+}
+
+/// Writes a register with a value that was just made.
+#[inline(always)]
+pub(super) fn store(reg: &mut Value, value: Value) {
+    match value {
+        Value::Int(value) => set(reg, Value::Int(value)),
+        Value::Str(text) => set(reg, Value::Str(text)),
+        Value::Pending(slot) => set(reg, Value::Pending(slot)),
+        Value::Dict(dict) => set(reg, Value::Dict(dict)),
+        Value::List(list) => set(reg, Value::List(list)),
+        other => set(reg, other),
+    }
+}
+
+/// Takes a value out of a register that is a temporary.
+#[inline(always)]
+fn moved(reg: &mut Value) -> Value {
+    by_parts(std::mem::take(reg))
+}
+
+/// Copies one register to another, by parts too.
+#[inline]
+fn copy(regs: &mut [Value], dst: usize, src: usize) {
+    match &regs[src] {
+        Value::Int(value) => {
+            let value = *value;
+            set(&mut regs[dst], Value::Int(value));
+        }
+        Value::Str(text) => {
+            let text = text.clone();
+            set(&mut regs[dst], Value::Str(text));
+        }
+        Value::Pending(slot) => {
+            let slot = slot.clone();
+            set(&mut regs[dst], Value::Pending(slot));
+        }
+        Value::Dict(dict) => {
+            let dict = dict.clone();
+            set(&mut regs[dst], Value::Dict(dict));
+        }
+        Value::List(list) => {
+            let list = list.clone();
+            set(&mut regs[dst], Value::List(list));
+        }
+        other => {
+            let value = other.clone();
+            set(&mut regs[dst], value);
+        }
+    }
+}
+
 /// The row of registers, moved out: they are temporaries.
 fn take_row(regs: &mut [Value], base: Reg, count: u16) -> Vec<Value> {
     let base = usize::from(base);
-    regs[base..base + usize::from(count)].iter_mut().map(std::mem::take).collect()
+    regs[base..base + usize::from(count)].iter_mut().map(moved).collect()
 }
 
 fn global(cx: &Cx<'_>, index: u32) -> Result<Value, Stop> {
@@ -464,19 +545,19 @@ fn dict_of_pairs(regs: &mut [Value], base: Reg, pairs: u16, cx: &mut Cx<'_>) -> 
 }
 
 fn render(pieces: &[Piece], values: &[Value], cx: &mut Cx<'_>, pc: usize) -> Result<Value, Stop> {
-    let mut out = String::new();
     let mut ctx = cx.ctx(pc);
-    for piece in pieces {
-        match piece {
-            Piece::Text(text) => out.push_str(text),
-            Piece::Str(at) => match &values[usize::from(*at)] {
-                Value::Str(text) => out.push_str(text),
-                other => out.push_str(&ctx.show(other)?),
-            },
-            Piece::Repr(at) => out.push_str(&ctx.repr(&values[usize::from(*at)])?),
+    let mut out = ctx.scratch();
+    let made = pieces.iter().try_for_each(|piece| match piece {
+        Piece::Text(text) => {
+            out.push_str(text);
+            Ok(())
         }
-    }
-    ctx.str(&out)
+        Piece::Str(at) => ctx.show_into(&values[usize::from(*at)], &mut out),
+        Piece::Repr(at) => ctx.repr_into(&values[usize::from(*at)], &mut out),
+    });
+    let value = made.and_then(|()| ctx.str(&out));
+    ctx.put_scratch(out);
+    value
 }
 
 fn unpack(value: &Value, count: u16, cx: &mut Cx<'_>, pc: usize) -> Result<Vec<Value>, Stop> {

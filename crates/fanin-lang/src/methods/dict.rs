@@ -159,6 +159,7 @@ fn update(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     ctx.memory(added.len().saturating_mul(48))?;
     let holding = added.iter().map(|(_, value)| value).find(|value| value.may_hold());
     let dict = ctx.edit_dict(&args.pos[0], holding)?;
+    ctx.value((dict.map().len() + added.len()) * crate::native::ENTRY)?;
     let mut map = dict.edit()?;
     for (key, value) in added {
         map.insert(key, value)?;

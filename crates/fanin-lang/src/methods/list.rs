@@ -38,6 +38,7 @@ fn extend(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     let added = ctx.elements(&args.pos[1])?;
     let holding = added.iter().find(|value| value.may_hold());
     let list = ctx.edit_list(&args.pos[0], holding)?;
+    ctx.value((list.items().len() + added.len()) * size_of::<Value>())?;
     list.edit()?.extend(added);
     Ok(Value::None)
 }

@@ -129,21 +129,27 @@ fn join(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     args.only("join", true, 1, 1)?;
     let separator = this(args)?;
     there(&args.pos[1])?;
-    let mut out = String::new();
+    let mut out = ctx.scratch();
     for (at, item) in each(&args.pos[1])?.enumerate() {
         ctx.steps(1)?;
-        let item = item.decide()?;
+        let item = match item {
+            Value::Str(text) => Value::Str(text),
+            other => other.decide()?,
+        };
         let Some(text) = item.as_str() else {
             return Err(Stop::fail(Kind::Type, format!("join() needs strings, element {at} is {}", type_name(&item))));
         };
         ctx.memory(text.len() + separator.len())?;
+        ctx.value(out.len() + text.len() + separator.len())?;
         if at > 0 {
             out.push_str(separator);
         }
         out.push_str(text);
     }
     ctx.steps(out.len() / 16)?;
-    Ok(Value::str(&out))
+    let joined = Value::str(&out);
+    ctx.put_scratch(out);
+    Ok(joined)
 }
 
 fn three(ctx: &mut Ctx<'_>, before: &str, separator: &str, after: &str) -> Result<Value, Stop> {
@@ -185,6 +191,7 @@ fn strings<'a>(ctx: &mut Ctx<'_>, parts: impl Iterator<Item = &'a str>, most: us
     let mut list = Vec::new();
     for part in parts.take(most) {
         ctx.steps(1)?;
+        ctx.value(list.len() * size_of::<Value>())?;
         list.push(ctx.str(part)?);
     }
     Ok(list)
@@ -290,6 +297,7 @@ fn splitlines(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
         let end = rest.find(['\n', '\r']).unwrap_or(rest.len());
         let next = if rest[end..].starts_with("\r\n") { end + 2 } else { (end + 1).min(rest.len()) };
         ctx.steps(1)?;
+        ctx.value(lines.len() * size_of::<Value>())?;
         lines.push(ctx.str(&rest[..if keep { next } else { end }])?);
         rest = &rest[next..];
     }

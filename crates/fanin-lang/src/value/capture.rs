@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::{Dict, List, Map, Set, Struct, Tuple, Value, compare};
-use crate::error::Failure;
+use crate::error::{Failure, Kind};
 use crate::machine::Place;
 use crate::order::Order;
 use crate::slot::{Derived, Later, Slot, SlotKind};
@@ -29,7 +29,9 @@ pub enum Deep {
 pub fn deep(value: &Value) -> Deep {
     match value {
         // By far the most common ones.
-        Value::Json { .. } | Value::Str(_) | Value::None => return Deep::Ready,
+        Value::Json { .. } | Value::Str(_) | Value::Int(_) | Value::Float(_) | Value::Bool(_) | Value::None => {
+            return Deep::Ready;
+        }
         _ => {}
     }
     let mut walk = Walk { seen: HashSet::new(), failed: None, absent: None };
@@ -118,8 +120,44 @@ pub(crate) fn capture(value: &Value, order: &Order, place: &dyn Fn() -> Place) -
         | Value::Unbound
         | Value::Iter(_)
         | Value::Cell(_)
-        | Value::Acc(_) => Capture { copies: HashMap::new(), order, place }.value(value, 0),
+        | Value::Acc(_) => {
+            // Mostly a dict written in the call itself: nobody else can ever change it.
+            if is_sole(value, 0, &mut { MOST }) {
+                return Ok(value.clone());
+            }
+            Capture { copies: HashMap::new(), order, place, left: MOST }.value(value, 0)
+        }
         other => Ok(other.clone()),
+    }
+}
+
+/// Most elements of one snapshot: it cannot yield to the worker.
+const MOST: usize = 200_000;
+
+/// Whether the one reference that leads to each container within a value is the one looked at, and none
+/// is still to come.
+fn is_sole(value: &Value, depth: usize, left: &mut usize) -> bool {
+    const DEEP: usize = 16;
+    if depth > DEEP || *left == 0 {
+        return false;
+    }
+    *left -= 1;
+    let below = depth + 1;
+    match value {
+        Value::List(list) => {
+            Rc::strong_count(list) == 1 && list.items().iter().all(|value| is_sole(value, below, left))
+        }
+        Value::Dict(dict) => {
+            Rc::strong_count(dict) == 1 && dict.map().iter().all(|(_, value)| is_sole(value, below, left))
+        }
+        Value::Set(set) => Rc::strong_count(set) == 1,
+        Value::Tuple(tuple) => Rc::strong_count(tuple) == 1 && tuple.iter().all(|value| is_sole(value, below, left)),
+        Value::Struct(fields) => {
+            Rc::strong_count(fields) == 1 && fields.fields().iter().all(|(_, value)| is_sole(value, below, left))
+        }
+        Value::Pending(slot) => slot.is_soft(),
+        Value::Unbound | Value::Iter(_) | Value::Cell(_) | Value::Acc(_) => false,
+        _ => true,
     }
 }
 
@@ -128,6 +166,8 @@ struct Capture<'a> {
     copies: HashMap<usize, Value>,
     order: &'a Order,
     place: &'a dyn Fn() -> Place,
+    /// Elements that may still be copied.
+    left: usize,
 }
 
 impl Capture<'_> {
@@ -152,6 +192,10 @@ impl Capture<'_> {
         if depth > compare::MAX_NESTING {
             return Err(compare::too_deep());
         }
+        self.left = self
+            .left
+            .checked_sub(1)
+            .ok_or_else(|| Failure::new(Kind::Limit, format!("a call's arguments have more than {MOST} elements")))?;
         let below = depth + 1;
         match value {
             Value::List(list) => self.shared(Rc::as_ptr(list).addr(), Rc::strong_count(list), |this| {

@@ -3,6 +3,7 @@
 use std::cell::{Ref, RefCell, RefMut};
 
 use hashbrown::HashTable;
+use smallvec::SmallVec;
 
 use super::drop::{drop_values, is_nested};
 use super::list::Marks;
@@ -15,7 +16,8 @@ const FEW: usize = 8;
 /// The entries of a dict. Keys are decided, hashable values; values may be pending.
 #[derive(Debug, Default, Clone)]
 pub struct Map {
-    entries: Vec<(Value, Value)>,
+    /// Dicts of one entry are common (arguments of calls), so they take no room of their own.
+    entries: SmallVec<[(Value, Value); 1]>,
     /// Positions in `entries` by the hash of the key; empty while there are few.
     index: Option<Box<HashTable<(u64, u32)>>>,
 }
@@ -23,14 +25,14 @@ pub struct Map {
 impl Map {
     /// Nothing in it.
     #[must_use]
-    pub const fn new() -> Self {
-        Self { entries: Vec::new(), index: None }
+    pub fn new() -> Self {
+        Self { entries: SmallVec::new(), index: None }
     }
 
     /// Room for `capacity` entries.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { entries: Vec::with_capacity(capacity), index: None }
+        Self { entries: SmallVec::with_capacity(capacity), index: None }
     }
 
     /// Number of entries.
@@ -82,6 +84,14 @@ impl Map {
             (None, Value::Str(text)) => {
                 Ok(self.entries.iter().position(|(k, _)| matches!(k, Value::Str(other) if other == text)))
             }
+            (None, Value::Int(int)) => {
+                let same = |k: &Value| match k {
+                    Value::Int(other) => other == int,
+                    Value::Float(_) => same(key, k),
+                    _ => false,
+                };
+                Ok(self.entries.iter().position(|(k, _)| same(k)))
+            }
             (None, _) => {
                 compare::hash(key)?;
                 for (position, (other, _)) in self.entries.iter().enumerate() {
@@ -94,10 +104,7 @@ impl Map {
             (Some(index), _) => {
                 let hash = compare::hash(key)?;
                 Ok(index
-                    .find(hash, |(h, at)| {
-                        // Hashable values that are there compare without failing.
-                        *h == hash && compare::equal(key, &self.entries[*at as usize].0).unwrap_or(false)
-                    })
+                    .find(hash, |(h, at)| *h == hash && same(key, &self.entries[*at as usize].0))
                     .map(|(_, at)| *at as usize))
             }
         }
@@ -116,16 +123,23 @@ impl Map {
     /// # Errors
     /// If the key is not hashable.
     pub fn insert(&mut self, key: Value, value: Value) -> Result<Option<Value>, Stop> {
+        if let Some(index) = &mut self.index {
+            let hash = compare::hash(&key)?;
+            // Hashable values that are there compare without failing.
+            let entries = &self.entries;
+            let found = index.find(hash, |(h, at)| *h == hash && same(&key, &entries[*at as usize].0));
+            if let Some((_, at)) = found {
+                return Ok(Some(std::mem::replace(&mut self.entries[*at as usize].1, value)));
+            }
+            index.insert_unique(hash, (hash, self.entries.len() as u32), |(hash, _)| *hash);
+            self.entries.push((key, value));
+            return Ok(None);
+        }
         if let Some(position) = self.position(&key)? {
             return Ok(Some(std::mem::replace(&mut self.entries[position].1, value)));
         }
-        let at = self.entries.len();
-        if let Some(index) = &mut self.index {
-            let hash = compare::hash(&key)?;
-            index.insert_unique(hash, (hash, at as u32), |(hash, _)| *hash);
-        }
         self.entries.push((key, value));
-        if self.index.is_none() && self.entries.len() > FEW {
+        if self.entries.len() > FEW {
             self.build_index();
         }
         Ok(None)
@@ -150,9 +164,15 @@ impl Map {
     pub fn remove(&mut self, key: &Value) -> Result<Option<(Value, Value)>, Stop> {
         let Some(position) = self.position(key)? else { return Ok(None) };
         let entry = self.entries.remove(position);
-        self.index = None;
-        if self.entries.len() > FEW {
-            self.build_index();
+        if self.entries.len() <= FEW {
+            self.index = None;
+        } else if let Some(index) = &mut self.index {
+            // What stood behind it has moved up by one.
+            index.retain(|(_, at)| {
+                let here = *at as usize;
+                *at -= u32::from(here > position);
+                here != position
+            });
         }
         Ok(Some(entry))
     }
@@ -160,17 +180,27 @@ impl Map {
     /// Takes the entries out.
     pub fn drain(&mut self) -> Vec<(Value, Value)> {
         self.index = None;
-        std::mem::take(&mut self.entries)
+        std::mem::take(&mut self.entries).into_vec()
     }
 
     /// A map of keys that are strings and all different.
     pub(crate) fn of_record(keys: &[arcstr::ArcStr], values: impl Iterator<Item = Value>) -> Self {
-        let mut map =
-            Self { entries: keys.iter().map(|key| Value::Str(key.clone())).zip(values).collect(), index: None };
+        let mut map = Self::with_capacity(keys.len());
+        map.entries.extend(keys.iter().map(|key| Value::Str(key.clone())).zip(values));
         if map.entries.len() > FEW {
             map.build_index();
         }
         map
+    }
+}
+
+/// Whether two keys are equal. Both are hashable and there, so that comparing them cannot fail.
+#[inline]
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Str(a), Value::Str(b)) => a == b,
+        (Value::Int(a), Value::Int(b)) => a == b,
+        _ => compare::equal(a, b).unwrap_or(false),
     }
 }
 

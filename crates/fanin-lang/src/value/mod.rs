@@ -218,6 +218,7 @@ impl Value {
                 },
                 Self::Absent(_) => return Ok(Self::None),
                 Self::Json { at, doc } => {
+                    number::bounded(doc.node(*at))?;
                     return Ok(match number::scalar(doc.node(*at)) {
                         Some(scalar) => scalar,
                         None => value,

@@ -8,6 +8,7 @@ use num_bigint::BigInt;
 use num_traits::{FromPrimitive, ToPrimitive};
 
 use super::Value;
+use crate::error::{Kind as Error, Stop};
 
 /// The value that a JSON scalar stands for; `None` for arrays and objects.
 pub(crate) fn scalar(node: Node<'_>) -> Option<Value> {
@@ -25,6 +26,19 @@ pub(crate) fn scalar(node: Node<'_>) -> Option<Value> {
         },
         fanin_json::Kind::Array | fanin_json::Kind::Object => return None,
     })
+}
+
+/// Longest number of an answer that is computed with: reading it takes time that grows with the square of
+/// its length. As long as it is only passed on it may be longer.
+const MOST_DIGITS: usize = 20_000;
+
+/// Refuses to compute with a number that is too long.
+#[inline]
+pub(crate) fn bounded(node: Node<'_>) -> Result<(), Stop> {
+    if node.kind() == fanin_json::Kind::Number && node.raw().len() > MOST_DIGITS {
+        return Err(Stop::fail(Error::Limit, format!("a number of more than {MOST_DIGITS} digits")));
+    }
+    Ok(())
 }
 
 /// An integer in its only representation.

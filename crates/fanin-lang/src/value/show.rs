@@ -10,20 +10,20 @@ use crate::program::ProgramData;
 /// Longest text that `str` or `repr` of one value may give, in bytes.
 pub const MAX_TEXT: usize = 16 << 20;
 
-/// The text of `str(value)`, at most `most` bytes.
-pub(crate) fn str(value: &Value, program: &ProgramData, most: usize) -> Result<String, Stop> {
+/// Puts the text of `str(value)` behind `out`: at most `most` bytes.
+pub(crate) fn str(value: &Value, program: &ProgramData, most: usize, out: &mut String) -> Result<(), Stop> {
     let value = value.decide()?;
     if let Value::Str(text) = &value {
-        return Ok(text.to_string());
+        out.push_str(text);
+        return Ok(());
     }
-    repr(&value, program, most)
+    repr(&value, program, most, out)
 }
 
-/// The text of `repr(value)`, at most `most` bytes.
-pub(crate) fn repr(value: &Value, program: &ProgramData, most: usize) -> Result<String, Stop> {
-    let mut out = String::new();
-    Show { program, most: most.min(MAX_TEXT) }.write(value, &mut out, 0)?;
-    Ok(out)
+/// Puts the text of `repr(value)` behind `out`: at most `most` bytes.
+pub(crate) fn repr(value: &Value, program: &ProgramData, most: usize, out: &mut String) -> Result<(), Stop> {
+    let most = most.min(MAX_TEXT);
+    Show { program, most, end: out.len().saturating_add(most) }.write(value, out, 0)
 }
 
 /// A float as Starlark prints it.
@@ -71,6 +71,8 @@ pub fn write_quoted(out: &mut String, text: &str) {
 struct Show<'a> {
     program: &'a ProgramData,
     most: usize,
+    /// Length of the text that is too long.
+    end: usize,
 }
 
 impl Show<'_> {
@@ -78,7 +80,7 @@ impl Show<'_> {
         if depth > compare::MAX_NESTING {
             return Err(compare::too_deep().into());
         }
-        if out.len() > self.most {
+        if out.len() > self.end {
             return Err(Stop::fail(
                 Error::Limit,
                 format!("the text of one value is longer than {} bytes, which is all the flow may have", self.most),

@@ -295,6 +295,19 @@ impl Iter {
         Ok(Self { source, next: Cell::new(0) })
     }
 
+    /// The next element of a range; `None` if there is none, or this is no range.
+    #[inline(always)]
+    pub(crate) fn next_of_range(&self) -> Option<i64> {
+        match &self.source {
+            Source::Range(range, len) if self.next.get() < *len => {
+                let at = self.next.get();
+                self.next.set(at + 1);
+                Some(range.at(at))
+            }
+            _ => None,
+        }
+    }
+
     /// The next element.
     #[inline]
     pub fn next(&self) -> Option<Value> {

@@ -109,7 +109,7 @@ mod tests {
             path,
             route: "\"GET /a\"",
             status: 200,
-            report: Report { partial: true, calls: 3, upstream: Duration::from_micros(900) },
+            report: Report { partial: true, calls: 3, upstream: Duration::from_micros(900), ..Report::default() },
             bytes: 17,
             remote,
             version: Version::HTTP_11,

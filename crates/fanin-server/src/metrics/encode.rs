@@ -13,6 +13,7 @@ use super::process::Process;
 use super::stats::{Closed, RouteStats, WorkerStats};
 use super::{Label, Metrics};
 use crate::admission::Refusal;
+use crate::response::LIMITS;
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
@@ -99,7 +100,27 @@ impl Metrics {
             }
             Ok(())
         })?;
+        family(to, "fanin_flow_limits", "Flows that a limit ended.", MetricType::Counter, |metric| {
+            for row in &rows {
+                for (at, limit) in LIMITS.iter().enumerate() {
+                    count(metric, &row.with("limit", limit), row.sum(|stats| &stats.limits[at]))?;
+                }
+            }
+            Ok(())
+        })?;
         type Of = fn(&RouteStats) -> &Count;
+        let most: [(&str, &str, Of); 2] = [
+            ("fanin_flow_steps_most", "Most steps that one request's flow took.", |stats| &stats.most_steps),
+            ("fanin_flow_memory_most_bytes", "Most memory that one request's flow took.", |stats| &stats.most_memory),
+        ];
+        for (name, help, of) in most {
+            family(to, name, help, MetricType::Gauge, |metric| {
+                rows.iter().try_for_each(|row| {
+                    let most = row.workers.iter().map(|stats| of(stats).get()).max().unwrap_or(0);
+                    gauge(metric, &row.labels(), most as f64)
+                })
+            })?;
+        }
         let counters: [(&str, &str, Of); 4] = [
             ("fanin_requests_partial", "Responses that lack something optional.", |stats| &stats.partial),
             ("fanin_requests_left", "Requests whose client left before the response.", |stats| &stats.left),

@@ -6,6 +6,7 @@ use http::StatusCode;
 
 use super::cell::{Count, Histogram};
 use crate::admission::Refusal;
+use crate::response::LIMITS;
 
 /// One route on one worker. Written by that worker only.
 #[derive(Debug, Default)]
@@ -16,6 +17,11 @@ pub(crate) struct RouteStats {
     pub(super) upstream_micros: Count,
     pub(super) calls: Count,
     pub(super) partial: Count,
+    /// Flows that a limit ended, by [`LIMITS`].
+    pub(super) limits: [Count; LIMITS.len()],
+    /// Most that one request took.
+    pub(super) most_steps: Count,
+    pub(super) most_memory: Count,
     /// By [`Refusal`].
     pub(super) refused: [Count; Refusal::ALL.len()],
     /// Requests whose client left before the response.
@@ -35,6 +41,15 @@ impl RouteStats {
         }
         if report.partial {
             self.partial.add(1);
+        }
+        if report.steps > self.most_steps.get() {
+            self.most_steps.set(report.steps);
+        }
+        if report.memory > self.most_memory.get() {
+            self.most_memory.set(report.memory);
+        }
+        if let Some(at) = report.limit.and_then(|limit| LIMITS.iter().position(|name| *name == limit)) {
+            self.limits[at].add(1);
         }
     }
 

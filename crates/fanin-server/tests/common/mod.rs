@@ -308,7 +308,7 @@ async fn answer(app: Arc<TestApp>, activity: Activity, request: Request) -> Resp
             response
         }
         "/partial" => {
-            let report = Report { partial: true, calls: 3, upstream: Duration::from_micros(1500) };
+            let report = Report { partial: true, calls: 3, upstream: Duration::from_micros(1500), ..Report::default() };
             Response { report, ..Response::json("{}") }
         }
         "/panic-later" => {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use arcstr::ArcStr;
 use bytes::Bytes;
-use fanin_flow::{FlowError, FlowFuture, Incoming, Reply, WorkerFlows};
+use fanin_flow::{FlowError, FlowFuture, Incoming, Limit, Reply, WorkerFlows};
 use fanin_server::{Body, Problem, Report, Request, RequestId, Response, Worker, WorkerContext};
 use fanin_upstream::WorkerClient;
 
@@ -93,7 +93,14 @@ impl Future for Answering {
 
 /// What the server sends. `named` gives a problem the request's id.
 fn response(reply: Reply, named: impl FnOnce(Problem) -> Problem) -> Response {
-    let report = Report { partial: reply.partial.is_some(), calls: reply.calls, upstream: reply.upstream };
+    let report = Report {
+        partial: reply.partial.is_some(),
+        calls: reply.calls,
+        upstream: reply.upstream,
+        steps: reply.usage.steps,
+        memory: reply.usage.memory,
+        limit: reply.limit.map(Limit::name),
+    };
     match reply.result {
         Ok(success) => Response {
             status: success.status,
@@ -123,7 +130,7 @@ fn problem(error: FlowError) -> Problem {
 mod tests {
     use std::time::Duration;
 
-    use fanin_flow::Success;
+    use fanin_flow::{Success, Usage};
     use http::header::{CONTENT_TYPE, RETRY_AFTER};
     use http::{HeaderMap, HeaderValue, StatusCode};
 
@@ -131,7 +138,9 @@ mod tests {
 
     fn sent(result: Result<Success, FlowError>, partial: Option<&str>) -> Response {
         let partial = partial.map(str::to_owned);
-        let reply = Reply { result, calls: 3, upstream: Duration::from_millis(7), partial, trace: Vec::new() };
+        let (usage, limit) = (Usage { steps: 5, memory: 6 }, Some(Limit::Steps));
+        let upstream = Duration::from_millis(7);
+        let reply = Reply { result, calls: 3, upstream, partial, usage, limit, trace: Vec::new() };
         response(reply, |problem| problem)
     }
 
@@ -149,7 +158,9 @@ mod tests {
             assert_eq!(response.status, StatusCode::CREATED);
             assert_eq!(response.headers[CONTENT_TYPE], "application/json");
             assert_eq!(response.body.to_bytes(), pieces.concat());
-            assert_eq!(response.report, Report { partial: true, calls: 3, upstream: Duration::from_millis(7) });
+            let upstream = Duration::from_millis(7);
+            let limit = Some("steps");
+            assert_eq!(response.report, Report { partial: true, calls: 3, upstream, steps: 5, memory: 6, limit });
         }
         assert!(!sent(Ok(success(&[])), None).report.partial);
     }

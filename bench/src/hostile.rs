@@ -1,0 +1,118 @@
+//! `hostile`: ten programs that use all they may run on the one worker, again and again. How long do other requests wait
+//! for it meanwhile?
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::load;
+use crate::process::{self, OTHER_CORE};
+use crate::report::{Report, Table};
+use crate::work::{Work, bare};
+use crate::{Failure, Options, servers};
+
+const PROGRAMS: [&str; 13] = [
+    "nested",
+    "loops",
+    "doubling",
+    "building",
+    "splitting",
+    "lists",
+    "deep",
+    "sorting",
+    "dicts",
+    "comparing",
+    "decoding",
+    "integers",
+    "formats",
+];
+/// So many of them run at the same time.
+const AT_ONCE: usize = 10;
+const MOST_RISE_MS: f64 = 5.0;
+/// The p99 of this many requests.
+const PROBES: usize = 400;
+const PAUSE: Duration = Duration::from_millis(3);
+
+/// Runs the benchmark.
+pub fn run(options: &Options) -> Result<Report, Failure> {
+    process::pin(OTHER_CORE)?;
+    let stub = servers::stub()?;
+    let fanin = servers::fanin("hostile", &stub, None)?;
+    Work::Raw.verify(fanin.addr, &load::get("/raw"), bare).map_err(Failure::Wrong)?;
+    let probes = if options.quick { PROBES / 2 } else { PROBES };
+    let mut report = Report::new("hostile");
+    let mut table = Table::new(
+        &format!("Another route's requests while {AT_ONCE} such programs run"),
+        &["program", "stopped", "p50 ms", "p99 ms", "slowest ms", "p99 rises by ms"],
+    );
+    let alone = probe(fanin.addr, probes)?;
+    table.rows.push(row("none", 0, &alone, &alone));
+    let mut all = serde_json::Map::new();
+    for program in PROGRAMS {
+        let (stop, stopped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let attackers: Vec<_> = (0..AT_ONCE)
+            .map(|_| {
+                let (stop, stopped, addr) = (Arc::clone(&stop), Arc::clone(&stopped), fanin.addr);
+                std::thread::spawn(move || attack(addr, program, &stop, &stopped))
+            })
+            .collect();
+        process::pause(Duration::from_millis(100));
+        let busy = probe(fanin.addr, probes)?;
+        stop.store(true, Ordering::Relaxed);
+        for attacker in attackers {
+            attacker.join().map_err(|_| Failure::Wrong(format!("{program}: an attacker panicked")))??;
+        }
+        let stopped = stopped.load(Ordering::Relaxed);
+        table.rows.push(row(program, stopped, &busy, &alone));
+        report.at_most(&format!("{program}: p99 of others rises by"), busy.p99 - alone.p99, MOST_RISE_MS, " ms");
+        all.insert(program.to_owned(), json!({"stopped": stopped, "p50": busy.p50, "p99": busy.p99, "max": busy.max}));
+    }
+    report.tables.push(table);
+    report.data = json!({"alone": {"p50": alone.p50, "p99": alone.p99}, "programs": all});
+    Ok(report)
+}
+
+struct Latencies {
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+fn row(name: &str, stopped: u64, busy: &Latencies, alone: &Latencies) -> Vec<String> {
+    let figure = |figure: f64| format!("{figure:.2}");
+    let rise = busy.p99 - alone.p99;
+    vec![name.into(), stopped.to_string(), figure(busy.p50), figure(busy.p99), figure(busy.max), figure(rise)]
+}
+
+/// Requests one after another, with pauses, so that they come at all points of the others' turns.
+fn probe(addr: SocketAddr, count: usize) -> Result<Latencies, Failure> {
+    let mut latencies = Vec::with_capacity(count);
+    for _ in 0..count {
+        let start = Instant::now();
+        let (status, _) = load::once(addr, &load::get("/raw"), Duration::from_secs(30))?;
+        if status != 200 {
+            return Err(Failure::Wrong(format!("another route answers {status}")));
+        }
+        latencies.push(start.elapsed().as_secs_f64() * 1e3);
+        process::pause(PAUSE);
+    }
+    latencies.sort_by(f64::total_cmp);
+    let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share).round() as usize];
+    Ok(Latencies { p50: at(0.5), p99: at(0.99), max: at(1.0) })
+}
+
+/// Runs a program again and again. Each time it must be stopped by a limit.
+fn attack(addr: SocketAddr, program: &str, stop: &AtomicBool, stopped: &AtomicU64) -> Result<(), Failure> {
+    while !stop.load(Ordering::Relaxed) {
+        let (status, body) = load::once(addr, &load::get(&format!("/hostile/{program}")), Duration::from_secs(90))?;
+        if status != 500 {
+            let body = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+            return Err(Failure::Wrong(format!("{program} is answered {status}: {body}")));
+        }
+        stopped.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
