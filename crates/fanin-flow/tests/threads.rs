@@ -158,3 +158,41 @@ def flow(req):
         assert_eq!(metric(&it, "fanin_pool_threads{"), 7);
     });
 }
+
+/// Threads become free while others are being made for the same queue: a promise that another keeps must not be counted twice.
+#[test]
+fn workers_that_share_a_pool_all_get_their_answers() {
+    const WORKERS: u32 = 4;
+    const REQUESTS: u32 = 400;
+    for _ in 0..5 {
+        let toml = "executor = { threads = 3, waiting = 100 }";
+        let it = setup_with("def flow(req):\n    return req.query[\"n\"]\n", toml, |_, _| after(0, "1"));
+        let all = it.all.clone();
+        let workers: Vec<_> = (0..WORKERS)
+            .map(|_| {
+                let all = all.clone();
+                std::thread::spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                    tokio::task::LocalSet::new().block_on(&runtime, async {
+                        let caller = Rc::new(fanin_upstream::WorkerClient::new());
+                        let flows = all.worker(caller, Box::new(|_| {}), false);
+                        for n in 0..REQUESTS {
+                            let reply =
+                                flows.run(0, common::incoming(&format!("/?n={n}"), Duration::from_secs(60))).await;
+                            assert_eq!(reply.result.unwrap().body.concat(), format!("\"{n}\"").into_bytes());
+                        }
+                    });
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        // A thread that has sent its reply is on its way to the queue.
+        while metric(&it, "fanin_pool_busy") > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(metric(&it, "fanin_pool_waiting"), 0);
+        assert!((1..=3).contains(&metric(&it, "fanin_pool_threads{")));
+    }
+}

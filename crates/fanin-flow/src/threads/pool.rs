@@ -158,13 +158,17 @@ impl Shared {
         }
     }
 
-    /// The first request of a new thread, oldest of the queue first. Then as [`next`](Self::next).
+    /// The first request of a new thread, the oldest of the queue. Then as [`next`](Self::next).
     pub(super) fn first(&self) -> Option<Arc<Job>> {
         let mut state = self.lock();
+        if state.promised == 0 {
+            // A thread that had just become free took the request for which this one was made, and counts as idle for it.
+            return self.wait(state, true);
+        }
         state.promised -= 1;
         match state.queue.pop_front() {
             Some(job) => Some(job),
-            None => self.wait(state),
+            None => self.wait(state, false),
         }
     }
 
@@ -174,15 +178,18 @@ impl Shared {
         if state.waiting() > 0 {
             return state.queue.pop_front();
         }
-        self.wait(state)
+        self.wait(state, false)
     }
 
-    fn wait(&self, mut state: MutexGuard<'_, State>) -> Option<Arc<Job>> {
+    /// `idle`: the thread counts as such already.
+    fn wait(&self, mut state: MutexGuard<'_, State>, mut idle: bool) -> Option<Arc<Job>> {
         loop {
-            if let Some(motion) = &self.motion {
-                motion.end();
+            if !std::mem::take(&mut idle) {
+                if let Some(motion) = &self.motion {
+                    motion.end();
+                }
+                state.idle += 1;
             }
-            state.idle += 1;
             let waits = |state: &mut State| state.promised == 0 && !state.closed;
             state = self.ready.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
             if state.promised == 0 {

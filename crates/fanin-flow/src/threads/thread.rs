@@ -77,11 +77,8 @@ impl Seat {
         self.caller.connect(Some(messages.clone()));
         let incoming = parts.request.into();
         let run = || {
-            let mut flow = FlowFuture::new(self.worker.clone(), job.program.clone(), job.route.clone(), incoming);
-            let reply = block_on(&bell, Pin::new(&mut flow), job.ended());
-            // The request's worker has decided whether the flow goes on without its client.
-            flow.cancel();
-            reply
+            let flow = FlowFuture::new(self.worker.clone(), job.program.clone(), job.route.clone(), incoming);
+            block_on(&bell, Pin::new(&mut Ends(flow).0), job.ended())
         };
         let outcome = catch_unwind(AssertUnwindSafe(run));
         job.runs_on(None);
@@ -91,5 +88,15 @@ impl Seat {
             let _ = messages.send(Message::Done(Box::new(outcome)));
         }
         whole
+    }
+}
+
+/// A flow that ends with its owner, by a panic too: the request's worker has decided whether it goes on without its client, and
+/// here there is nowhere to go on.
+struct Ends(FlowFuture);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }

@@ -268,18 +268,7 @@ impl Setup {
     }
 
     pub fn incoming(&self, uri: &str) -> Incoming {
-        let now = Instant::now();
-        Incoming {
-            method: Method::GET,
-            uri: uri.parse().unwrap(),
-            params: vec![("id".into(), "7".into())],
-            headers: HeaderMap::new(),
-            body: Bytes::new(),
-            remote: "127.0.0.1:5555".parse().unwrap(),
-            start: now,
-            deadline: now + self.timeout,
-            hold: None,
-        }
+        incoming(uri, self.timeout)
     }
 
     pub async fn run(&self, uri: &str) -> Reply {
@@ -311,4 +300,20 @@ impl Setup {
 pub fn paused<F: Future>(test: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, test)
+}
+
+/// A request that may take so long from now on.
+pub fn incoming(uri: &str, timeout: Duration) -> Incoming {
+    let now = Instant::now();
+    Incoming {
+        method: Method::GET,
+        uri: uri.parse().unwrap(),
+        params: vec![("id".into(), "7".into())],
+        headers: HeaderMap::new(),
+        body: Bytes::new(),
+        remote: "127.0.0.1:5555".parse().unwrap(),
+        start: now,
+        deadline: now + timeout,
+        hold: None,
+    }
 }
