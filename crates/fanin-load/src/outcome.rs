@@ -18,6 +18,8 @@ pub struct Latency {
     pub mean: f64,
     /// 50th percentile.
     pub p50: f64,
+    /// 75th percentile.
+    pub p75: f64,
     /// 90th percentile.
     pub p90: f64,
     /// 95th percentile.
@@ -38,6 +40,7 @@ impl Latency {
             count: histogram.len(),
             mean: histogram.mean() / 1e3,
             p50: at(0.5),
+            p75: at(0.75),
             p90: at(0.9),
             p95: at(0.95),
             p99: at(0.99),

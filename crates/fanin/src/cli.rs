@@ -81,6 +81,11 @@ pub enum Command {
         fanin size logs/*.gz --growth 2 --slow 2 --servers 4\n  \
         fanin size - --json < access.log")]
     Size(fanin_lab::size::SizeArgs),
+    /// Measure threads, coroutines, slow backends and memory on this machine, beside published figures
+    Lab(fanin_lab::lab::LabArgs),
+    /// One part of an experiment, as a process of its own
+    #[command(hide = true)]
+    LabRole(fanin_lab::lab::RoleArgs),
     /// Print the JSON Schema of fanin.toml
     #[command(after_help = "Examples:\n  \
         fanin schema > fanin.schema.json\n\n\
@@ -141,7 +146,9 @@ mod tests {
             help.push_str(&format!("\n## `{title}`\n\n```text\n{}\n```\n", lines.join("\n")));
         };
         add("fanin", &mut program.clone());
-        for command in program.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+        for command in
+            program.get_subcommands_mut().filter(|command| command.get_name() != "help" && !command.is_hide_set())
+        {
             add(&format!("fanin {}", command.get_name()), command);
         }
         let expected = format!("{before}<!-- help -->\n{help}\n<!-- end -->{after}");

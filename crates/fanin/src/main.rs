@@ -28,6 +28,14 @@ fn main() -> ExitCode {
             report::chain(&error);
             ExitCode::FAILURE
         }),
+        Command::Lab(args) => fanin_lab::lab::run(&args).unwrap_or_else(|error| {
+            report::chain(&error);
+            ExitCode::FAILURE
+        }),
+        Command::LabRole(args) => fanin_lab::lab::role(&args).unwrap_or_else(|error| {
+            report::chain(&error);
+            ExitCode::FAILURE
+        }),
         Command::Schema => {
             report::out(format_args!("{:#}\n", fanin_config::Config::json_schema()));
             ExitCode::SUCCESS

@@ -1,0 +1,152 @@
+//! The lab: experiments that put the tables of published stories beside figures of this machine.
+//!
+//! One file an experiment; each gives tables with the story's columns beside ours, a chart, bars where there are any, and one
+//! sentence. What they share: [`outcome`](Outcome) (what is found), `report` (files and the HTML page), `stub` (backends),
+//! `process` (`fanin serve` and other roles as processes of their own), `client`, `chart`.
+//!
+//! Everything runs on loopback with the user's own rights, in a temporary folder that goes away with the run.
+
+mod args;
+mod chart;
+mod client;
+mod error;
+mod machine;
+mod outcome;
+mod process;
+mod report;
+mod role;
+mod stub;
+mod text;
+
+mod blocked_loop;
+mod coroutines;
+mod deserialise;
+mod files;
+mod http_calls;
+mod keepalive;
+mod memory;
+mod pool_table;
+mod postgres;
+mod retailer;
+mod slow_backend;
+mod sql;
+mod tiny;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+pub use args::{LabArgs, RoleArgs, role, run};
+pub use error::LabError;
+pub use machine::Machine;
+pub use outcome::{Bar, Column, Found, Outcome, Plot, Table};
+pub use text::text;
+
+/// What an experiment runs with.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The `fanin` program: experiments start it as a server and in other roles.
+    pub program: PathBuf,
+    /// Minutes instead of the real figures.
+    pub quick: bool,
+}
+
+impl Context {
+    /// One value for the quick run, another for the full one.
+    pub(crate) fn pick<T>(&self, quick: T, full: T) -> T {
+        if self.quick { quick } else { full }
+    }
+}
+
+/// An experiment.
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// A heading.
+    pub title: &'static str,
+    /// The question and where it comes from.
+    pub asked: &'static str,
+    run: fn(&Context) -> Result<Found, LabError>,
+}
+
+/// All experiments, in the order in which `all` runs them.
+pub const EXPERIMENTS: [&Experiment; 12] = [
+    &pool_table::EXPERIMENT,
+    &slow_backend::EXPERIMENT,
+    &deserialise::EXPERIMENT,
+    &tiny::EXPERIMENT,
+    &files::EXPERIMENT,
+    &sql::EXPERIMENT,
+    &http_calls::EXPERIMENT,
+    &coroutines::EXPERIMENT,
+    &retailer::EXPERIMENT,
+    &blocked_loop::EXPERIMENT,
+    &memory::EXPERIMENT,
+    &keepalive::EXPERIMENT,
+];
+
+/// The experiment of a name.
+///
+/// # Errors
+/// If there is none; the error names those there are.
+pub fn experiment(name: &str) -> Result<&'static Experiment, LabError> {
+    EXPERIMENTS.into_iter().find(|experiment| experiment.name == name).ok_or_else(|| {
+        let names = EXPERIMENTS.map(|experiment| experiment.name);
+        let near = names.iter().max_by(|a, b| strsim::jaro(a, name).total_cmp(&strsim::jaro(b, name)));
+        let near = near.filter(|near| strsim::jaro(near, name) > 0.7);
+        LabError::Unknown {
+            name: name.to_owned(),
+            hint: near.map_or(String::new(), |near| format!(" (did you mean `{near}`?)")),
+            known: names.join(", "),
+        }
+    })
+}
+
+impl Experiment {
+    /// Runs it. One that lacks something gives an outcome that says what.
+    ///
+    /// # Errors
+    /// When something fails that should not.
+    pub fn run(&self, context: &Context) -> Result<Outcome, LabError> {
+        let start = Instant::now();
+        let at = machine::now();
+        let (found, lacks) = match (self.run)(context) {
+            Ok(found) => (found, None),
+            Err(LabError::Lacks(what)) => (Found::default(), Some(what)),
+            Err(error) => return Err(error),
+        };
+        let plots = found.plots.into_iter().enumerate().map(|(at, (caption, svg))| {
+            let number = if at == 0 { String::new() } else { format!("-{}", at + 1) };
+            Plot { file: format!("{}{number}.svg", self.name), caption, svg }
+        });
+        Ok(Outcome {
+            name: self.name.to_owned(),
+            title: self.title.to_owned(),
+            asked: self.asked.to_owned(),
+            measured: found.measured,
+            machine: Machine::here(),
+            quick: context.quick,
+            at,
+            seconds: start.elapsed().as_secs_f64(),
+            tables: found.tables,
+            plots: plots.collect(),
+            bars: found.bars,
+            shows: found.shows,
+            notes: found.notes,
+            lacks,
+        })
+    }
+}
+
+/// A temporary folder, gone with its owner and with the run.
+pub(crate) fn scratch() -> Result<tempfile::TempDir, LabError> {
+    let base = args::base()?;
+    tempfile::Builder::new()
+        .prefix("run-")
+        .tempdir_in(base)
+        .map_err(LabError::io(format!("a folder in {}", base.display())))
+}
+
+/// Writes a file of the report.
+pub(crate) fn write(file: &Path, text: &str) -> Result<(), LabError> {
+    std::fs::write(file, text).map_err(|source| LabError::Write { file: file.to_path_buf(), source })
+}

@@ -1,0 +1,333 @@
+//! `sql`: waiting for a connection by time, or by number?
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+use tokio_postgres::Client;
+
+use super::chart::{Axis, Series, lines};
+use super::error::LabError;
+use super::outcome::{Found, Table, digits, quantile};
+use super::postgres::Database;
+use super::process::pause;
+use super::{Context, Experiment};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "sql",
+    title: "A bound on how many wait for a connection, not on how long",
+    asked: "The team with coroutines: a pool of 4 connections, queries of 30 ms, three in sequence a request. The blocking version lets a thread \
+            wait a second for a connection; the asynchronous one refuses at once when 33 wait already. What becomes of them past what the database \
+            can do, and after the load has stopped?",
+    run,
+};
+
+const CONNECTIONS: usize = 4;
+const QUERIES: u32 = 3;
+/// Calls that may wait for a connection in the asynchronous version, as in the story.
+const MAX_WAITING: usize = 33;
+/// How long a thread waits for a connection in the blocking version, as in the story.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Threads of the blocking version.
+const THREADS: usize = 64;
+/// A client that has no answer by then has gone away.
+const CLIENT: Duration = Duration::from_secs(10);
+/// A scan of a small table without an index, and sleep up to 30 ms: a disk's part of it, so that any machine takes as long.
+const QUERY: &str = "select count(*), pg_sleep(0.029) from lab_rows where value = $1";
+
+/// One request's end.
+#[derive(Debug, Clone, Copy)]
+struct Done {
+    /// When it was due, from the start.
+    due: f64,
+    /// Milliseconds.
+    latency: f64,
+    good: bool,
+}
+
+type Results = Arc<Mutex<Vec<Done>>>;
+
+/// Connections of the blocking version: whoever finds none waits for one, by time, first come first served, as pools do.
+struct Blocking {
+    free: Mutex<Vec<Client>>,
+    places: Semaphore,
+    queue: Mutex<(VecDeque<(f64, Instant)>, bool)>,
+    work: Condvar,
+}
+
+impl Blocking {
+    fn query(&self, runtime: &tokio::runtime::Handle) -> bool {
+        let wait = async { tokio::time::timeout(PATIENCE, self.places.acquire()).await };
+        let Ok(Ok(_place)) = runtime.block_on(wait) else { return false };
+        let Some(client) = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop() else { return false };
+        let answered = runtime.block_on(client.query(QUERY, &[&7i32])).is_ok();
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+        answered
+    }
+
+    /// A thread of the server: takes requests, oldest first, whatever has become of their clients.
+    fn serve(&self, runtime: &tokio::runtime::Handle, start: Instant, results: &Results) {
+        loop {
+            let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queue = self
+                .work
+                .wait_while(queue, |queue| queue.0.is_empty() && !queue.1)
+                .unwrap_or_else(PoisonError::into_inner);
+            let Some((due, _)) = queue.0.pop_front() else { return };
+            drop(queue);
+            let answered = (0..QUERIES).all(|_| self.query(runtime));
+            let latency = start.elapsed().as_secs_f64() - due;
+            results.lock().unwrap_or_else(PoisonError::into_inner).push(Done {
+                due,
+                latency: latency * 1e3,
+                good: answered && latency < CLIENT.as_secs_f64(),
+            });
+        }
+    }
+}
+
+/// The moments of requests: `rate` a second for `load`, then one a second as a probe for `after`.
+fn schedule(rate: f64, load: f64, after: f64) -> Vec<f64> {
+    let loaded = (0..(rate * load) as u32).map(|number| f64::from(number) / rate);
+    loaded.chain((0..after as u32).map(|second| load + f64::from(second) + 0.5)).collect()
+}
+
+fn blocking(database: &Database, rate: f64, load: f64, after: f64) -> Result<Vec<Done>, LabError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(LabError::io("a runtime"))?;
+    let clients = runtime.block_on(database.connect(CONNECTIONS))?;
+    let shared = Arc::new(Blocking {
+        free: Mutex::new(clients),
+        places: Semaphore::new(CONNECTIONS),
+        queue: Mutex::new((VecDeque::new(), false)),
+        work: Condvar::new(),
+    });
+    let results: Results = Arc::default();
+    let start = Instant::now();
+    let mut threads = Vec::new();
+    for _ in 0..THREADS {
+        let (shared, handle, results) = (shared.clone(), runtime.handle().clone(), results.clone());
+        let serve = move || shared.serve(&handle, start, &results);
+        let thread =
+            std::thread::Builder::new().stack_size(512 << 10).spawn(serve).map_err(LabError::io("a thread"))?;
+        threads.push(thread);
+    }
+    let mut offered = Vec::new();
+    for due in schedule(rate, load, after) {
+        pause(Duration::from_secs_f64((due - start.elapsed().as_secs_f64()).max(0.0)));
+        let mut queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.0.push_back((due, Instant::now()));
+        drop(queue);
+        shared.work.notify_one();
+        offered.push(due);
+    }
+    pause(Duration::from_secs(1));
+    // What is still in the queue has no answer; the last ones have not waited for as long as a client does, but would.
+    {
+        let mut queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.0.clear();
+        queue.1 = true;
+    }
+    shared.work.notify_all();
+    for thread in threads {
+        let _ = thread.join();
+    }
+    let mut done = results.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    for due in offered {
+        if !done.iter().any(|one| one.due == due) {
+            done.push(Done { due, latency: CLIENT.as_secs_f64() * 1e3, good: false });
+        }
+    }
+    Ok(done)
+}
+
+fn asynchronous(database: &Database, rate: f64, load: f64, after: f64) -> Result<Vec<Done>, LabError> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(LabError::io("a runtime"))?;
+    runtime.block_on(async {
+        let clients = Arc::new(Mutex::new(database.connect(CONNECTIONS).await?));
+        let (places, waiting) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(AtomicU32::new(0)));
+        let results: Results = Arc::default();
+        let start = Instant::now();
+        let mut tasks = tokio::task::JoinSet::new();
+        for due in schedule(rate, load, after) {
+            tokio::time::sleep_until((start + Duration::from_secs_f64(due)).into()).await;
+            let (clients, places, waiting, results) =
+                (clients.clone(), places.clone(), waiting.clone(), results.clone());
+            tasks.spawn(async move {
+                let mut good = true;
+                for query in 0..QUERIES {
+                    good = one(&clients, &places, &waiting, query > 0).await;
+                    if !good {
+                        break;
+                    }
+                }
+                let latency = start.elapsed().as_secs_f64() - due;
+                let good = good && latency < CLIENT.as_secs_f64();
+                results.lock().unwrap_or_else(PoisonError::into_inner).push(Done { due, latency: latency * 1e3, good });
+            });
+        }
+        while tasks.join_next().await.is_some() {}
+        let done = results.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(done)
+    })
+}
+
+/// One query: refused at once when as many wait as may. A request that has been let in is not refused half-way: the bound
+/// holds for first queries.
+async fn one(clients: &Mutex<Vec<Client>>, places: &Semaphore, waiting: &AtomicU32, admitted: bool) -> bool {
+    let place = match places.try_acquire() {
+        Ok(place) => place,
+        Err(_) if !admitted && waiting.load(Relaxed) >= MAX_WAITING as u32 => return false,
+        Err(_) => {
+            waiting.fetch_add(1, Relaxed);
+            let place = places.acquire().await;
+            waiting.fetch_sub(1, Relaxed);
+            let Ok(place) = place else { return false };
+            place
+        }
+    };
+    let client = clients.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let Some(client) = client else { return false };
+    let answered = client.query(QUERY, &[&7i32]).await.is_ok();
+    clients.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+    drop(place);
+    answered
+}
+
+/// What came of a run.
+struct Summary {
+    goodput: f64,
+    p50: f64,
+    worst: f64,
+    /// Of the requests after the load, one a second: the share that was answered.
+    after: f64,
+    /// Median of what a request that was not answered waited for its refusal.
+    refused: f64,
+}
+
+fn summary(done: &[Done], load: f64) -> Summary {
+    let during: Vec<&Done> = done.iter().filter(|one| one.due < load).collect();
+    let sorted = |good: bool| {
+        let mut all: Vec<f64> = during.iter().filter(|one| one.good == good).map(|one| one.latency).collect();
+        all.sort_by(f64::total_cmp);
+        all
+    };
+    let (good, bad) = (sorted(true), sorted(false));
+    let later: Vec<&Done> = done.iter().filter(|one| one.due >= load).collect();
+    Summary {
+        goodput: good.len() as f64 / load,
+        p50: quantile(&good, 0.5),
+        worst: quantile(&good, 1.0),
+        after: later.iter().filter(|one| one.good && one.latency < 1e3).count() as f64 / later.len().max(1) as f64,
+        refused: quantile(&bad, 0.5),
+    }
+}
+
+fn run(context: &Context) -> Result<Found, LabError> {
+    let database = Database::find()?;
+    let (load, after) = context.pick((5.0, 3.0), (12.0, 6.0));
+    let rates: &[f64] = if context.quick { &[20.0, 50.0, 90.0] } else { &[20.0, 40.0, 50.0, 66.0, 90.0] };
+    let mut found = Found::default();
+    let mut table = Table::new(
+        format!("{load} s of load, then {after} s with a request a second"),
+        &[
+            "offered a second",
+            "way",
+            "answered a second",
+            "p50 ms",
+            "longest ms",
+            "a refusal takes ms",
+            "answered within 1 s after the load",
+            "story",
+        ],
+    );
+    let capacity = CONNECTIONS as f64 / (f64::from(QUERIES) * 0.030);
+    let (mut by_time, mut by_number) = (Vec::new(), Vec::new());
+    let mut last = Vec::new();
+    for rate in rates {
+        for (name, done) in [
+            ("by time, 1 s", blocking(&database, *rate, load, after)?),
+            ("by number, 33", asynchronous(&database, *rate, load, after)?),
+        ] {
+            let seen = summary(&done, load);
+            let over = *rate > capacity;
+            let story = match (name.starts_with("by time"), over) {
+                (_, false) => "both the same up to 50 a second",
+                (true, true) => "11 s at 66 a second, then timeouts, even after the load stops",
+                (false, true) => "730 ms at 54 a second, serves what the database can, refuses the rest at once",
+            };
+            table.row([
+                format!("{rate:.0}"),
+                name.to_owned(),
+                format!("{:.1}", seen.goodput),
+                digits(seen.p50),
+                digits(seen.worst),
+                if seen.refused.is_nan() { String::new() } else { digits(seen.refused) },
+                format!("{:.0} %", seen.after * 100.0),
+                story.to_owned(),
+            ]);
+            let list = if name.starts_with("by time") { &mut by_time } else { &mut by_number };
+            list.push((*rate, seen.goodput));
+            if rate == rates.last().unwrap_or(rate) {
+                last.push(seen);
+            }
+        }
+    }
+    found.tables.push(table);
+    let top = rates.last().copied().unwrap_or(0.0);
+    let svg = lines(
+        "Requests answered a second by requests offered",
+        Axis::even("offered a second"),
+        Axis::even("answered a second"),
+        &[
+            Series::new("waiting bounded by time (1 s)", by_time),
+            Series::new("waiting bounded by number (33)", by_number),
+            Series::new("what the database can do", vec![(rates[0], capacity), (top, capacity)]),
+        ],
+    );
+    found
+        .plots
+        .push(("Past what the database can do, only the version that refuses at once still delivers it.".into(), svg));
+    let [time, number] = &last[..] else { return Err(LabError::wrong("no rows")) };
+    found.shows = format!(
+        "At {top:.0} requests a second, where the database can do {capacity:.0}, waiting by time answers {:.1} a second and waiting by number {:.1}, \
+         its refusals after {} ms.",
+        time.goodput,
+        number.goodput,
+        digits(number.refused)
+    );
+    found.measured(format!(
+        "PostgreSQL {}; {CONNECTIONS} connections; a query scans a table without an index and sleeps up to about 30 ms, so that any machine is as slow; \
+         {QUERIES} in sequence a request, open load. By time: {THREADS} threads take requests from a queue and each waits up to {} s for a \
+         connection, for each query. By number: a request whose first query finds {MAX_WAITING} waiting is refused. A client leaves after {} s; \
+         what the server has not finished then is not counted as answered.",
+        database.version(),
+        PATIENCE.as_secs(),
+        CLIENT.as_secs()
+    ));
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_tells_load_and_after_apart() {
+        let done = |due, latency, good| Done { due, latency, good };
+        let all = [
+            done(0.0, 90.0, true),
+            done(0.5, 110.0, true),
+            done(0.6, 1.0, false),
+            done(2.5, 95.0, true),
+            done(3.5, 5000.0, true),
+        ];
+        let seen = summary(&all, 2.0);
+        assert_eq!((seen.goodput, seen.p50, seen.worst), (1.0, 90.0, 110.0));
+        assert_eq!((seen.refused, seen.after), (1.0, 0.5));
+        assert_eq!(schedule(2.0, 1.0, 2.0), [0.0, 0.5, 1.5, 2.5]);
+    }
+}

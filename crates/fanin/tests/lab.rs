@@ -1,0 +1,76 @@
+//! `fanin lab` as a user runs it.
+
+mod common;
+
+use std::path::Path;
+use std::process::Output;
+
+use common::fanin;
+use serde_json::Value;
+
+/// Runs `fanin lab` with its temporary files in `dir/tmp` and the report in `dir/report`.
+fn lab(dir: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let temporary = dir.join("tmp");
+    std::fs::create_dir_all(&temporary).expect("made");
+    let mut command = fanin(&["lab"]);
+    command.args(arguments).arg("--out").arg(dir.join("report")).env("TMPDIR", &temporary);
+    let Output { status, stdout, stderr } = command.envs(variables.iter().copied()).output().expect("the program runs");
+    let left: Vec<_> = std::fs::read_dir(&temporary).expect("there").collect();
+    assert!(left.is_empty(), "it leaves {left:?}");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (status.code(), text(stdout), text(stderr))
+}
+
+#[test]
+fn an_unknown_experiment_is_one_error_with_those_there_are() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (code, out, err) = lab(dir.path(), &["keepalife"], &[]);
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert!(
+        err.contains("no experiment \"keepalife\" (did you mean `keepalive`?)") && err.contains("slow-backend"),
+        "{err}"
+    );
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert!(!dir.path().join("report").exists(), "nothing is made for nothing");
+    assert_eq!(fanin(&["lab"]).output().expect("it runs").status.code(), Some(2));
+}
+
+#[test]
+fn one_that_lacks_its_server_says_how_to_get_it_and_the_rest_goes_on() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // Nothing listens on port 1.
+    let server = [("FANIN_LAB_POSTGRES", "postgres://lab@127.0.0.1:1/lab?connect_timeout=1")];
+    let (code, out, err) = lab(dir.path(), &["sql", "keepalive", "--quick"], &server);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("not run: the server of FANIN_LAB_POSTGRES does not answer"), "{out}");
+    assert!(out.contains("well again"), "{out}");
+    let report = |file: &str| std::fs::read_to_string(dir.path().join("report").join(file)).expect(file);
+    let sql: Value = serde_json::from_str(&report("sql.json")).expect("JSON");
+    assert!(sql["lacks"].as_str().is_some_and(|lacks| lacks.contains("does not answer")), "{sql}");
+    let keepalive: Value = serde_json::from_str(&report("keepalive.json")).expect("JSON");
+    let rows = keepalive["tables"][0]["rows"].as_array().expect("rows");
+    assert_eq!(rows[0][4], "no", "without pings it never notices: {keepalive}");
+    assert_eq!((rows[1][4].as_str(), rows[2][4].as_str()), (Some("yes"), Some("yes")), "{keepalive}");
+    let page = report("index.html");
+    assert!(page.contains("Not run: ") && page.contains("<svg"), "{page}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told_before_anything_is_measured() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(dir.path().join("report")).expect("made");
+    std::os::unix::fs::symlink("/dev/full", dir.path().join("report/index.html")).expect("made");
+    let (code, out, err) = lab(dir.path(), &["all"], &[]);
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert!(err.contains("index.html: cannot write") && err.contains("No space left on device"), "{err}");
+}
+
+#[test]
+fn coroutines_are_made_in_processes_of_their_own() {
+    let output = fanin(&["lab-role", "coroutines", "flows", "300"]).output().expect("the program runs");
+    let taken: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(taken["count"], 300);
+    let output = fanin(&["lab-role", "coroutines", "cats", "300"]).output().expect("the program runs");
+    assert_eq!(output.status.code(), Some(1));
+}
