@@ -101,3 +101,38 @@ fn values_within_themselves_are_no_endless_loop() {
         stopped(body);
     }
 }
+
+/// Natives that give the worker back in the middle go on where they were, and end when the steps do.
+#[test]
+fn what_works_in_pieces_ends() {
+    let source = "
+TEXT = \"[\" + \",\".join([\"[1,{\\\"a\\\":null}]\"] * 2000) + \"]\"
+def decode():
+    return len(json.decode(TEXT))
+def sort():
+    return sorted([i * 7919 % 5003 for i in range(2000)])[7]
+";
+    let program = Program::from_source("case.star", source).expect("it loads");
+    for (name, wanted) in [("decode", 2000), ("sort", 21)] {
+        let function = program.function("case.star", name).expect("it is there");
+        for steps in [2_000, 10_000, 1_000_000] {
+            let limits = Limits { steps, ..Limits::default() };
+            let mut instance = Instance::new(&program, function, Vec::new(), limits).expect("no arguments");
+            let mut machine = Machine::new();
+            let mut turns = 0;
+            let end = loop {
+                match instance.run(&mut machine, &mut NoHost, 500) {
+                    Run::Yielded => turns += 1,
+                    other => break other,
+                }
+                assert!(turns < 10_000, "{name} does not end");
+            };
+            match end {
+                Run::Done(value) => assert_eq!((steps > 2_000, value.as_int()), (true, Some(wanted))),
+                Run::Failed(failure) => assert_eq!((steps < 1_000_000, failure.kind), (true, Kind::Limit)),
+                other => panic!("{other:?}"),
+            }
+            assert!(steps < 1_000_000 || turns > 2, "{name} has one turn");
+        }
+    }
+}

@@ -117,11 +117,8 @@ impl State {
                     fiber.lent = false;
                     continue;
                 }
-                Stop::Yield => {
-                    // The operation runs again, and counts then.
-                    self.meter.fuel += 1;
-                    return Exit::Yield;
-                }
+                // It counts again when it goes on: what gave a step back here would never run out of them.
+                Stop::Yield => return Exit::Yield,
                 Stop::Fail(failure) => return Exit::Failed(failed(program, machine, fiber, failure, host)),
                 other => other,
             };
