@@ -46,7 +46,11 @@ impl<'a> Tape<'a> {
     }
 
     /// Something that may hold things of its own kind; `leaf` when it gets too deep.
-    pub fn nested(&mut self, inner: impl FnOnce(&mut Self) -> String, leaf: impl FnOnce(&mut Self) -> String) -> String {
+    pub fn nested(
+        &mut self,
+        inner: impl FnOnce(&mut Self) -> String,
+        leaf: impl FnOnce(&mut Self) -> String,
+    ) -> String {
         if self.depth >= 3 {
             return leaf(self);
         }

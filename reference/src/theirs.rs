@@ -105,7 +105,12 @@ pub fn run(program: &Program) -> Outcome {
 }
 
 fn evaluate(program: &Program, globals: &Globals) -> Result<(), Failed> {
-    let dialect = Dialect { enable_f_strings: true, enable_top_level_stmt: true, enable_load_reexport: false, ..Dialect::Extended };
+    let dialect = Dialect {
+        enable_f_strings: true,
+        enable_top_level_stmt: true,
+        enable_load_reexport: false,
+        ..Dialect::Extended
+    };
     let load = |error: starlark::Error| {
         let message = error.without_diagnostic().to_string();
         Failed { kind: Kind::Load, message }
@@ -141,7 +146,12 @@ fn evaluate(program: &Program, globals: &Globals) -> Result<(), Failed> {
 }
 
 /// What the crate's messages mean: first match counts.
-const MESSAGES: [(&str, Kind); 65] = [
+const MESSAGES: [(&str, Kind); 70] = [
+    ("is not a single character", Kind::Operation),
+    ("Negative left shift", Kind::Arithmetic),
+    ("Negative right shift", Kind::Arithmetic),
+    ("chr() parameter value", Kind::Operation),
+    ("Not enough parameters in format", Kind::Index),
     ("by zero", Kind::Arithmetic),
     ("Negative shift count", Kind::Arithmetic),
     ("Integer overflow", Kind::Arithmetic),

@@ -4,7 +4,7 @@ use fanin_reference::{areas::AREAS, compare, differences};
 
 #[test]
 fn generated_programs_agree_or_stand_in_the_table() {
-    let count = std::env::var("FANIN_REFERENCE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
+    let count = std::env::var("FANIN_REFERENCE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(500);
     let summary = compare(&AREAS, count, 2026, 2);
     assert!(summary.differences.is_empty(), "{}", summary.differences.join("\n"));
     let listed: usize = summary.listed.values().sum();

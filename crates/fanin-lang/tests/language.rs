@@ -241,6 +241,14 @@ fn modules() {
 }
 
 #[test]
+fn assignment_in_place_does_not_copy_what_is_frozen() {
+    for (start, change) in [("[1]", "+= [2]"), ("{1: 2}", "|= {3: 4}"), ("set([1])", "|= set([2])")] {
+        let frozen = fails(&format!("X = {start}\ndef main():\n    x = X\n    x {change}\n"));
+        assert!(frozen.contains("is frozen and cannot be changed"), "{frozen}");
+    }
+}
+
+#[test]
 fn limits() {
     assert!(fails("def main():\n    for i in range(1 << 40):\n        pass\n").contains("10000000 steps"));
     assert!(

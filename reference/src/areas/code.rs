@@ -20,9 +20,22 @@ pub fn comprehensions(tape: &mut Tape<'_>) -> Body {
     lines.extend(emits(tape, 1, 4, |tape| match tape.choose(9) {
         0 => format!("[{} for x in {}]", element(tape, &["x"]), ints(tape)),
         1 => format!("[{} for x in {} if {}]", element(tape, &["x"]), ints(tape), condition(tape, "x")),
-        2 => format!("[{} for x in {} for y in {} if {}]", element(tape, &["x", "y"]), ints(tape), ints(tape), condition(tape, "y")),
+        2 => format!(
+            "[{} for x in {} for y in {} if {}]",
+            element(tape, &["x", "y"]),
+            ints(tape),
+            ints(tape),
+            condition(tape, "y")
+        ),
         3 => format!("{{x: {} for x in {}}}", element(tape, &["x"]), ints(tape)),
-        4 => format!("[{} for (x, y) in [({}, {}), ({}, {})]]", element(tape, &["x", "y"]), small(tape), small(tape), small(tape), small(tape)),
+        4 => format!(
+            "[{} for (x, y) in [({}, {}), ({}, {})]]",
+            element(tape, &["x", "y"]),
+            small(tape),
+            small(tape),
+            small(tape),
+            small(tape)
+        ),
         5 => format!("[(k, v) for k, v in {}.items()]", dict(tape)),
         6 => format!("[x for x in {}]", iterable(tape)),
         7 => format!("[[x * y for y in range(x)] for x in {} if {}]", ints(tape), condition(tape, "x")),
@@ -66,7 +79,10 @@ fn block(tape: &mut Tape<'_>, depth: usize, looping: bool, lines: &mut Vec<Strin
             7 => lines.push(format!("{pad}emit(m)")),
             _ => {
                 lines.push(format!("{pad}if {}:", condition(tape, "n")));
-                lines.push(format!("{pad}    {}", tape.of(&["return n", "return emit(n)", "fail(\"stop\", n)", "m = 1"])));
+                lines.push(format!(
+                    "{pad}    {}",
+                    tape.of(&["return n", "return emit(n)", "fail(\"stop\", n)", "m = 1"])
+                ));
             }
         }
     }
@@ -97,7 +113,10 @@ pub fn assignments(tape: &mut Tape<'_>) -> Body {
             7 => format!("l += {}", list(tape)),
             8 => format!("l[{}] {}= {}", tape.number(-1, 3), tape.of(&["+", "-", "*"]), small(tape)),
             9 => format!("d[\"k\"] += {}", small(tape)),
-            10 => format!("for a, b in [{}]:\n    emit(a, b)", tape.several(0, 3, |tape| format!("({}, {})", small(tape), short(tape)))),
+            10 => format!(
+                "for a, b in [{}]:\n    emit(a, b)",
+                tape.several(0, 3, |tape| format!("({}, {})", small(tape), short(tape)))
+            ),
             11 => format!("l[0], a = {}, l[0]", small(tape)),
             12 => format!("a = {} if {} else {}", any(tape), any(tape), any(tape)),
             13 => format!("for l[1] in {}:\n    emit(l)", texts(tape)),

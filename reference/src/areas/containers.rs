@@ -64,7 +64,11 @@ pub fn sets(tape: &mut Tape<'_>) -> Body {
     changed(tape, start, |tape| match tape.choose(13) {
         0 | 1 => format!("x.add({})", key(tape)),
         2 => format!("x.{}({})", tape.of(&["remove", "discard"]), key(tape)),
-        3 => format!("emit(x.{}({}))", tape.of(&["union", "intersection", "difference", "symmetric_difference"]), iterable(tape)),
+        3 => format!(
+            "emit(x.{}({}))",
+            tape.of(&["union", "intersection", "difference", "symmetric_difference"]),
+            iterable(tape)
+        ),
         4 => format!("emit(x.{}({}))", tape.of(&["issubset", "issuperset"]), set(tape)),
         5 => format!("x.update({})", tape.nested(set, ints)),
         6 => format!("emit(x {} {})", tape.of(&["|", "&", "-", "^"]), set(tape)),

@@ -1,6 +1,8 @@
 //! Numbers, comparisons, builtin functions, JSON.
 
-use super::values::{any, bound, dict, float, int, ints, iterable, key, list, number, scalar, short, small, text, texts};
+use super::values::{
+    any, bound, dict, float, int, ints, iterable, key, list, number, scalar, short, small, text, texts,
+};
 use super::{Body, emits};
 use crate::tape::Tape;
 
@@ -27,7 +29,8 @@ pub fn integers(tape: &mut Tape<'_>) -> Body {
         0..=4 => integer_expression(tape),
         5 => format!("{} {} {}", int(tape), tape.of(&["<", "<=", "==", "!=", ">", ">="]), int(tape)),
         6 => {
-            let digits = ["0", "12", "-7", "ff", "0xff", "0b101", "0o17", "z", "", "+5", " 5", "7fffffffffffffffff", "- 1"];
+            let digits =
+                ["0", "12", "-7", "ff", "0xff", "0b101", "0o17", "z", "", "+5", " 5", "7fffffffffffffffff", "- 1"];
             let base = tape.of(&["", ", 10", ", 16", ", 2", ", 8", ", 36", ", 0", ", 1", ", 37"]);
             format!("int(\"{}\"{base})", tape.of(&digits))
         }
@@ -42,7 +45,8 @@ pub fn floats(tape: &mut Tape<'_>) -> Body {
         4 => format!("{} {} {}", number(tape), tape.of(&["<", "<=", "==", "!=", ">", ">="]), number(tape)),
         5 => format!("int({})", float(tape)),
         6 => {
-            let texts = ["1.5", "1e3", "-0.0", "inf", "-inf", "nan", "+inf", "1", "abc", "", ".5", "5.", "1e", "1_0", "0x1"];
+            let texts =
+                ["1.5", "1e3", "-0.0", "inf", "-inf", "nan", "+inf", "1", "abc", "", ".5", "5.", "1e", "1_0", "0x1"];
             format!("float(\"{}\")", tape.of(&texts))
         }
         _ => format!("{}({})", tape.of(&["abs", "bool", "type", "float", "-", "+"]), float(tape)),
@@ -72,18 +76,29 @@ pub fn builtins(tape: &mut Tape<'_>) -> Body {
         2 => format!("sorted({}, reverse = {})", tape.nested(ints, texts), tape.of(&["True", "False"])),
         3 => format!("sorted({}, key = {})", texts(tape), tape.of(&["len", "lambda x: x", "lambda x: -len(x)", "str"])),
         4 => format!("{}({})", tape.of(&["min", "max"]), iterable(tape)),
-        5 => format!("{}({}, key = {})", tape.of(&["min", "max"]), ints(tape), tape.of(&["abs", "lambda x: x % 3", "str"])),
+        5 => format!(
+            "{}({}, key = {})",
+            tape.of(&["min", "max"]),
+            ints(tape),
+            tape.of(&["abs", "lambda x: x % 3", "str"])
+        ),
         6 => format!("{}({}, {})", tape.of(&["min", "max"]), small(tape), small(tape)),
         7 => format!("enumerate({}, {})", iterable(tape), small(tape)),
         8 => format!("zip({})", tape.several(0, 3, iterable)),
         9 => format!("range({})", tape.several(0, 4, small)),
         10 => format!("dict({}, {} = {})", dict(tape), tape.of(&["a", "k", "x"]), scalar(tape)),
         11 => format!("hash({})", short(tape)),
-        12 => format!("{}({}, \"{}\")", tape.of(&["hasattr", "getattr"]), any(tape), tape.of(&["append", "keys", "nope"])),
+        12 => {
+            format!("{}({}, \"{}\")", tape.of(&["hasattr", "getattr"]), any(tape), tape.of(&["append", "keys", "nope"]))
+        }
         13 => format!("struct(a = {}, b = {}).{}", any(tape), small(tape), tape.of(&["a", "b", "c"])),
         14 => format!("struct(a = {}) == struct(a = {})", scalar(tape), scalar(tape)),
         15 => format!("{}({})", tape.of(&["str", "repr"]), tape.nested(ints, texts)),
-        16 => format!("{}({})", tape.of(&["chr", "ord"]), tape.of(&["65", "\"a\"", "\"\"", "128512", "\"ab\"", "-1", "1114112"])),
+        16 => format!(
+            "{}({})",
+            tape.of(&["chr", "ord"]),
+            tape.of(&["65", "\"a\"", "\"\"", "128512", "\"ab\"", "-1", "1114112"])
+        ),
         17 => format!("[x for x in enumerate({})]", iterable(tape)),
         18 => format!("sorted({}, key = {})", list(tape), tape.of(&["type", "lambda x: str(type(x))", "bool"])),
         _ => format!("sorted([{}])", tape.several(0, 4, |tape| format!("({}, {})", small(tape), short(tape)))),
@@ -109,11 +124,30 @@ pub fn json(tape: &mut Tape<'_>) -> Body {
     Body::lines(emits(tape, 1, 4, |tape| match tape.choose(7) {
         0 | 1 => format!("json.encode({})", jsonable(tape)),
         2 | 3 => format!("json.decode(json.encode({}))", jsonable(tape)),
-        4 => format!("json.encode({})", tape.of(&["len", "struct(a = 1)", "struct(b = [1], a = \"x\")", "{\"a\": len}", "lambda: 1"])),
+        4 => format!(
+            "json.encode({})",
+            tape.of(&["len", "struct(a = 1)", "struct(b = [1], a = \"x\")", "{\"a\": len}", "lambda: 1"])
+        ),
         _ => {
             let texts = [
-                "1", "[1, 2", "{\\\"a\\\": 1}", "nul", "null", "\\\"x\\\"", "[true, false]", "1.5", "-0", "01", "[1,]", "",
-                "{\\\"a\\\": {\\\"b\\\": []}}", "\\\"\\\\u0041\\\"", "1 2", "'a'", "{1: 2}", " [ ] ",
+                "1",
+                "[1, 2",
+                "{\\\"a\\\": 1}",
+                "nul",
+                "null",
+                "\\\"x\\\"",
+                "[true, false]",
+                "1.5",
+                "-0",
+                "01",
+                "[1,]",
+                "",
+                "{\\\"a\\\": {\\\"b\\\": []}}",
+                "\\\"\\\\u0041\\\"",
+                "1 2",
+                "'a'",
+                "{1: 2}",
+                " [ ] ",
             ];
             format!("json.decode(\"{}\")", tape.of(&texts))
         }

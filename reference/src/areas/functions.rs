@@ -42,7 +42,8 @@ pub fn arguments(tape: &mut Tape<'_>) -> Body {
         }
         match tape.choose(6) {
             4 => arguments.push(format!("*{}", tape.of(&["[1]", "(1, 2)", "[]", "5", "{\"a\": 1}"]))),
-            5 => arguments.push(format!("**{}", tape.of(&["{\"f\": 1}", "{}", "{\"z\": 1}", "[1]", "{1: 2}", "{\"a\": 5}"]))),
+            5 => arguments
+                .push(format!("**{}", tape.of(&["{\"f\": 1}", "{}", "{\"z\": 1}", "[1]", "{1: 2}", "{\"a\": 5}"]))),
             _ => {}
         }
         body.main.push(format!("emit(g({}))", arguments.join(", ")));
@@ -62,20 +63,35 @@ pub fn closures(tape: &mut Tape<'_>) -> Body {
             0 => format!("f = lambda x: x + {}\nemit(f({}), apply(f, n))", small(tape), small(tape)),
             1 => {
                 let inner = tape.name("inner");
-                format!("def {inner}(y, k = n):\n    return [y, n, k]\nn += {}\nemit({inner}({}))", small(tape), scalar(tape))
+                format!(
+                    "def {inner}(y, k = n):\n    return [y, n, k]\nn += {}\nemit({inner}({}))",
+                    small(tape),
+                    scalar(tape)
+                )
             }
             2 => format!("fs = [lambda: i for i in {}]\nemit([f() for f in fs])", ints(tape)),
             3 => format!("fs = [lambda i = i: i for i in {}]\nemit([f() for f in fs])", ints(tape)),
             4 => {
                 let inner = tape.name("make");
-                format!("def {inner}():\n    total = [0]\n    def add(k):\n        total[0] += k\n        return total[0]\n    return add\nadd = {inner}()\nemit(add({}), add({}))", small(tape), small(tape))
+                format!(
+                    "def {inner}():\n    total = [0]\n    def add(k):\n        total[0] += k\n        return total[0]\n    return add\nadd = {inner}()\nemit(add({}), add({}))",
+                    small(tape),
+                    small(tape)
+                )
             }
             5 => format!("emit(again({}))", tape.number(0, 2)),
             6 => format!("emit(ping({}))", tape.number(0, 1)),
-            7 => format!("emit(apply({}, {}))", tape.of(&["len", "str", "bool", "lambda x: [x]", "type", "None", "5"]), any(tape)),
+            7 => format!(
+                "emit(apply({}, {}))",
+                tape.of(&["len", "str", "bool", "lambda x: [x]", "type", "None", "5"]),
+                any(tape)
+            ),
             8 => {
                 let inner = tape.name("inner");
-                format!("def {inner}():\n    {}\n    return n\nemit({inner}())", tape.of(&["pass", "n = 5", "m = n", "[n for n in [1]]"]))
+                format!(
+                    "def {inner}():\n    {}\n    return n\nemit({inner}())",
+                    tape.of(&["pass", "n = 5", "m = n", "[n for n in [1]]"])
+                )
             }
             9 => format!("emit(sorted({}, key = lambda x: (x % 2, -x)))", ints(tape)),
             10 => {

@@ -5,9 +5,24 @@ use super::values::{any, dict, ints, scalar, set, small};
 use crate::tape::Tape;
 
 const CHANGES: [&str; 18] = [
-    "x.append(1)", "x.clear()", "x[0] = 5", "x.pop()", "x.extend([1])", "x.insert(0, 1)", "x += [7]", "x.remove(1)",
-    "x[\"k\"] = 2", "x.update({\"k\": 1})", "x.setdefault(\"k\", 1)", "x.popitem()", "x.pop(\"k\")", "x |= {\"z\": 1}", "x.add(3)",
-    "x.discard(3)", "x[0] += 1", "x.pop(\"nope\", None)",
+    "x.append(1)",
+    "x.clear()",
+    "x[0] = 5",
+    "x.pop()",
+    "x.extend([1])",
+    "x.insert(0, 1)",
+    "x += [7]",
+    "x.remove(1)",
+    "x[\"k\"] = 2",
+    "x.update({\"k\": 1})",
+    "x.setdefault(\"k\", 1)",
+    "x.popitem()",
+    "x.pop(\"k\")",
+    "x |= {\"z\": 1}",
+    "x.add(3)",
+    "x.discard(3)",
+    "x[0] += 1",
+    "x.pop(\"nope\", None)",
 ];
 
 pub fn freezing(tape: &mut Tape<'_>) -> Body {
@@ -34,7 +49,10 @@ pub fn freezing(tape: &mut Tape<'_>) -> Body {
     body.main.push(match tape.choose(6) {
         0 => change.to_owned(),
         1 => format!("for y in x:\n    emit(y)\n    {change}"),
-        2 => format!("for y in {}(x):\n    emit(y)\n    {change}", tape.of(&["list", "tuple", "enumerate", "sorted", "reversed"])),
+        2 => format!(
+            "for y in {}(x):\n    emit(y)\n    {change}",
+            tape.of(&["list", "tuple", "enumerate", "sorted", "reversed"])
+        ),
         3 => format!("emit([x.append({}) for y in x])", scalar(tape)),
         4 => format!("for y in x:\n    for z in x:\n        emit(y, z)\n    emit(len(x))\n{change}"),
         _ => format!("for y in x:\n    break\n{change}"),
@@ -53,11 +71,26 @@ pub fn load(tape: &mut Tape<'_>) -> Body {
     if second > 0 {
         body.files.push((
             "two.star".to_owned(),
-            format!("load(\"one.star\", \"f\", bb = \"b\")\nd = {}\ndef h():\n    return [bb, d, f({})]\n", tape.of(&["f(2)", "len(bb)", "bb"]), small(tape)),
+            format!(
+                "load(\"one.star\", \"f\", bb = \"b\")\nd = {}\ndef h():\n    return [bb, d, f({})]\n",
+                tape.of(&["f(2)", "len(bb)", "bb"]),
+                small(tape)
+            ),
         ));
-        body.top.push(format!("load(\"two.star\", {})", tape.of(&["\"d\", \"h\"", "\"h\", \"d\"", "d = \"d\", h = \"h\"", "\"bb\"", "\"nope\""])));
+        body.top.push(format!(
+            "load(\"two.star\", {})",
+            tape.of(&["\"d\", \"h\"", "\"h\", \"d\"", "d = \"d\", h = \"h\"", "\"bb\"", "\"nope\""])
+        ));
     }
-    body.top.push(format!("load(\"one.star\", {})", tape.of(&["\"a\", \"b\", \"c\", \"f\"", "\"a\", b = \"a\", c = \"b\", f = \"f\"", "\"_hidden\", \"f\"", "\"a\""])));
+    body.top.push(format!(
+        "load(\"one.star\", {})",
+        tape.of(&[
+            "\"a\", \"b\", \"c\", \"f\"",
+            "\"a\", b = \"a\", c = \"b\", f = \"f\"",
+            "\"_hidden\", \"f\"",
+            "\"a\""
+        ])
+    ));
     let count = 1 + tape.choose(4);
     for _ in 0..count {
         body.main.push(

@@ -16,17 +16,33 @@ pub fn strings(tape: &mut Tape<'_>) -> Body {
     Body::lines(emits(tape, 1, 6, |tape| {
         let subject = text(tape);
         match tape.choose(19) {
-            0 => format!("{subject}.{}({}{})", tape.of(&["split", "rsplit"]), tape.of(&["\",\"", "\"a\"", "\"ab\"", "\" \""]), tape.of(&["", ", 0", ", 1", ", 2", ", -1"])),
+            0 => format!(
+                "{subject}.{}({}{})",
+                tape.of(&["split", "rsplit"]),
+                tape.of(&["\",\"", "\"a\"", "\"ab\"", "\" \""]),
+                tape.of(&["", ", 0", ", 1", ", 2", ", -1"])
+            ),
             1 => format!("{subject}.{}()", tape.of(&["split", "rsplit", "splitlines"])),
             2 => format!("{subject}.splitlines({})", tape.of(&["True", "False"])),
             3 => format!("{subject}.replace({}, {}{})", short(tape), short(tape), tape.of(&["", ", 0", ", 1", ", 2"])),
             4 => format!("{subject}.{}({}{})", tape.of(&["find", "rfind", "count"]), short(tape), limits(tape)),
             5 => format!("{subject}.{}({}{})", tape.of(&["index", "rindex"]), short(tape), limits(tape)),
-            6 => format!("{subject}.{}({})", tape.of(&["strip", "lstrip", "rstrip"]), tape.of(&["", "\"a\"", "\" a\"", "\"-,\"", "\"\""])),
+            6 => format!(
+                "{subject}.{}({})",
+                tape.of(&["strip", "lstrip", "rstrip"]),
+                tape.of(&["", "\"a\"", "\" a\"", "\"-,\"", "\"\""])
+            ),
             7 => format!("{subject}.{}()", tape.of(&["upper", "lower", "title", "capitalize"])),
-            8 => format!("{subject}.{}()", tape.of(&["istitle", "isupper", "islower", "isalpha", "isalnum", "isdigit", "isspace"])),
+            8 => format!(
+                "{subject}.{}()",
+                tape.of(&["istitle", "isupper", "islower", "isalpha", "isalnum", "isdigit", "isspace"])
+            ),
             9 => format!("{subject}.{}({})", tape.of(&["partition", "rpartition"]), short(tape)),
-            10 => format!("{subject}.{}({})", tape.of(&["startswith", "endswith"]), tape.of(&["\"a\"", "(\"a\", \"b\")", "()", "\"\"", "1", "(1,)"])),
+            10 => format!(
+                "{subject}.{}({})",
+                tape.of(&["startswith", "endswith"]),
+                tape.of(&["\"a\"", "(\"a\", \"b\")", "()", "\"\"", "1", "(1,)"])
+            ),
             11 => format!("{subject}.join({})", texts(tape)),
             12 => format!("{subject}.join({})", list(tape)),
             13 => format!("{subject}.{}({})", tape.of(&["removeprefix", "removesuffix"]), short(tape)),
@@ -34,7 +50,9 @@ pub fn strings(tape: &mut Tape<'_>) -> Body {
             15 => format!("{subject} + {}", tape.nested(text, scalar)),
             16 => format!("[x for x in {subject}.elems()]"),
             17 => format!("{subject}[{}]", tape.number(-4, 6)),
-            _ => format!("{subject}[{}:{}{}]", bound(tape), bound(tape), tape.of(&["", ":1", ":2", ":-1", ":-2", ":0"])),
+            _ => {
+                format!("{subject}[{}:{}{}]", bound(tape), bound(tape), tape.of(&["", ":1", ":2", ":-1", ":-2", ":0"]))
+            }
         }
     }))
 }
@@ -60,7 +78,9 @@ pub fn formats(tape: &mut Tape<'_>) -> Body {
             format!("\"{format}\" % ({arguments},)")
         }
         3 => format!("\"%s\" % {}", plain(tape)),
-        4 => format!("\"%{}\" % {}", tape.of(&["d", "x", "o", "s", "r", "e", "f", "g", "q", ""]), tape.nested(int, any)),
+        4 => {
+            format!("\"%{}\" % {}", tape.of(&["d", "x", "o", "s", "r", "e", "f", "g", "q", ""]), tape.nested(int, any))
+        }
         5 => format!("\"%{}\" % {}", tape.of(&["e", "f", "g", "d"]), float(tape)),
         6 | 7 => {
             let pieces = ["{}", "{0}", "{1}", "{!r}", "{{", "}}", "x", "{a}", "{a!r}", "{", "}", "{!s}"];
@@ -69,7 +89,11 @@ pub fn formats(tape: &mut Tape<'_>) -> Body {
             let named = tape.of(&["", ", a = 1", ", a = \"x\""]);
             format!("\"{format}\".format({}{named})", tape.several(1, 3, plain))
         }
-        8 => format!("[f\"{}\" for x in [{}]][0]", tape.of(&["{x}", "a{x}b", "{x!r}", "{{}}{x}", "{x}{x}", "{x!s}"]), plain(tape)),
+        8 => format!(
+            "[f\"{}\" for x in [{}]][0]",
+            tape.of(&["{x}", "a{x}b", "{x!r}", "{{}}{x}", "{x}{x}", "{x!s}"]),
+            plain(tape)
+        ),
         _ => format!("{}({})", tape.of(&["str", "repr"]), plain(tape)),
     }))
 }

@@ -372,8 +372,20 @@ pub(crate) fn in_place(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> R
             drop(items);
             Ok(a)
         }
+        // What would change in place if it could.
+        (_, Binary::Add) if view::kind(&a) == Kind::List => Err(frozen(&a)),
+        (_, Binary::Or) if view::kind(&a) == Kind::Dict => Err(frozen(&a)),
+        (_, Binary::Or | Binary::And | Binary::Xor | Binary::Subtract) if view::kind(&a) == Kind::Set => Err(frozen(&a)),
         _ => binary(ctx, op, &a, b),
     }
+}
+
+#[cold]
+fn frozen(value: &Value) -> Stop {
+    let name = type_name(value);
+    Failure::new(Error::Frozen, format!("this {name} is frozen and cannot be changed"))
+        .with_hint(format!("{name}(x) makes a copy that can be changed, and x = x + y a new one"))
+        .into()
 }
 
 /// `a == b`
@@ -426,6 +438,10 @@ pub(crate) fn contains(ctx: &mut Ctx<'_>, a: &Value, b: &Value) -> Result<bool, 
         },
         Kind::Range => match (a.decide()?, &b) {
             (Value::Int(wanted), Value::Range(range)) => Ok(in_range(range, wanted)),
+            // Equal numbers are equal, whatever holds them.
+            (Value::Float(wanted), Value::Range(range)) if wanted.fract() == 0.0 && wanted.abs() < 1e15 => {
+                Ok(in_range(range, wanted as i64))
+            }
             _ => Ok(false),
         },
         Kind::List | Kind::Tuple => {
