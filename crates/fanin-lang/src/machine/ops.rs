@@ -375,7 +375,9 @@ pub(crate) fn in_place(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> R
         // What would change in place if it could.
         (_, Binary::Add) if view::kind(&a) == Kind::List => Err(frozen(&a)),
         (_, Binary::Or) if view::kind(&a) == Kind::Dict => Err(frozen(&a)),
-        (_, Binary::Or | Binary::And | Binary::Xor | Binary::Subtract) if view::kind(&a) == Kind::Set => Err(frozen(&a)),
+        (_, Binary::Or | Binary::And | Binary::Xor | Binary::Subtract) if view::kind(&a) == Kind::Set => {
+            Err(frozen(&a))
+        }
         _ => binary(ctx, op, &a, b),
     }
 }
