@@ -1,16 +1,10 @@
 //! What an upstream is: HTTP, a database, files. What only some of them have stands here.
 
 use std::fmt;
-use std::time::Duration;
 
-use indexmap::IndexMap;
-use schemars::JsonSchema;
-use serde::Serialize;
 use url::Url;
 
 use crate::table::Table;
-use crate::upstream::is_identifier;
-use crate::{schema, text};
 
 /// What speaks at the other end of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,176 +159,12 @@ fn sql_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// `[upstreams.NAME.statements.NAME]`: a statement that flows call by its name, as `NAME.statement(...)`.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Statement {
-    /// The statement, one, in the database's own words: parameters are `$1`, `$2`.
-    #[schemars(with = "schema::Text")]
-    pub sql: String,
-    /// Names of the parameters in their order, so that a call can name them. Without them they are given by position.
-    #[schemars(with = "Vec<String>")]
-    pub params: Vec<String>,
-    /// Whether the statement may change something. One that does not runs in a read-only transaction; one that does starts
-    /// when everything above it has succeeded, and is never sent twice.
-    #[schemars(with = "schema::Flag")]
-    pub writes: bool,
-    /// What the answer is: `"many"`, a list of rows, or `"one"`, the only row or None.
-    #[schemars(with = "schema::RowsText")]
-    pub rows: Rows,
-    /// How long the call may take. Default: the upstream's `timeout`.
-    #[serde(serialize_with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "schema::DurationText")]
-    pub timeout: Option<Duration>,
-}
-
-/// What becomes of a statement's rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rows {
-    /// A list of them.
-    #[default]
-    Many,
-    /// The only one, or nothing; more are an error.
-    One,
-}
-
-/// Words that begin statements which change something.
-const WRITING: [&str; 14] = [
-    "insert", "update", "delete", "merge", "replace", "truncate", "create", "alter", "drop", "call", "do", "grant",
-    "revoke", "lock",
-];
-/// Words that a pool of connections must not see: what they begin would outlive the call.
-const SESSION: [&str; 12] = [
-    "begin",
-    "start",
-    "commit",
-    "rollback",
-    "savepoint",
-    "release",
-    "set",
-    "reset",
-    "listen",
-    "declare",
-    "prepare",
-    "copy",
-];
-
-/// The first word of a statement, comments and brackets left out.
-fn first_word(sql: &str) -> String {
-    let mut rest = sql.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
-    loop {
-        if let Some(comment) = rest.strip_prefix("--") {
-            rest = comment.split_once('\n').map_or("", |(_, rest)| rest);
-        } else if let Some(comment) = rest.strip_prefix("/*") {
-            rest = comment.split_once("*/").map_or("", |(_, rest)| rest);
-        } else {
-            break;
-        }
-        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
-    }
-    rest.chars().take_while(char::is_ascii_alphabetic).collect::<String>().to_ascii_lowercase()
-}
-
-/// What is wrong with a statement at first sight, whether it stands in `fanin.toml` or in a flow. What only the database can
-/// tell is left to it: the transaction of a statement that is not said to write is read-only there.
-///
-/// # Errors
-/// The problem and what to do.
-pub fn check_sql(sql: &str, writes: bool) -> Result<(), (String, &'static str)> {
-    let word = first_word(sql);
-    if word.is_empty() {
-        return Err(("is no statement".to_owned(), "write one statement, such as \"select 1\""));
-    }
-    if SESSION.contains(&word.as_str()) {
-        let what = format!("`{word}` would change the connection that the next call gets");
-        return Err((what, "each call is a transaction of its own; put what belongs together into one statement"));
-    }
-    if !writes && WRITING.contains(&word.as_str()) {
-        return Err((
-            format!("`{word}` changes something, and the statement is not said to"),
-            "set writes = true on the statement; in a flow call execute()",
-        ));
-    }
-    Ok(())
-}
-
-impl Statement {
-    fn read(mut table: Table<'_, '_>) -> Option<Statement> {
-        let sql = table.text("sql");
-        if table.at("sql").is_none() {
-            table.missing("sql", "sql = \"select ... where id = $1\"");
-        }
-        let params = table.list("params", "a parameter's name", false, |name| match is_identifier(name) {
-            true => Ok(name.to_owned()),
-            false => Err(format!("`{name}` is not a name; use letters, digits and _")),
-        });
-        let params: Vec<String> = params.unwrap_or_default().into_iter().map(|name| name.value).collect();
-        if let Some(twice) = params.iter().enumerate().find(|(at, name)| params[..*at].contains(name)) {
-            table.error("params", format_args!("`{}` is there twice", twice.1));
-        }
-        if let Some(reserved) = params.iter().find(|name| OPTIONS.contains(&name.as_str())) {
-            table.error("params", format_args!("`{reserved}` is an option of every call; take another name"));
-        }
-        let writes = table.flag("writes").unwrap_or(false);
-        if let Some(sql) = &sql
-            && let Err((problem, hint)) = check_sql(sql, writes)
-        {
-            let span = table.at("sql").unwrap_or(table.span().clone());
-            table.reader().error_hint(&span, format!("{}.sql: {problem}", table.name()), hint);
-        }
-        let rows = table.choice("rows", &[("many", Rows::Many), ("one", Rows::One)]).unwrap_or_default();
-        let timeout = table.duration("timeout");
-        table.finish();
-        Some(Statement { sql: sql?, params, writes, rows, timeout })
-    }
-}
-
 /// Arguments that every call has; nothing of a call's own can have their names.
 pub const OPTIONS: [&str; 6] = ["timeout", "ok", "optional", "default", "safe", "unordered"];
-/// What a database upstream offers besides its statements.
-const SQL_METHODS: [&str; 3] = ["query", "query_one", "execute"];
-
-/// Reads `[upstreams.NAME.statements]`.
-pub(crate) fn read_statements(table: &mut Table<'_, '_>) -> IndexMap<String, Statement> {
-    table
-        .named_tables("statements")
-        .into_iter()
-        .filter_map(|(name, table)| {
-            if !is_identifier(&name.value) || SQL_METHODS.contains(&name.value.as_str()) {
-                table.reader().error_hint(
-                    &name.span,
-                    format!("`{}` is not a name for a statement", name.value),
-                    "flows call it by this name: use letters, digits and _, and none of query, query_one, execute",
-                );
-            }
-            Some((name.value, Statement::read(table)?))
-        })
-        .collect()
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_word_says_what_a_statement_does() {
-        for (sql, word) in [
-            ("select 1", "select"),
-            ("  -- a comment\n (SELECT 1)", "select"),
-            ("/* a */ /* b */insert into x", "insert"),
-            ("-- nothing", ""),
-            ("", ""),
-        ] {
-            assert_eq!(first_word(sql), word, "{sql}");
-        }
-        assert!(check_sql("select 1", false).is_ok());
-        assert!(check_sql("with a as (select 1) select * from a", false).is_ok());
-        assert!(check_sql("update a set b = 1", true).is_ok());
-        assert!(check_sql("update a set b = 1", false).unwrap_err().0.contains("not said to"));
-        assert!(check_sql("begin", true).unwrap_err().0.contains("the next call"));
-        assert!(check_sql(" ", false).is_err());
-    }
 
     #[test]
     fn urls_of_databases() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::statement::Rows;
 use crate::table::Table;
 use crate::{parse_duration, schema, text};
 
@@ -39,6 +40,9 @@ pub struct Batch {
     /// Whether calls of different requests on a worker merge too. Each then waits for `linger`.
     #[schemars(with = "schema::Flag")]
     pub share: bool,
+    /// Of a statement's batch: whether a key has one row or many. What HTTP gives for a key is one item.
+    #[serde(skip)]
+    pub rows: Option<Rows>,
 }
 
 impl Batch {
@@ -52,6 +56,7 @@ impl Batch {
             max_keys: 100,
             linger: Duration::from_millis(2),
             share: false,
+            rows: None,
         }
     }
 
@@ -71,6 +76,7 @@ impl Batch {
                 .parsed("linger", "a duration such as \"2ms\"", parse_duration)
                 .map_or(default.linger, |linger| linger.value),
             share: table.flag("share").unwrap_or(default.share),
+            rows: None,
         };
         if batch.share && batch.linger.is_zero() {
             table.error("share", "has no time to find calls of other requests: linger is 0");

@@ -14,7 +14,7 @@ use url::Url;
 use crate::limit::AdaptiveLimit;
 use crate::{
     Batch, Breaker, Cache, Config, FlowLimits, FlowRef, ModelSettings, Models, Param, ParamType, Retry, Route, Server,
-    Snapshot, Threads, Upstream,
+    Snapshot, StatementBatch, Threads, Upstream,
 };
 
 /// Text that names an environment variable stands for any other value.
@@ -296,6 +296,8 @@ impl Config {
         strict(&mut sections["ClientTls"], &[], &json!({}));
         let statement = json!({ "params": [], "writes": false, "rows": "many" });
         strict(&mut sections["Statement"], &["sql"], &statement);
+        let batch = without(value(&StatementBatch::new("", "")), &["key", "match"]);
+        strict(&mut sections["StatementBatch"], &["key", "match"], &batch);
         strict(&mut sections["Operation"], &["path"], &json!({ "method": "GET", "ok": [] }));
         strict(&mut sections["Param"], &["type"], &without(value(&Param::new(ParamType::Any)), &["type"]));
         strict(&mut sections["Batch"], &["key"], &without(value(&Batch::new("")), &["key"]));

@@ -10,10 +10,11 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use url::Url;
 
-use crate::backend::{self, Kind, Statement};
+use crate::backend::{self, Kind};
 use crate::mask::is_secret;
 use crate::policy::{Breaker, Hedge, Retry, read_breaker, read_hedge, read_part, read_retry};
 use crate::read::{At, header_name};
+use crate::statement::{self, Statement};
 use crate::table::Table;
 use crate::{Limit, Operation, Snapshot, format_duration, limit, schema, text};
 
@@ -171,6 +172,13 @@ impl Upstream {
             Kind::Postgres => &self.postgres,
             Kind::Files => &[],
         }
+    }
+
+    /// What flows call by a name of its own, with what its calls may share: operations, or statements as such. Calls are numbered
+    /// by their place here.
+    pub fn named_calls(&self) -> IndexMap<String, Operation> {
+        let statements = self.statements.iter().map(|(name, it)| (name.clone(), it.operation(name)));
+        self.operations.iter().map(|(name, it)| (name.clone(), it.clone())).chain(statements).collect()
     }
 
     /// Defaults without an endpoint.
@@ -368,7 +376,7 @@ impl Upstream {
                 Some((name.value, Operation::read(table, timeout)?))
             })
             .collect();
-        upstream.statements = backend::read_statements(&mut table);
+        upstream.statements = statement::read_all(&mut table);
         table.finish();
         Some(upstream)
     }

@@ -176,6 +176,26 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         (postgres("[upstreams.a.statements.b]\nsql = 'begin'"), "4:7", "the connection that the next call gets"),
         (postgres("[upstreams.a.statements.b]\nsql = 'select $1'\nparams = ['a', 'a']"), "5:10", "`a` is there twice"),
         (postgres("[upstreams.a.statements.b]\nsql = 'select $1'\nparams = ['ok']"), "5:10", "an option of every call"),
+        (
+            postgres("[upstreams.a.statements.b]\nsql = 'select $1'\nparams = ['ids']\nbatch = { key = 'ids' }"),
+            "6:9",
+            "needs `match`",
+        ),
+        (
+            postgres("[upstreams.a.statements.b]\nsql = 'select $1'\nbatch = { key = 'ids', match = 'id' }"),
+            "5:9",
+            "key = \"ids\" is not among params",
+        ),
+        (
+            postgres("[upstreams.a.statements.b]\nsql = 'insert'\nwrites = true\ncache = { ttl = '1s' }"),
+            "6:9",
+            "is for statements that read",
+        ),
+        (
+            postgres("[upstreams.a.statements.b]\nsql = 'select $1'\nparams = ['linger']"),
+            "5:10",
+            "an option of every call",
+        ),
         (postgres("[upstreams.a.statements.b]\nsql = 'select 1'\nrows = 'two'"), "5:8", "not \"many\" or \"one\""),
         // Operations.
         (upstream("[upstreams.a.operations.b]"), "3:1", "upstreams.a.operations.b needs `path`"),

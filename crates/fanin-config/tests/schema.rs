@@ -120,6 +120,7 @@ fn the_reader_knows_what_the_schema_says() {
         ("Cache", "[upstreams.a.operations.b]\npath = '/'\ncache = { zzzzzzzzzzzz = 1 }"),
         ("Snapshot", "[upstreams.a.snapshot]\nzzzzzzzzzzzz = 1"),
         ("Statement", "[upstreams.a.statements.b]\nzzzzzzzzzzzz = 1"),
+        ("StatementBatch", "[upstreams.a.statements.b]\nbatch = { zzzzzzzzzzzz = 1 }"),
         ("Route", "[[routes]]\nzzzzzzzzzzzz = 1"),
         ("Models", "[models]\nrepository = 'm'\nzzzzzzzzzzzz = 1"),
         ("ModelSettings", "[models]\nrepository = 'm'\n[models.settings.a]\nzzzzzzzzzzzz = 1"),
@@ -128,7 +129,7 @@ fn the_reader_knows_what_the_schema_says() {
         assert_eq!(known(text), keys(&schema["$defs"][name]), "{name}");
     }
     let sections = schema["$defs"].as_object().expect("sections");
-    assert_eq!(sections.len(), 18, "a section that is not compared above: {:?}", sections.keys());
+    assert_eq!(sections.len(), 19, "a section that is not compared above: {:?}", sections.keys());
 }
 
 #[test]

@@ -8,7 +8,8 @@ use fanin_config::{OPTIONS, Statement, check_sql};
 use fanin_lang::{Effect, Failure, HostCall, Method, Value, Written};
 use http::Method as Verb;
 
-use crate::call::{Arguments, Terms, wrong};
+use crate::call::{Arguments, Merging, Terms, known, wrong};
+use crate::operation;
 
 /// What a call of a database can be, by its number; named statements follow.
 const SQL_METHODS: [(&str, bool); 3] = [("query", false), ("query_one", false), ("execute", true)];
@@ -82,8 +83,14 @@ impl Sql {
         for value in call.args.pos {
             params.push(Some(call.capture(value)?));
         }
+        let batch = statement.and_then(|statement| statement.batch.as_ref());
+        let mut linger = None;
         for (key, value) in call.args.names.iter().zip(call.args.named) {
             if terms.option(upstream, key, value, call)? {
+                continue;
+            }
+            if key.as_str() == "linger" && batch.is_some() {
+                linger = Some(operation::linger(upstream, &known(upstream, key, value)?)?);
                 continue;
             }
             let names = statement.map(|statement| statement.params.as_slice()).unwrap_or_default();
@@ -113,9 +120,30 @@ impl Sql {
             }
         }
         // A gap is there only if names are known, and then it is filled or an error.
-        let params = params.into_iter().map(Option::unwrap_or_default).collect();
-        Ok((Arguments::plain(format!("/{name}"), Value::tuple(params)), terms))
+        let mut params: Vec<Value> = params.into_iter().map(Option::unwrap_or_default).collect();
+        let mut keys = None;
+        if let Some(statement) = statement {
+            let at = id - SQL_METHODS.len();
+            terms.operation = u32::try_from(at).ok();
+            if merges(statement) {
+                terms.merging = Some(Box::new(Merging { operation: Some(at), batch: batch.is_some(), linger }));
+            }
+            if let Some(batch) = batch
+                && let Some(at) = statement.params.iter().position(|name| *name == batch.key)
+            {
+                // They are put back where the batch is sent, united with those of others.
+                keys = Some((batch.key.as_str().into(), std::mem::take(&mut params[at])));
+            }
+        }
+        let mut arguments = Arguments::plain(format!("/{name}"), Value::tuple(params));
+        arguments.named.extend(keys);
+        Ok((arguments, terms))
     }
+}
+
+/// Whether calls of it share anything with others.
+fn merges(statement: &Statement) -> bool {
+    statement.batch.is_some() || statement.cache.is_some() || statement.single_flight == Some(true)
 }
 
 /// What flows call on a folder.

@@ -38,8 +38,9 @@ pub(crate) struct Arguments {
     headers: Fields,
     json: Option<Value>,
     text: Option<Value>,
-    /// Named parameters of an operation, which fill its path first and its query with what is left.
-    named: Vec<(Box<str>, Value)>,
+    /// Named parameters of an operation, which fill its path first and its query with what is left. Of a statement's call the keys
+    /// that a batch unites.
+    pub(crate) named: Vec<(Box<str>, Value)>,
     /// The operation, by its place.
     operation: Option<usize>,
     /// The other end speaks no HTTP: no headers are sent.
@@ -295,7 +296,7 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
 }
 
 /// A value that says how to call, not what: it must be there.
-fn known(upstream: &str, key: &str, value: &Value) -> Result<Value, Failure> {
+pub(crate) fn known(upstream: &str, key: &str, value: &Value) -> Result<Value, Failure> {
     match value.decide() {
         Ok(value) => Ok(value),
         Err(Stop::Fail(failure)) => Err(*failure),

@@ -28,6 +28,7 @@ const TABLE: &str = "table";
 /// An upstream, as flows hold it.
 pub(crate) struct UpstreamObject {
     pub(crate) upstream: Arc<Upstream>,
+    /// Operations, or of a database its statements.
     operations: Vec<(String, Operation)>,
     pub(crate) backend: Backend,
 }
@@ -53,7 +54,7 @@ pub(crate) enum Target<'a> {
 
 impl UpstreamObject {
     pub(crate) fn new(upstream: Arc<Upstream>) -> UpstreamObject {
-        let operations = upstream.config().operations.iter().map(|(name, it)| (name.clone(), it.clone())).collect();
+        let operations = upstream.config().named_calls().into_iter().collect();
         let backend = match upstream.config().kind() {
             Kind::Postgres => Backend::Sql(Sql::new(upstream.config())),
             Kind::Files => Backend::Files,
@@ -79,7 +80,7 @@ impl UpstreamObject {
         }
     }
 
-    /// The place of the operation with this number.
+    /// The place of the operation with this number, for upstreams of HTTP.
     pub(crate) fn operation_of(&self, id: u32) -> Option<usize> {
         (id as usize).checked_sub(VERBS.len()).filter(|at| *at < self.operations.len())
     }

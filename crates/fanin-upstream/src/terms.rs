@@ -22,7 +22,7 @@ pub(crate) struct Terms {
     pub limit: Option<Arc<Limit>>,
 }
 
-/// The terms of an upstream's calls: in general, and of its operations in the configuration's order.
+/// The terms of an upstream's calls: in general, and of its operations or statements in the configuration's order.
 #[derive(Debug)]
 pub(crate) struct AllTerms {
     general: Terms,
@@ -41,8 +41,8 @@ impl AllTerms {
             max_answer: config.max_answer,
             limit: None,
         };
-        let operation = |(name, operation): (&String, &Operation)| {
-            let old = before.and_then(|before| before.operations.iter().find(|(other, _)| other == name));
+        let operation = |(name, operation): (String, Operation)| {
+            let old = before.and_then(|before| before.operations.iter().find(|(other, _)| *other == name));
             let limit = operation.limit.map(|max| match old.and_then(|(_, terms)| terms.limit.clone()) {
                 // Its bounds change when the upstream is adopted.
                 Some(limit) => limit,
@@ -59,9 +59,9 @@ impl AllTerms {
                 max_answer: operation.max_answer.unwrap_or(config.max_answer),
                 limit,
             };
-            (name.clone(), terms)
+            (name, terms)
         };
-        AllTerms { general, operations: config.operations.iter().map(operation).collect() }
+        AllTerms { general, operations: config.named_calls().into_iter().map(operation).collect() }
     }
 
     /// Of the operation at this place, or of a call that is none.
@@ -75,6 +75,7 @@ impl AllTerms {
 
     /// From now on the bounds of this configuration hold.
     pub fn adopt(&self, config: &fanin_config::Upstream) {
+        // Statements, which come after operations, have no limits of their own.
         for ((_, operation), (_, terms)) in config.operations.iter().zip(&self.operations) {
             if let (Some(max), Some(limit)) = (operation.limit, &terms.limit) {
                 limit.resize(max, operation.max_waiting.unwrap_or(config.max_waiting));

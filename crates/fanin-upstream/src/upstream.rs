@@ -94,12 +94,16 @@ impl Upstream {
             Some(before) => before.limit.clone(),
             None => Arc::new(Limit::new(first_limit(config, &guards), config.max_waiting)),
         };
-        let operations = config.operations.iter().map(|(name, operation)| {
-            let same = before.filter(|before| answers_alike(&before.config, config)).and_then(|before| {
-                let at = before.config.operations.get_index_of(name)?;
-                (before.config.operations.get(name) == Some(operation)).then(|| before.operations[at].clone())
+        let alike = before.filter(|before| answers_alike(&before.config, config));
+        let alike = alike.map(|before| (before, before.config.named_calls()));
+        let operations = config.named_calls().into_iter().map(|(name, operation)| {
+            let same = alike.as_ref().and_then(|(before, calls)| {
+                let (at, _, old) = calls.get_full(&name)?;
+                // A statement's text is no part of the operation that it is.
+                let same = *old == operation && before.config.statements.get(&name) == config.statements.get(&name);
+                same.then(|| before.operations[at].clone())
             });
-            same.unwrap_or_else(|| Arc::new(OperationShared::new(name, operation, metrics.operation(name))))
+            same.unwrap_or_else(|| Arc::new(OperationShared::new(&name, &operation, metrics.operation(&name))))
         });
         let operations = operations.collect();
         let snapshot = config.snapshot.as_ref().map(|snapshot| {

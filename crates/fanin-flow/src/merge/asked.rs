@@ -1,6 +1,6 @@
 //! What one call of a batched operation asks for.
 
-use fanin_config::Batch;
+use fanin_config::{Batch, Rows};
 use fanin_lang::value::view;
 use fanin_lang::{Failure, Value, ValueKind};
 use fanin_upstream::shared::SharedKey;
@@ -20,7 +20,7 @@ pub(crate) struct Key {
 pub(crate) struct Asked {
     /// Each once, in the order of the call.
     pub(crate) keys: Vec<Key>,
-    /// A single key was given, not a list: the answer is the item.
+    /// The answer is the item, not a list: a single key was given.
     pub(crate) one: bool,
     /// The wanted members of each item; `None` for all.
     pub(crate) fields: Option<Vec<Box<str>>>,
@@ -63,7 +63,8 @@ impl Asked {
                 fields(value).ok_or_else(|| wrong(format!("the fields of a call of {name} must be a list of names")))?
             }
         };
-        Ok(Asked { keys, one, fields })
+        // Of a statement that gives many rows for a key the answer is a list in any case.
+        Ok(Asked { keys, one: one && batch.rows != Some(Rows::Many), fields })
     }
 
     /// Appends it to what makes two calls the same.

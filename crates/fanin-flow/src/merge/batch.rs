@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use super::Work;
 use super::asked::{Asked, Key};
-use super::request::{union, united};
+use super::request::{union, united, with_keys};
 use super::split::{Split, gather};
 use crate::caller::Caller;
 use crate::inflight::InFlight;
@@ -143,7 +143,10 @@ fn land(launch: Rc<Launch>, parts: Vec<Part>) -> Landing {
         let Some((object, operation, batch)) = launch.object() else { return Vec::new() };
         let (keys, fields) = union(&parts, batch);
         let lists = object.upstream.config().query_lists;
-        let request = united(&launch.base, operation, batch, lists, &keys, fields.as_deref());
+        let request = match batch.rows {
+            None => united(&launch.base, operation, batch, lists, &keys, fields.as_deref()),
+            Some(_) => with_keys(&launch.base, operation, batch, &keys),
+        };
         let counts = &object.upstream.operation(launch.operation).counts;
         counts.batch_calls.observe(parts.len());
         counts.batch_keys.observe(keys.len());
@@ -191,8 +194,12 @@ fn read(
         Err(error) => Err(error.to_string()),
     };
     match split {
-        Ok(split) => {
+        Ok(mut split) => {
             counts.batch_strays.fetch_add(split.strays(keys) as u64, Relaxed);
+            if batch.rows.is_some() {
+                // What a statement gives was asked for by somebody, whatever its column says.
+                split.suspect_strays(keys);
+            }
             (Ok(Piece::Split(Rc::new(split))), false)
         }
         Err(problem) => (Err(CallError::decode(name, &answer, problem)), true),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use fanin_config::{Batch, Operation, Param, ParamPlace, QueryLists};
-use fanin_json::write_str;
+use fanin_json::{Doc, write_str};
 use fanin_upstream::Request;
 use http::header::{CONTENT_TYPE, HeaderValue};
 
@@ -12,14 +12,19 @@ use super::asked::Key;
 use super::batch::Part;
 use crate::encode;
 
-/// Keys of all parts, each once, and all their fields; `None` if a part wants whole items.
+/// Nesting of a statement's parameters; flows bound their values more tightly.
+const DEPTH: usize = 1024;
+
+/// Keys of all parts, each once, and all their fields; `None` if a part wants whole items. `7` and `"7"` are one key where all is
+/// text on the wire, and two for a statement: which of them is wrong is the database's to say.
 pub(super) fn union<'a>(parts: &'a [Part], batch: &'a Batch) -> (Vec<&'a Key>, Option<Vec<&'a str>>) {
     let mut keys: Vec<&Key> = Vec::new();
     if let [only] = parts {
         keys.extend(only.keys());
     } else {
         let mut seen = HashSet::new();
-        keys.extend(parts.iter().flat_map(Part::keys).filter(|key| seen.insert(&key.text)));
+        let typed = batch.rows.is_some();
+        keys.extend(parts.iter().flat_map(Part::keys).filter(|key| seen.insert((&key.text, typed && key.quoted))));
     }
     if batch.fields.is_none() || parts.iter().any(|part| part.asked.fields.is_none()) {
         return (keys, None);
@@ -52,6 +57,25 @@ pub(super) fn united(
         put(&mut request, name, param(name), lists, fields, |_| true);
     }
     request
+}
+
+/// The call of a statement for these keys: `base` has its other parameters, and null in the place of the keys.
+pub(super) fn with_keys(base: &Request, operation: &Operation, batch: &Batch, keys: &[&Key]) -> Request {
+    let place = operation.params.as_ref().and_then(|params| params.get_index_of(&batch.key));
+    let params = Doc::parse(base.body.clone(), DEPTH).ok();
+    let mut body = vec![b'['];
+    for (at, param) in params.iter().flat_map(|params| params.root().elements()).enumerate() {
+        if at > 0 {
+            body.push(b',');
+        }
+        match Some(at) == place {
+            true => put_list(&mut body, keys.iter().map(|key| (&*key.text, key.quoted))),
+            false => body.extend_from_slice(param.raw()),
+        }
+    }
+    // Without its parameters, which cannot be as they were written here, the statement is refused.
+    body.push(b']');
+    Request { body: Bytes::from(body), ..base.clone() }
 }
 
 fn put(
@@ -92,19 +116,25 @@ fn put_json(request: &mut Request, wire: &str, items: &[&str], quoted: impl Fn(u
         body.push(b',');
     }
     write_str(&mut body, wire);
-    body.extend_from_slice(b":[");
-    for (at, item) in items.iter().enumerate() {
+    body.push(b':');
+    put_list(&mut body, items.iter().enumerate().map(|(at, item)| (*item, quoted(at))));
+    body.push(b'}');
+    request.body = Bytes::from(body);
+    request.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+}
+
+fn put_list<'a>(body: &mut Vec<u8>, items: impl Iterator<Item = (&'a str, bool)>) {
+    body.push(b'[');
+    for (at, (item, quoted)) in items.enumerate() {
         if at > 0 {
             body.push(b',');
         }
-        match quoted(at) {
-            true => write_str(&mut body, item),
+        match quoted {
+            true => write_str(body, item),
             false => body.extend_from_slice(item.as_bytes()),
         }
     }
-    body.extend_from_slice(b"]}");
-    request.body = Bytes::from(body);
-    request.headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+    body.push(b']');
 }
 
 #[cfg(test)]
@@ -138,6 +168,23 @@ mod tests {
         ] {
             let base = Request { body: body.into(), ..Request::get("/p") };
             let made = united(&base, &operation, &batch, QueryLists::Comma, &keys, Some(&["x", "y"]));
+            assert_eq!((made.path_and_query.as_str(), made.body.as_ref()), ("/p", expected.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn keys_of_a_statement_stand_where_its_parameter_does() {
+        let owned = keys(&[("1", false), ("a\"b", true)]);
+        let keys: Vec<&Key> = owned.iter().collect();
+        let mut operation = Operation::new("/p");
+        let names = ["city", "ids"].map(|name| (name.to_owned(), Param::new(fanin_config::ParamType::Any)));
+        operation.params = Some(names.into_iter().collect());
+        for (base, expected) in [
+            (r#"["Rome",null]"#, r#"["Rome",[1,"a\"b"]]"#),
+            (r#"[{"x":[null,2]},null]"#, r#"[{"x":[null,2]},[1,"a\"b"]]"#),
+        ] {
+            let base = Request { body: base.into(), ..Request::get("/p") };
+            let made = with_keys(&base, &operation, &Batch::new("ids"), &keys);
             assert_eq!((made.path_and_query.as_str(), made.body.as_ref()), ("/p", expected.as_bytes()));
         }
     }

@@ -1,6 +1,6 @@
 //! An answer of a batch, taken apart by key.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use fanin_config::Batch;
@@ -18,7 +18,7 @@ pub(crate) struct Split {
     answer: Answer,
     doc: Doc,
     rows: Rows,
-    /// Items that do not say whose they are.
+    /// Items that do not say whose they are, so that they may be anybody's.
     broken: usize,
 }
 
@@ -87,10 +87,27 @@ impl Split {
         }
     }
 
-    fn items<'a>(&'a self, key: &str, found: &mut Vec<Item<'a>>) -> Result<(), String> {
+    /// From now on those that belong to none of these keys count as items that do not say whose they are.
+    pub(crate) fn suspect_strays(&mut self, asked: &[&Key]) {
+        let Rows::List(rows) = &self.rows else { return };
+        let asked: HashSet<&str> = asked.iter().map(|key| &*key.text).collect();
+        self.broken += rows.keys().filter(|key| !asked.contains(&***key)).count();
+    }
+
+    fn items<'a>(&'a self, batch: &Batch, key: &str, found: &mut Vec<Item<'a>>) -> Result<(), String> {
         match &self.rows {
             Rows::List(rows) => match rows.get(key) {
+                Some(at) if at.len() > 1 && batch.rows == Some(fanin_config::Rows::One) => {
+                    return Err(format!("{} rows for the key {key:?}, and rows = \"one\" was asked for", at.len()));
+                }
                 Some(at) => found.extend(at.iter().map(|at| Item { key: None, value: self.doc.node(*at) })),
+                None if self.broken > 0 && batch.rows.is_some() => {
+                    let column = batch.matched.as_deref().unwrap_or_default();
+                    return Err(format!(
+                        "{} rows whose column {column:?} holds none of the keys as they were asked for",
+                        self.broken
+                    ));
+                }
                 None if self.broken > 0 => {
                     return Err(format!("{} of its items do not say which key they belong to", self.broken));
                 }
@@ -125,7 +142,7 @@ pub(crate) fn gather<'a>(
         let Some(split) = splits(key) else { continue };
         several |= first.is_some_and(|first| !first.doc.same(&split.doc));
         first = first.or(Some(split));
-        split.items(&key.text, &mut found)?;
+        split.items(batch, &key.text, &mut found)?;
     }
     // A call without keys is answered before it gets here.
     let first = first.ok_or("internal: no answer for a key")?;
@@ -287,6 +304,27 @@ mod tests {
         assert_eq!(get(&all, &list, &asked(&["1"], None)).unwrap(), r#"[{"id": 1}]"#);
         let error = get(&all, &list, &asked(&["1", "2"], None)).unwrap_err();
         assert!(error.contains("3 of its items"), "{error}");
+    }
+
+    #[test]
+    fn rows_of_a_statement_are_as_many_as_it_says_and_none_is_lost() {
+        let mut many = batch(Some("id"), None);
+        many.rows = Some(fanin_config::Rows::Many);
+        let one = Batch { rows: Some(fanin_config::Rows::One), ..many.clone() };
+        let text = r#"[{"id": 1, "a": 1}, {"id": 1, "a": 2}, {"id": 2}]"#;
+        let mut all = split(text, &many).unwrap();
+        let keys = asked(&["1", "2", "3"], None).keys;
+        all.suspect_strays(&keys.iter().collect::<Vec<_>>());
+        assert_eq!(get(&all, &many, &asked(&["3", "1"], None)).unwrap(), r#"[{"id": 1, "a": 1},{"id": 1, "a": 2}]"#);
+        assert_eq!(get(&all, &one, &asked(&["2"], None)).unwrap(), r#"[{"id": 2}]"#);
+        assert!(get(&all, &one, &asked(&["2", "1"], None)).unwrap_err().contains("2 rows for the key \"1\""));
+
+        // The database found it for "A", which nobody can tell here: who misses a row is not told that there is none.
+        let mut all = split(r#"[{"id": "a"}, {"id": "b"}]"#, &many).unwrap();
+        let keys = asked(&["A", "b"], None).keys;
+        all.suspect_strays(&keys.iter().collect::<Vec<_>>());
+        assert_eq!(get(&all, &many, &asked(&["b"], None)).unwrap(), r#"[{"id": "b"}]"#);
+        assert!(get(&all, &many, &asked(&["A"], None)).unwrap_err().contains("1 rows whose column \"id\" holds none"));
     }
 
     #[test]

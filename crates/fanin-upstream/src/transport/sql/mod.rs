@@ -220,7 +220,8 @@ impl<D: Dialect> Local<D> {
             Some(statement) => {
                 job.sql = &statement.sql;
                 job.names = &statement.params;
-                job.rows = statement.rows;
+                // A batch has rows for many keys; how many one may have is seen where they are split again.
+                job.rows = if statement.batch.is_some() { Rows::Many } else { statement.rows };
             }
             None => {
                 // The text came with the call, before its parameters.
