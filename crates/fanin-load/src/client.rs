@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use crate::error::LoadError;
+use crate::grpc;
 use crate::plan::{Plan, Protocol};
 use crate::tls::Tls;
 
@@ -40,6 +41,8 @@ pub(crate) struct Client {
     request: http::Request<Body>,
     tls: Option<Tls>,
     pool: Pool,
+    /// Answers have gRPC's status in their trailers.
+    grpc: bool,
 }
 
 #[derive(Debug)]
@@ -67,7 +70,10 @@ impl Client {
                     permits: Semaphore::new(plan.connections.min(Semaphore::MAX_PERMITS)),
                 }
             }
-            Protocol::Http2 => {
+            Protocol::Http2 | Protocol::Grpc => {
+                if plan.protocol == Protocol::Grpc {
+                    grpc::dress(&mut request, plan.timeout)?;
+                }
                 // The authority of the URL says it.
                 request.headers_mut().remove(http::header::HOST);
                 let slots = (0..plan.connections).map(|_| tokio::sync::Mutex::default()).collect();
@@ -78,7 +84,7 @@ impl Client {
             true => Some(Tls::new(&plan.trust, &plan.request.host, plan.protocol)?),
             false => None,
         };
-        Ok(Arc::new(Self { addr, request, tls, pool }))
+        Ok(Arc::new(Self { addr, request, tls, pool, grpc: plan.protocol == Protocol::Grpc }))
     }
 
     /// Sends the request once and reads the whole answer.
@@ -155,6 +161,7 @@ impl Client {
             }
         };
         match sender.send_request(self.request.clone()).await {
+            Ok(response) if self.grpc => grpc::read(response).await,
             Ok(response) => read(response).await,
             Err(_) => Sent::Broken,
         }

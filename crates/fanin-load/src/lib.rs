@@ -21,6 +21,7 @@
 mod client;
 mod error;
 pub mod gate;
+mod grpc;
 mod outcome;
 mod pace;
 mod plan;

@@ -188,6 +188,7 @@ impl Outcome {
         match self.protocol {
             Protocol::Http1 => "HTTP/1.1",
             Protocol::Http2 => "HTTP/2",
+            Protocol::Grpc => "gRPC",
         }
     }
 }

@@ -33,6 +33,10 @@ pub enum Protocol {
     /// Many on each of the connections; by prior knowledge, with TLS by ALPN.
     #[serde(rename = "HTTP/2")]
     Http2,
+    /// A gRPC call of one message each way, over HTTP/2: the body is the message, without gRPC's five bytes. Codes are counted
+    /// as the statuses that HTTP has for them.
+    #[serde(rename = "gRPC")]
+    Grpc,
 }
 
 /// A run.

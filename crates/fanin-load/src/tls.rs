@@ -55,7 +55,7 @@ impl Tls {
         let mut config = builder.with_no_client_auth();
         config.alpn_protocols = match protocol {
             Protocol::Http1 => vec![b"http/1.1".to_vec()],
-            Protocol::Http2 => vec![b"h2".to_vec()],
+            Protocol::Http2 | Protocol::Grpc => vec![b"h2".to_vec()],
         };
         let name = ServerName::try_from(host.to_owned()).map_err(|error| bad(&error))?;
         Ok(Tls { connector: TlsConnector::from(Arc::new(config)), name })

@@ -181,3 +181,54 @@ async fn plans_that_cannot_be_run_are_refused() {
         assert!(matches!(run(&plan, |_| {}).await, Err(LoadError::Plan(_))));
     }
 }
+
+/// Bodies with trailers, which is how gRPC tells its status.
+type Framed = http_body_util::StreamBody<
+    futures_util::stream::Iter<std::vec::IntoIter<Result<hyper::body::Frame<Bytes>, Infallible>>>,
+>;
+
+#[tokio::test]
+async fn grpc_codes_are_counted_as_statuses() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let count = Arc::clone(&count);
+            let service = service_fn(move |request: http::Request<Incoming>| {
+                let count = Arc::clone(&count);
+                async move {
+                    let (head, body) = request.into_parts();
+                    let body = body.collect().await.unwrap().to_bytes();
+                    assert_eq!((head.method.as_str(), head.uri.path()), ("POST", "/s/M"));
+                    assert_eq!(head.headers["content-type"], "application/grpc");
+                    assert_eq!(head.headers["te"], "trailers");
+                    assert_eq!(body, Bytes::from_static(b"\0\0\0\0\x02hi"));
+                    // In turns: fine, refused, and no status at all.
+                    let turn = count.fetch_add(1, Ordering::Relaxed) % 3;
+                    let mut frames = vec![Ok(hyper::body::Frame::data(Bytes::from_static(b"\0\0\0\0\0")))];
+                    if turn < 2 {
+                        let mut trailers = http::HeaderMap::new();
+                        trailers.insert("grpc-status", http::HeaderValue::from_static(["0", "8"][turn]));
+                        frames.push(Ok(hyper::body::Frame::trailers(trailers)));
+                    }
+                    let body: Framed = http_body_util::StreamBody::new(futures_util::stream::iter(frames));
+                    Ok::<_, Infallible>(Response::new(body))
+                }
+            });
+            tokio::spawn(async move {
+                let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                server.serve_connection(TokioIo::new(stream), service).await.ok();
+            });
+        }
+    });
+    let request = Request::get(&format!("http://{addr}/s/M")).unwrap().with_body("hi");
+    let mut plan = Plan::new(request, Shape::constant(90.0, Duration::from_secs(1)));
+    plan.protocol = Protocol::Grpc;
+    plan.connections = 2;
+    let outcome = run(&plan, |_| {}).await.unwrap();
+    assert_eq!((outcome.offered, outcome.good), (90, 30), "{}", outcome.text());
+    assert_eq!(outcome.status.get(&200), Some(&30), "{}", outcome.text());
+    assert_eq!(outcome.status.get(&429), Some(&30), "{}", outcome.text());
+    assert!(outcome.text().contains("gRPC"), "{}", outcome.text());
+}

@@ -71,6 +71,7 @@ pub enum Command {
     #[command(after_help = "Examples:\n  \
         fanin load http://127.0.0.1:8080/vacancies?text=rust --rate 500 --duration 30s\n  \
         fanin load URL --rate 100..2000 --duration 1m --plot load.html\n  \
+        fanin load grpc://127.0.0.1:8001/antispam --rate 1000 --body inputs.json --timeout 50ms\n  \
         fanin load URL --rate 50,100,200 -X POST --body order.json -H 'content-type: application/json'\n\n\
         The load is open: requests are sent at their moments even when earlier ones have no answer yet, and latency\n\
         counts from that moment. Send load only to servers of your own.")]

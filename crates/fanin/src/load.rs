@@ -14,7 +14,7 @@ use crate::report;
 /// What `fanin load` was asked to do.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// What to ask for: `http://127.0.0.1:8080/vacancies?text=rust`
+    /// What to ask for: `http://127.0.0.1:8080/vacancies?text=rust`, or a model over gRPC: `grpc://127.0.0.1:8001/antispam`
     url: String,
     /// Requests a second, one rate or several: `100`, `100..500` (rising evenly), `100,200,400` (steps)
     #[arg(long, short, default_value = "100", value_parser = shape)]
@@ -46,7 +46,7 @@ pub struct LoadArgs {
     /// File of headers, one a line
     #[arg(long, value_name = "FILE")]
     headers: Option<PathBuf>,
-    /// File with the body
+    /// File with the body; for a model its inputs as the Open Inference Protocol's JSON has them
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
     /// Give a request up that has no answer so long after its moment
@@ -92,14 +92,15 @@ fn plan(args: &LoadArgs) -> Result<Plan, LoadError> {
     let read = |path: &Path| {
         std::fs::read(path).map_err(|error| LoadError::Plan(format!("{} cannot be read: {error}", path.display())))
     };
-    let body = args.body.as_deref().map(read).transpose()?;
+    let mut body = args.body.as_deref().map(read).transpose()?;
+    let asked = Asked::of(args, &mut body)?;
     let mut lines = args.header.join("\n");
     if let Some(path) = &args.headers {
         lines.push('\n');
         lines.push_str(&String::from_utf8_lossy(&read(path)?));
     }
     let method = args.method.clone().unwrap_or(if body.is_some() { Method::POST } else { Method::GET });
-    let mut request = Request::new(method, &args.url)?.with_headers(parse_headers(&lines)?);
+    let mut request = Request::new(method, &asked.url)?.with_headers(parse_headers(&lines)?);
     if let Some(body) = body {
         request = request.with_body(body);
     }
@@ -111,7 +112,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, LoadError> {
     };
     let mut plan = Plan::new(request, shape);
     plan.arrivals = args.poisson.map_or(Arrivals::Even, |seed| Arrivals::Poisson { seed });
-    plan.protocol = if args.http2 { Protocol::Http2 } else { Protocol::Http1 };
+    plan.protocol = asked.protocol;
     plan.connections = args.connections;
     plan.trust = match &args.ca {
         Some(path) => Trust::Roots(read(path)?),
@@ -123,6 +124,35 @@ fn plan(args: &LoadArgs) -> Result<Plan, LoadError> {
     plan.good_within = args.good_within;
     plan.check()?;
     Ok(plan)
+}
+
+/// What is sent where, and over what.
+struct Asked {
+    url: String,
+    protocol: Protocol,
+}
+
+impl Asked {
+    /// `grpc://HOST:PORT/MODEL` or `/MODEL/VERSION` is a ModelInfer whose inputs stand in the body's file.
+    fn of(args: &LoadArgs, body: &mut Option<Vec<u8>>) -> Result<Asked, LoadError> {
+        let protocol = if args.http2 { Protocol::Http2 } else { Protocol::Http1 };
+        let schemes = [("grpc://", "http://"), ("grpcs://", "https://")];
+        let grpc = schemes.iter().find_map(|(ours, http)| Some((http, args.url.strip_prefix(ours)?)));
+        let Some((scheme, rest)) = grpc else { return Ok(Asked { url: args.url.clone(), protocol }) };
+        let bad = |why: &str| LoadError::Url { url: args.url.clone(), why: why.to_owned() };
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (model, version) = path.split_once('/').unwrap_or((path, ""));
+        if model.is_empty() || version.contains(['/', '?']) || model.contains('?') {
+            return Err(bad("the model is missing: grpc://HOST:PORT/MODEL, or /MODEL/VERSION"));
+        }
+        let Some(json) = body.take() else {
+            return Err(bad("a model needs inputs: --body FILE, as JSON: {\"inputs\": [...]}"));
+        };
+        let message = fanin_model::protocol::infer_message(model, version, json.into());
+        *body = Some(message.map_err(|why| LoadError::Plan(format!("the inputs in --body: {why}")))?.into());
+        let path = fanin_model::protocol::INFER_PATH;
+        Ok(Asked { url: format!("{scheme}{host}{path}"), protocol: Protocol::Grpc })
+    }
 }
 
 /// Runs the load and shows what came of it. Exit status 0 when it ran, whatever the answers were.

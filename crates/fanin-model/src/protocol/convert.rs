@@ -1,11 +1,13 @@
 //! Tensors between the protocol's messages and ours.
 
 use bytes::Bytes;
+use fanin_json::{Doc, Kind, Node};
+use prost::Message;
 
-use super::proto::model_infer_request::InferInputTensor;
+use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use super::proto::model_infer_response::InferOutputTensor;
 use super::proto::{InferTensorContents, ModelInferRequest, ModelInferResponse};
-use crate::{Answer, Data, DataType, Tensor};
+use crate::{Answer, Data, DataType, Tensor, json};
 
 /// The inputs of a request, and whether they came raw.
 pub(super) fn inputs(request: &mut ModelInferRequest) -> Result<(Vec<Tensor>, bool), String> {
@@ -101,6 +103,37 @@ fn contents(tensor: &Tensor) -> Result<InferTensorContents, String> {
         Data::Raw(_) => return Err(format!("output `{}` of FP16 can only be sent raw", tensor.name)),
     }
     Ok(contents)
+}
+
+/// A ModelInferRequest, encoded, of inputs that are written as JSON: `{"inputs": [...]}`, and if only some outputs are wanted
+/// `"outputs": [{"name": ...}]`. Data is sent raw, as clients do. An empty version is the highest one that is ready.
+///
+/// # Errors
+/// What is wrong with the JSON.
+pub fn infer_message(model: &str, version: &str, json: Bytes) -> Result<Bytes, String> {
+    let doc = Doc::parse(json, json::MAX_DEPTH).map_err(|error| error.to_string())?;
+    let list = doc.root().get("inputs").filter(|list| list.kind() == Kind::Array);
+    let list = list.ok_or("there is no list `inputs`")?;
+    let mut request = ModelInferRequest {
+        model_name: model.to_owned(),
+        model_version: version.to_owned(),
+        ..ModelInferRequest::default()
+    };
+    for node in list.elements() {
+        let tensor = json::tensor(node, None)?;
+        request.raw_input_contents.push(tensor.to_raw());
+        request.inputs.push(InferInputTensor {
+            name: tensor.name.to_string(),
+            datatype: tensor.datatype.as_str().to_owned(),
+            shape: tensor.shape.to_vec(),
+            ..InferInputTensor::default()
+        });
+    }
+    for output in doc.root().get("outputs").into_iter().flat_map(Node::elements) {
+        let name = output.get("name").and_then(|name| name.as_str()).ok_or("an output has no `name`")?;
+        request.outputs.push(InferRequestedOutputTensor { name: name.into_owned(), ..Default::default() });
+    }
+    Ok(request.encode_to_vec().into())
 }
 
 /// Raw data of all inputs of a binary HTTP body, one after the other.

@@ -11,6 +11,8 @@ mod http;
 mod methods;
 mod rest;
 
+pub use convert::infer_message;
+
 /// Messages of proto/inference.proto.
 #[allow(missing_docs, clippy::all, unused_qualifications, dead_code, reason = "made from the .proto")]
 pub(crate) mod proto {
@@ -29,6 +31,9 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use crate::Models;
+
+/// Path of ModelInfer, the protocol's main method.
+pub const INFER_PATH: &str = "/inference.GRPCInferenceService/ModelInfer";
 
 /// What the listeners of all workers share.
 #[derive(Debug)]
