@@ -1,9 +1,10 @@
-//! What an upstream is: HTTP, a database, files. What only some of them have stands here.
+//! What an upstream is: HTTP, a database, files, a model. What only some of them have stands here.
 
 use std::fmt;
 
 use url::Url;
 
+use crate::Models;
 use crate::table::Table;
 
 /// What speaks at the other end of an upstream.
@@ -15,6 +16,8 @@ pub enum Kind {
     Postgres,
     /// A folder of this machine: `files`.
     Files,
+    /// A model in this process: `model`.
+    Model,
 }
 
 impl Kind {
@@ -27,7 +30,8 @@ impl Kind {
     /// and a folder is read by a few threads; more would only wait there instead of here, where the oldest request goes first.
     pub const fn default_limit(self) -> usize {
         match self {
-            Kind::Http => 256,
+            // A model's own queue knows what fits into a deadline; this only bounds what is asked at once.
+            Kind::Http | Kind::Model => 256,
             Kind::Postgres => 8,
             Kind::Files => 4,
         }
@@ -40,6 +44,7 @@ impl fmt::Display for Kind {
             Kind::Http => "HTTP",
             Kind::Postgres => "PostgreSQL",
             Kind::Files => "a folder",
+            Kind::Model => "a model",
         })
     }
 }
@@ -86,13 +91,19 @@ pub(crate) fn refuse_foreign(table: &Table<'_, '_>, kind: Kind) {
 
 /// Finds out by its keys what an upstream is. The keys' values are read elsewhere.
 pub(crate) fn kind(table: &Table<'_, '_>) -> Kind {
-    let keys = [("url", Kind::Http), ("urls", Kind::Http), ("postgres", Kind::Postgres), ("files", Kind::Files)];
+    let keys = [
+        ("url", Kind::Http),
+        ("urls", Kind::Http),
+        ("postgres", Kind::Postgres),
+        ("files", Kind::Files),
+        ("model", Kind::Model),
+    ];
     let mut found = keys.into_iter().filter(|(key, _)| table.at(key).is_some());
     match (found.next(), found.next()) {
         (None, _) => {
             table.missing(
                 "url",
-                "url = \"http://host:port\", or urls = [...] for several endpoints; or postgres, or files",
+                "url = \"http://host:port\", or urls = [...] for several endpoints; or postgres, files or model",
             );
             Kind::Http
         }
@@ -102,6 +113,28 @@ pub(crate) fn kind(table: &Table<'_, '_>) -> Kind {
             kind
         }
     }
+}
+
+/// The model that an upstream is: one that the repository has, whether or not a version of it can be loaded.
+pub(crate) fn read_model(table: &mut Table<'_, '_>, models: Option<&Models>) -> Option<String> {
+    let name = table.parsed("model", "a model's name", |name| match name {
+        name if name.is_empty() || name.starts_with('.') || name.contains('/') => {
+            Err(format!("`{name}` is not a model's name"))
+        }
+        name => Ok(name.to_owned()),
+    })?;
+    match models {
+        None => table.error("model", "is a model of this process, and there is no [models] that says where they are"),
+        // A repository that is not there is told where it is named.
+        Some(models) if !models.repository.is_dir() || models.repository.join(&name.value).is_dir() => {}
+        Some(models) => {
+            let known = models.names();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let place = models.repository.display();
+            table.error("model", format_args!("there is no model `{}` in {place}; there are: {known}", name.value));
+        }
+    }
+    Some(name.value)
 }
 
 /// The URLs of a database: one, or a list for several endpoints.

@@ -197,13 +197,13 @@ fn read(mut root: Table<'_, '_>) -> Config {
     };
     let routes = route::read_all(root.tables("routes"), &server, &flow);
     let longest = routes.iter().map(|route| route.timeout).max();
+    let models = root.table("models").and_then(Models::read);
     let upstreams = root
         .named_tables("upstreams")
         .into_iter()
-        .filter_map(|(name, table)| Upstream::read(name, table, longest))
+        .filter_map(|(name, table)| Upstream::read(name, table, longest, models.as_ref()))
         .map(|upstream| (upstream.name.clone(), upstream))
         .collect();
-    let models = root.table("models").and_then(Models::read);
     root.finish();
     Config { server, flow, upstreams, models, routes, ..Config::default() }
 }

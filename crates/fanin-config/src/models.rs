@@ -159,6 +159,17 @@ impl Models {
         }
     }
 
+    /// Names of the models that the repository has now, in order; none if it cannot be read.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.repository).into_iter().flatten().filter_map(Result::ok);
+        let folders = entries.filter(|entry| entry.path().is_dir());
+        let mut names: Vec<String> = folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        // Kubernetes keeps the folders behind its links under names that begin with a dot.
+        names.retain(|name| !name.starts_with('.'));
+        names.sort();
+        names
+    }
+
     /// The settings of a model.
     pub fn settings_of(&self, name: &str) -> ModelSettings {
         self.settings.get(name).cloned().unwrap_or_default()

@@ -324,7 +324,7 @@ impl Config {
             "x-type": "url",
         });
         sections["Upstream"]["oneOf"] =
-            ["url", "urls", "postgres", "files"].map(|key| json!({ "required": [key] })).as_slice().into();
+            ["url", "urls", "postgres", "files", "model"].map(|key| json!({ "required": [key] })).as_slice().into();
 
         // Keys of [flow] may stand on a route too; their default is then what [flow] says.
         let mut on_route = sections["FlowLimits"]["properties"].clone();

@@ -16,7 +16,7 @@ use crate::policy::{Breaker, Hedge, Retry, read_breaker, read_hedge, read_part, 
 use crate::read::{At, header_name};
 use crate::statement::{self, Statement};
 use crate::table::Table;
-use crate::{Limit, Operation, Snapshot, format_duration, limit, schema, text};
+use crate::{Limit, Models, Operation, Snapshot, format_duration, limit, schema, text};
 
 /// `[upstreams.NAME]`: a backend service, where its endpoints are, how long to wait for it, how much to ask of it at once.
 /// Flows get it with `load("@upstreams", "NAME")`.
@@ -41,6 +41,10 @@ pub struct Upstream {
     #[serde(serialize_with = "text::optional_path", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub files: Option<PathBuf>,
+    /// A model of `[models]`, by its name, in place of `url`. It is computed in this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub model: Option<String>,
     /// A database user's password, if it does not stand in the URL.
     #[serde(serialize_with = "text::secret", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -160,17 +164,18 @@ impl Upstream {
     pub fn kind(&self) -> Kind {
         match self {
             Upstream { files: Some(_), .. } => Kind::Files,
+            Upstream { model: Some(_), .. } => Kind::Model,
             Upstream { postgres, .. } if !postgres.is_empty() => Kind::Postgres,
             _ => Kind::Http,
         }
     }
 
-    /// Where its endpoints are: `urls` or `postgres`. None for a folder.
+    /// Where its endpoints are: `urls` or `postgres`. None for a folder or a model.
     pub fn endpoints(&self) -> &[Url] {
         match self.kind() {
             Kind::Http => &self.urls,
             Kind::Postgres => &self.postgres,
-            Kind::Files => &[],
+            Kind::Files | Kind::Model => &[],
         }
     }
 
@@ -188,6 +193,7 @@ impl Upstream {
             urls: Vec::new(),
             postgres: Vec::new(),
             files: None,
+            model: None,
             password: None,
             statements: IndexMap::new(),
             timeout: Duration::from_secs(1),
@@ -207,7 +213,8 @@ impl Upstream {
             timeout_header: Some(HeaderName::from_static("x-fanin-timeout-ms")),
             query_lists: QueryLists::Repeat,
             tls: None,
-            retry: Some(Retry::default()),
+            // What a model refuses in this process it would refuse again.
+            retry: (kind != Kind::Model).then(Retry::default),
             hedge: (kind == Kind::Http).then_some(Hedge::Half),
             breaker: Some(Breaker::default()),
             ejection: true,
@@ -282,11 +289,12 @@ pub struct ClientTls {
 
 impl Upstream {
     /// Reads a table of `[upstreams]`; what is wrong is noted in its reader.
-    /// `longest_route`: the longest time that any request has, if there are routes.
+    /// `longest_route`: the longest time that any request has, if there are routes. `models`: the file's `[models]`.
     pub(crate) fn read(
         name: At<String>,
         mut table: Table<'_, '_>,
         longest_route: Option<Duration>,
+        models: Option<&Models>,
     ) -> Option<Upstream> {
         if !is_name(&name.value) {
             table.reader().error_hint(
@@ -301,6 +309,7 @@ impl Upstream {
         upstream.urls = read_urls(&mut table);
         upstream.postgres = backend::read_urls(&mut table);
         upstream.files = table.folder("files");
+        upstream.model = backend::read_model(&mut table, models);
         upstream.password = table.text("password");
         set(&mut upstream.timeout, table.duration("timeout"));
         let connect_timeout = table.duration("connect_timeout");
@@ -345,7 +354,9 @@ impl Upstream {
             table.error("tls", "no url of this upstream is https");
         }
         let timeout = upstream.timeout;
-        upstream.retry = read_retry(&mut table);
+        if kind != Kind::Model || table.at("retry").is_some() {
+            upstream.retry = read_retry(&mut table);
+        }
         upstream.hedge = read_hedge(&mut table, timeout);
         upstream.breaker = read_breaker(&mut table);
         set(&mut upstream.ejection, table.flag("ejection"));

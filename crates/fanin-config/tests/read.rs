@@ -328,6 +328,10 @@ rows = "one"
 postgres = "postgres://app@one/shop"
 [upstreams.texts]
 files = "docs"
+[upstreams.spam]
+model = "docs"
+[models]
+repository = "."
 "#;
     let config = parse(text, dir.path()).expect("valid");
     let db = &config.upstreams["db"];
@@ -335,6 +339,8 @@ files = "docs"
     assert_eq!(db.statements["order"].rows, Rows::One);
     assert_eq!(config.upstreams["other"].limit, Limit::Fixed(8));
     assert_eq!(config.upstreams["texts"].files, Some(dir.path().join("docs")));
+    let spam = &config.upstreams["spam"];
+    assert_eq!((spam.kind(), spam.model.as_deref(), &spam.retry), (Kind::Model, Some("docs"), &None));
     let masked = config.masked().to_string();
     assert!(!masked.contains("secret") && !masked.contains("hidden"), "{masked}");
     let db = &config.masked()["upstreams"]["db"];

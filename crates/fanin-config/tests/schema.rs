@@ -30,7 +30,7 @@ fn the_schema_is_one() {
 fn good_files_are_valid() {
     valid(&toml_to_json(FULL)).expect("valid");
     valid(&json!({})).expect("valid");
-    for kind in ["postgres = 'postgres://u@h/d'", "postgres = ['postgres://u@h/d']", "files = '.'"] {
+    for kind in ["postgres = 'postgres://u@h/d'", "postgres = ['postgres://u@h/d']", "files = '.'", "model = 'spam'"] {
         valid(&toml_to_json(&format!("[upstreams.a]\n{kind}"))).expect(kind);
     }
     for limit in ["64", "'adaptive'", "{ min = 4 }", "'${LIMIT}'"] {

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use crate::backend;
 use crate::encode;
 use crate::json;
+use crate::model;
 use crate::operation;
 use crate::upstream::{Backend, Target, UpstreamObject};
 
@@ -181,6 +182,7 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         Backend::Http => {}
         Backend::Sql(sql) => return sql.parse(name, call),
         Backend::Files => return backend::parse_files(name, call),
+        Backend::Model => return model::parse(name, call),
     }
     let target = object.target(call.method).ok_or_else(|| wrong(format!("{name} has no such method")))?;
     let mut arguments = Arguments {

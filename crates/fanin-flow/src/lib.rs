@@ -24,6 +24,7 @@ mod inflight;
 mod json;
 mod log;
 mod merge;
+mod model;
 mod modules;
 mod operation;
 mod plan;

@@ -9,7 +9,7 @@ use fanin_upstream::Upstream;
 use http::Method as Verb;
 
 use crate::backend::{self, Sql};
-use crate::{operation, written};
+use crate::{model, operation, written};
 
 /// The verbs of every upstream. Their place here is their number.
 const VERBS: [(&str, Verb); 6] = [
@@ -38,6 +38,7 @@ pub(crate) enum Backend {
     Http,
     Sql(Sql),
     Files,
+    Model,
 }
 
 /// What a method of an upstream sends.
@@ -58,6 +59,7 @@ impl UpstreamObject {
         let backend = match upstream.config().kind() {
             Kind::Postgres => Backend::Sql(Sql::new(upstream.config())),
             Kind::Files => Backend::Files,
+            Kind::Model => Backend::Model,
             Kind::Http => Backend::Http,
         };
         UpstreamObject { upstream, operations, backend }
@@ -131,6 +133,7 @@ impl HostObject for UpstreamObject {
             Backend::Http => {}
             Backend::Sql(sql) => return sql.method(name, literal),
             Backend::Files => return backend::files_method(name),
+            Backend::Model => return model::method(name),
         }
         // An operation may bear a verb's name; it is the more special one.
         let (id, safe) = match self.operations.iter().position(|(other, _)| other == name) {
@@ -153,6 +156,7 @@ impl HostObject for UpstreamObject {
             Backend::Http => {}
             Backend::Sql(sql) => return sql.review(self.name(), method, written),
             Backend::Files => return None,
+            Backend::Model => return model::review(self.name(), written),
         }
         let declared = self.operations[self.operation_of(method)?].1.params.as_ref()?;
         operation::review(&self.named(method), declared, written.positional, written.names, written.open)
@@ -176,6 +180,7 @@ impl HostObject for UpstreamObject {
             Backend::Http => {}
             Backend::Sql(sql) => return sql.names().collect(),
             Backend::Files => return backend::FILES.to_vec(),
+            Backend::Model => return vec![model::INFER],
         }
         let snapshot: &[&str] = if self.upstream.snapshot().is_some() { &[LOOKUP, TABLE] } else { &[] };
         let operations = self.operations.iter().map(|(name, _)| name.as_str());

@@ -1,4 +1,4 @@
-//! Databases and folders as flows call them: what is sent, and what is refused before anything is.
+//! Databases, folders and models as flows call them: what is sent, and what is refused before anything is.
 
 mod common;
 
@@ -33,10 +33,14 @@ params = ["country"]
 cache = { ttl = "1m" }
 [upstreams.docs]
 files = "."
+[upstreams.spam]
+model = "words"
+[models]
+repository = "none"
 "#;
 
 fn flow(body: &str) -> String {
-    format!("load(\"@upstreams\", \"db\", \"docs\")\ndef flow(req):\n    {}\n", body.replace('\n', "\n    "))
+    format!("load(\"@upstreams\", \"db\", \"docs\", \"spam\")\ndef flow(req):\n    {}\n", body.replace('\n', "\n    "))
 }
 
 fn sent(body: &str) -> Vec<String> {
@@ -248,5 +252,34 @@ fn cached_statements_are_sent_once() {
         it.text("/").await;
         it.text("/").await;
         assert_eq!(it.events().len(), 4);
+    });
+}
+
+#[test]
+fn models_are_asked_at_once_and_take_what_is_not_there_yet() {
+    let body = "a = db.plain(1)\nb = spam.infer({\"x\": [1, None, 2.5]}, outputs = [\"raw\"], version = 3)\n\
+                c = spam.infer([a[0][\"id\"], 1.0])\nreturn [b, c]";
+    assert_eq!(
+        sent(body),
+        [
+            "0 GET db/plain [1]",
+            "0 GET spam/infer [{\"x\":[1,null,2.5]},[\"raw\"],3]",
+            "5 GET spam/infer [[3,1.0],null,null]"
+        ]
+    );
+    for (body, said) in [
+        ("return spam.infer()", "spam.infer takes the inputs, a dict by their names, or the only input as a list"),
+        ("return spam.infer([1], [2])", "spam.infer takes the inputs"),
+        ("return spam.infer([1], output = \"raw\")", "spam.infer has no argument \"output\""),
+        ("return spam.ask([1])", "ask"),
+    ] {
+        let told = refused(body);
+        assert!(told.contains(said), "{body}: {told}");
+    }
+    paused(async {
+        let body =
+            "a = spam.infer([1], optional = True)\nreturn {\"a\": a[\"y\"][0], \"b\": spam.infer([2], default = 7)}";
+        let it = setup_with(&flow(body), DB, |_, _| after(5, "").status(503));
+        assert_eq!(it.text("/").await, "{\"a\":null,\"b\":7}");
     });
 }

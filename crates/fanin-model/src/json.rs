@@ -129,25 +129,34 @@ impl<'a> Flat<'a> {
 /// Writes a tensor's `data` as a flat list. NaN and the infinities become null, which is all that JSON has for them.
 pub(crate) fn write_data(writer: &mut Writer<'_>, tensor: &Tensor) -> Result<(), String> {
     writer.begin_array();
-    match tensor.unpacked()? {
-        Data::Bool(all) => all.into_iter().for_each(|one| writer.bool(one)),
-        Data::Int(all) => all.into_iter().for_each(|one| writer.int(one.into())),
-        Data::Uint(all) => all.into_iter().for_each(|one| writer.int(one.into())),
-        Data::Int64(all) => all.into_iter().for_each(|one| writer.int(one)),
-        Data::Uint64(all) => all.into_iter().for_each(|one| writer.raw(one.to_string().as_bytes())),
-        Data::Fp32(all) => all.into_iter().for_each(|one| match one.is_finite() {
-            // The shortest text of the single-precision number, not of the double that it would become.
-            true => writer.raw(one.to_string().as_bytes()),
-            false => writer.null(),
-        }),
-        Data::Fp64(all) => all.into_iter().for_each(|one| {
-            if writer.float(one).is_err() {
-                writer.null();
-            }
-        }),
-        Data::Bytes(all) => all.iter().for_each(|one| writer.str(&String::from_utf8_lossy(one))),
-        Data::Raw(_) => return Err("FP16 has no form in JSON; ask for binary data".to_owned()),
+    let data = tensor.unpacked()?;
+    for at in 0..data.len() {
+        write_element(writer, &data, at)?;
     }
     writer.end_array();
+    Ok(())
+}
+
+/// Writes one element, as [`write_data`] does; `null` if there is none at that place.
+pub(crate) fn write_element(writer: &mut Writer<'_>, data: &Data, at: usize) -> Result<(), String> {
+    match data {
+        Data::Bool(all) if let Some(one) = all.get(at) => writer.bool(*one),
+        Data::Int(all) if let Some(one) = all.get(at) => writer.int((*one).into()),
+        Data::Uint(all) if let Some(one) = all.get(at) => writer.int((*one).into()),
+        Data::Int64(all) if let Some(one) = all.get(at) => writer.int(*one),
+        Data::Uint64(all) if let Some(one) = all.get(at) => writer.raw(one.to_string().as_bytes()),
+        // The shortest text of the single-precision number, not of the double that it would become.
+        Data::Fp32(all) if let Some(one) = all.get(at).filter(|one| one.is_finite()) => {
+            writer.raw(one.to_string().as_bytes());
+        }
+        Data::Fp64(all) if let Some(one) = all.get(at) => {
+            if writer.float(*one).is_err() {
+                writer.null();
+            }
+        }
+        Data::Bytes(all) if let Some(one) = all.get(at) => writer.str(&String::from_utf8_lossy(one)),
+        Data::Raw(_) => return Err("FP16 has no form in JSON; ask for binary data".to_owned()),
+        _ => writer.null(),
+    }
     Ok(())
 }

@@ -9,11 +9,12 @@ mod json;
 mod metrics;
 mod pool;
 pub mod protocol;
+mod question;
 mod repository;
 mod stats;
 mod tensor;
 
 pub use error::{InferError, LoadError};
-pub use repository::{Answer, Indexed, Infer, Model, Models, Version};
+pub use repository::{Answer, Indexed, Infer, Model, Models, Version, look};
 pub use stats::{Counted, Stats};
 pub use tensor::{Data, DataType, Shape, Signature, Tensor, TensorSpec};

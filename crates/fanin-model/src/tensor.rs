@@ -109,6 +109,23 @@ pub enum Data {
     Bytes(Vec<Bytes>),
 }
 
+impl Data {
+    /// Elements; of raw data its bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Data::Raw(raw) => raw.len(),
+            Data::Bool(all) => all.len(),
+            Data::Int(all) => all.len(),
+            Data::Int64(all) => all.len(),
+            Data::Uint(all) => all.len(),
+            Data::Uint64(all) => all.len(),
+            Data::Fp32(all) => all.len(),
+            Data::Fp64(all) => all.len(),
+            Data::Bytes(all) => all.len(),
+        }
+    }
+}
+
 /// A named tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
@@ -299,14 +316,7 @@ impl TensorSpec {
                 }
                 None => strings(raw).map_err(|problem| format!("input `{}`: {problem}", self.name))?.len(),
             },
-            Data::Bool(all) => all.len(),
-            Data::Int(all) => all.len(),
-            Data::Int64(all) => all.len(),
-            Data::Uint(all) => all.len(),
-            Data::Uint64(all) => all.len(),
-            Data::Fp32(all) => all.len(),
-            Data::Fp64(all) => all.len(),
-            Data::Bytes(all) => all.len(),
+            other => other.len(),
         };
         if given != elements {
             return Err(format!(

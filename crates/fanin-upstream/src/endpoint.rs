@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -55,6 +54,8 @@ pub(crate) enum Backend {
     Http,
     Postgres(Access),
     Files(Arc<Folder>),
+    /// The model's name.
+    Model(Arc<str>),
 }
 
 impl Backend {
@@ -62,7 +63,7 @@ impl Backend {
     pub fn access(&self) -> Option<&Access> {
         match self {
             Backend::Postgres(access) => Some(access),
-            Backend::Http | Backend::Files(_) => None,
+            Backend::Http | Backend::Files(_) | Backend::Model(_) => None,
         }
     }
 }
@@ -79,7 +80,12 @@ impl Origin {
     pub fn all(config: &fanin_config::Upstream) -> Result<Vec<Arc<Origin>>, Vec<BuildError>> {
         let mut errors = Vec::new();
         if let Some(path) = &config.files {
-            return Ok(vec![Arc::new(Origin::folder(config, path))]);
+            let backend = Backend::Files(Folder::new(path));
+            return Ok(vec![Arc::new(Origin::here(config, Authority::from_static("files"), backend))]);
+        }
+        if let Some(model) = &config.model {
+            let backend = Backend::Model(model.as_str().into());
+            return Ok(vec![Arc::new(Origin::here(config, Authority::from_static("model"), backend))]);
         }
         let urls = config.endpoints();
         let mut origins = Vec::with_capacity(urls.len());
@@ -96,18 +102,18 @@ impl Origin {
         if errors.is_empty() { Ok(origins) } else { Err(errors) }
     }
 
-    /// A folder is an endpoint that is always there; its address is shown in messages and never used.
-    fn folder(config: &fanin_config::Upstream, path: &Path) -> Origin {
+    /// A folder or a model is an endpoint that is always there; its address is shown in messages and never used.
+    fn here(config: &fanin_config::Upstream, authority: Authority, backend: Backend) -> Origin {
         Origin {
             target: Target::Address(SocketAddr::from(([0, 0, 0, 0], 0))),
             protocol: Protocol::Http1,
             scheme: Scheme::HTTP,
-            authority: Authority::from_static("files"),
+            authority,
             base_path: String::new(),
             tls: None,
             template: HeaderMap::new(),
             lines: Vec::new(),
-            backend: Backend::Files(Folder::new(path)),
+            backend,
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
             max_connections: 1,
@@ -247,7 +253,7 @@ impl Endpoint {
     pub fn new(origin: Arc<Origin>, address: SocketAddr) -> Arc<Endpoint> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let shared = match &origin.backend {
-            Backend::Http | Backend::Files(_) => Shared::Nothing,
+            Backend::Http | Backend::Files(_) | Backend::Model(_) => Shared::Nothing,
             Backend::Postgres(_) => Shared::Postgres(sql::Pool::new(origin.max_connections)),
         };
         let max_open = match origin.protocol {

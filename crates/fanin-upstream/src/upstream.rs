@@ -265,6 +265,7 @@ fn reached_alike(one: &fanin_config::Upstream, other: &fanin_config::Upstream) -
         && one.endpoints() == other.endpoints()
         && one.password == other.password
         && one.files == other.files
+        && one.model == other.model
         && (one.kind() == fanin_config::Kind::Http || one.max_answer == other.max_answer)
         && one.http == other.http
         && one.tls == other.tls

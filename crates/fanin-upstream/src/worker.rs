@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use crate::Compute;
 use crate::endpoint::Endpoint;
 use crate::error::Failure;
 use crate::metrics::Shard;
@@ -36,6 +37,8 @@ pub struct WorkerClient {
     /// By upstream's name: the counters go on when the configuration changes.
     shards: RefCell<FxHashMap<Arc<str>, Arc<Shard>>>,
     resolver: Rc<WorkerResolver>,
+    /// What computes models for upstreams that are models.
+    compute: RefCell<Option<Arc<dyn Compute>>>,
 }
 
 impl fmt::Debug for WorkerClient {
@@ -58,6 +61,12 @@ impl WorkerClient {
                 snapshot.keep(upstream, self);
             }
         }
+    }
+
+    /// Says who computes the models of this process. Upstreams that are models ask whom they find here at their first call
+    /// from this worker.
+    pub fn set_compute(&self, compute: Arc<dyn Compute>) {
+        self.compute.replace(Some(compute));
     }
 
     pub(crate) fn local(self: &Rc<Self>, upstream: &Arc<Upstream>) -> Rc<Local> {
@@ -102,7 +111,10 @@ impl WorkerClient {
         if let Some(reach) = connections.get(&endpoint.id).and_then(Weak::upgrade) {
             return reach;
         }
-        let reach = Rc::new(Reach { endpoint: endpoint.clone(), connections: Connections::new(endpoint) });
+        let reach = Rc::new(Reach {
+            endpoint: endpoint.clone(),
+            connections: Connections::new(endpoint, self.compute.borrow().as_ref()),
+        });
         connections.insert(endpoint.id, Rc::downgrade(&reach));
         reach
     }

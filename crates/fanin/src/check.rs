@@ -28,7 +28,7 @@ pub struct CheckArgs {
 
 /// Checks a folder, and tells what is wrong to people or programs.
 pub fn run(args: &CheckArgs) -> ExitCode {
-    let (app, mut found) = Origin::folder(&args.dir).inspect(None);
+    let (app, mut found) = (Origin { look_only: true, ..Origin::folder(&args.dir) }).inspect(None);
     // Errors last: they are what is on the screen in the end.
     found.sort_by_key(|one| one.severity == Severity::Error);
     let failed = report::has_errors(&found) || args.deny_warnings && !found.is_empty();

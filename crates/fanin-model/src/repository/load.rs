@@ -38,7 +38,7 @@ pub(super) fn load(
     // A file of more bytes than there is room for can't become a model that fits.
     fits("the model's file, beside the other models", size, room, "models.memory")?;
     let bytes = read(&file, config.max_file as u64, "models.max_file")?;
-    let engine = engine(&file, bytes)?;
+    let engine = engine(&file, &bytes)?;
     let memory = engine.memory();
     fits("the loaded model, beside the other models", memory as u64, room, "models.memory")?;
     let settings = config.settings_of(model);
@@ -67,7 +67,7 @@ pub(super) fn load(
     })
 }
 
-fn fits(what: &str, bytes: u64, limit: u64, key: &'static str) -> Result<(), LoadError> {
+pub(super) fn fits(what: &str, bytes: u64, limit: u64, key: &'static str) -> Result<(), LoadError> {
     if bytes > limit {
         return Err(LoadError::TooLarge { what: what.to_owned(), bytes, limit, key });
     }
@@ -84,41 +84,63 @@ fn read(path: &Path, limit: u64, key: &'static str) -> Result<Vec<u8>, LoadError
     Ok(bytes)
 }
 
-/// Chooses the engine by what the file begins with.
-fn engine(path: &Path, bytes: Vec<u8>) -> Result<Box<dyn Engine>, LoadError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+/// What a model's file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    LightGbm,
+    XgBoost,
+    Onnx,
+}
+
+/// Bytes of a file that tell what it is.
+pub(super) const HEAD: u64 = 16;
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+impl Format {
+    /// Told by what the file begins with; ONNX, which begins with anything, by its name.
+    pub fn of(path: &Path, bytes: &[u8]) -> Result<Format, LoadError> {
+        let name = name_of(path);
+        let packed = match bytes {
+            [0x1f, 0x8b, ..] => Some("gzip"),
+            [b'P', b'K', 3 | 5, ..] => Some("zip"),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
+            [b'B', b'Z', b'h', ..] => Some("bzip2"),
+            [0xfd, b'7', b'z', b'X', b'Z', ..] => Some("xz"),
+            _ => None,
+        };
+        if let Some(packed) = packed {
+            let what = format!("is packed ({packed}); a model is never unpacked here, unpack it");
+            return Err(LoadError::broken(name, what));
+        }
+        match bytes {
+            [] => Err(LoadError::broken(name, "is empty")),
+            [b't', b'r', b'e', b'e', b'\n' | b'\r', ..] => Ok(Format::LightGbm),
+            [b'{', ..] => Ok(Format::XgBoost),
+            _ if path.extension().is_some_and(|end| end == "onnx") => Ok(Format::Onnx),
+            _ => {
+                let what = "is none of: LightGBM's text, XGBoost's JSON or UBJSON, ONNX (model.onnx)";
+                Err(LoadError::broken(name, what))
+            }
+        }
+    }
+}
+
+/// Builds the engine that computes the file.
+fn engine(path: &Path, bytes: &[u8]) -> Result<Box<dyn Engine>, LoadError> {
+    let name = name_of(path);
     let named = |error: LoadError| match error {
         LoadError::Broken { at, what } => LoadError::Broken { at: format!("{name}: {at}"), what },
         LoadError::Unsupported { at, what } => LoadError::Unsupported { at: format!("{name}: {at}"), what },
         other => other,
     };
-    let packed = match &bytes[..] {
-        [0x1f, 0x8b, ..] => Some("gzip"),
-        [b'P', b'K', 3 | 5, ..] => Some("zip"),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
-        [b'B', b'Z', b'h', ..] => Some("bzip2"),
-        [0xfd, b'7', b'z', b'X', b'Z', ..] => Some("xz"),
-        _ => None,
-    };
-    if let Some(packed) = packed {
-        return Err(LoadError::broken(
-            name,
-            format!("is packed ({packed}); a model is never unpacked here, unpack it"),
-        ));
-    }
-    let engine: Box<dyn Engine> = match &bytes[..] {
-        [] => return Err(LoadError::broken(name, "is empty")),
-        [b't', b'r', b'e', b'e', b'\n' | b'\r', ..] => Box::new(Trees::lightgbm(&bytes).map_err(named)?),
-        [b'{', ..] => Box::new(Trees::xgboost(&bytes).map_err(named)?),
-        _ if path.extension().is_some_and(|end| end == "onnx") => {
-            return Err(LoadError::unsupported(name, "it is an ONNX model"));
-        }
-        _ => {
-            let what = "is none of: LightGBM's text, XGBoost's JSON or UBJSON, ONNX (model.onnx)";
-            return Err(LoadError::broken(name, what));
-        }
-    };
-    Ok(engine)
+    Ok(match Format::of(path, bytes)? {
+        Format::LightGbm => Box::new(Trees::lightgbm(bytes).map_err(named)?),
+        Format::XgBoost => Box::new(Trees::xgboost(bytes).map_err(named)?),
+        Format::Onnx => return Err(LoadError::unsupported(name, "it is an ONNX model")),
+    })
 }
 
 fn other_signature(running: &Signature, new: &Signature, model: &str) -> String {

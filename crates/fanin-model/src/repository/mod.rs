@@ -6,6 +6,7 @@
 
 mod keeper;
 mod load;
+mod look;
 mod scan;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use crate::stats::Stats;
 use crate::{InferError, LoadError, Tensor};
 
 pub(crate) use keeper::Command;
+pub use look::look;
 
 /// A loaded version of a model.
 pub struct Version {
@@ -405,6 +407,19 @@ impl Models {
     async fn ask(&self, request: Infer<'_>) -> Result<Answer, InferError> {
         let Infer { model, version, inputs, outputs, deadline } = request;
         let (model, version) = self.find(model, version)?;
+        let outputs = self.ask_version(&model, &version, inputs, outputs, deadline).await?;
+        Ok(Answer { version, outputs })
+    }
+
+    /// Asks a version that was found before.
+    pub(crate) async fn ask_version(
+        &self,
+        model: &Model,
+        version: &Arc<Version>,
+        inputs: Vec<Tensor>,
+        outputs: &[&str],
+        deadline: tokio::time::Instant,
+    ) -> Result<Vec<Tensor>, InferError> {
         let signature = version.engine.signature();
         let result = signature.check(&inputs).and_then(|()| wanted(signature, outputs));
         let wanted = match result {
@@ -425,7 +440,7 @@ impl Models {
         let predicted = version.predict(rows);
         let bound = self.shared.config.load().inline.map_or(0, |bound| bound.as_nanos() as u64);
         let result = if predicted <= bound && self.shared.pool.is_free(model.lane) {
-            crate::pool::compute(&version, &inputs, wanted, rows)
+            crate::pool::compute(version, &inputs, wanted, rows)
         } else {
             let (reply, answer) = oneshot::channel();
             let job =
@@ -439,13 +454,7 @@ impl Models {
                 },
             }
         };
-        match result {
-            Ok(outputs) => Ok(Answer { version, outputs }),
-            Err(error) => {
-                version.stats.fail();
-                Err(error)
-            }
-        }
+        result.inspect_err(|_| version.stats.fail())
     }
 }
 

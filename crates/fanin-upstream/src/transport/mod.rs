@@ -10,18 +10,19 @@ use http::uri::{PathAndQuery, Uri};
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use tokio::time::Instant;
 
-use crate::Headers;
 use crate::endpoint::{Backend, Endpoint, Shared};
 use crate::error::Failure;
 use crate::headers;
 use crate::metrics::Shard;
 use crate::request::Request;
+use crate::{Compute, Headers};
 
 pub(crate) mod body;
 pub(crate) mod budget;
 pub(crate) mod files;
 pub(crate) mod http1;
 pub(crate) mod http2;
+pub(crate) mod model;
 pub(crate) mod pool;
 pub(crate) mod queue;
 pub(crate) mod sql;
@@ -31,6 +32,7 @@ pub(crate) mod tls;
 use files::Folder;
 use http1::Http1;
 use http2::Http2;
+use model::Model;
 use pool::Pool;
 use sql::postgres::Postgres;
 
@@ -147,15 +149,19 @@ pub(crate) enum Connections {
     Http2(Rc<Pool<Http2>>),
     Postgres(Rc<sql::Local<Postgres>>),
     Files(Arc<Folder>),
+    Model(Model),
 }
 
 impl Connections {
-    pub fn new(endpoint: &Arc<Endpoint>) -> Connections {
+    pub fn new(endpoint: &Arc<Endpoint>, compute: Option<&Arc<dyn Compute>>) -> Connections {
         if let Shared::Postgres(pool) = &endpoint.shared {
             return Connections::Postgres(sql::Local::new(endpoint, pool));
         }
         if let Backend::Files(folder) = &endpoint.origin.backend {
             return Connections::Files(folder.clone());
+        }
+        if let Backend::Model(name) = &endpoint.origin.backend {
+            return Connections::Model(Model { name: name.clone(), compute: compute.cloned() });
         }
         match endpoint.origin.protocol {
             fanin_config::Protocol::Http1 => Connections::Http1(Pool::new(endpoint.clone())),
@@ -169,6 +175,7 @@ impl Connections {
             // Boxed: a call over HTTP/1.1, the usual one, does not carry its state.
             Connections::Http2(pool) => Box::pin(http2::send(pool, attempt)).await,
             Connections::Files(folder) => Box::pin(folder.send(attempt)).await,
+            Connections::Model(model) => Box::pin(model.send(attempt)).await,
             Connections::Postgres(pool) => Box::pin(pool.send(attempt)).await,
         }
     }

@@ -8,7 +8,7 @@ use fanin_flow::Flows;
 use fanin_server::{LoadError, Loader};
 use fanin_upstream::Upstreams;
 
-use super::models::ModelSide;
+use super::models::{self, ModelSide};
 use super::{App, Traces, param_names};
 use crate::logging;
 
@@ -23,6 +23,8 @@ pub struct Origin {
     pub server: Option<fanin_config::Server>,
     /// Where calls are traced to, if they are.
     pub traces: Option<Traces>,
+    /// Only to see whether all is right: models are looked at, not loaded, and no address is taken.
+    pub look_only: bool,
 }
 
 impl Origin {
@@ -89,11 +91,15 @@ impl Origin {
         if let Some(old) = old {
             flows.keep_threads(&old.flows);
         }
-        let side = config
-            .models
-            .as_ref()
-            .map(|models| ModelSide::load(models, &file, old.and_then(|old| old.models.as_ref())));
-        let models = match side.transpose() {
+        let side = match &config.models {
+            Some(models) if self.look_only => {
+                found.extend(models::look(models, &file));
+                Ok(None)
+            }
+            Some(models) => ModelSide::load(models, &file, old.and_then(|old| old.models.as_ref())).map(Some),
+            None => Ok(None),
+        };
+        let models = match side {
             Ok(models) => models,
             Err(problems) => {
                 found.extend(problems);

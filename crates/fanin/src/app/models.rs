@@ -7,12 +7,25 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use fanin_config::Diagnostic;
-use fanin_model::Models;
 use fanin_model::protocol::{self, Service, Serving};
+use fanin_model::{InferError, Models};
+use fanin_upstream::{Compute, Computed, Computing, Question, Uncomputed};
 
 thread_local! {
     /// What is served on this worker. A reload keeps it.
     static SERVING: OnceCell<Rc<Serving>> = const { OnceCell::new() };
+}
+
+/// What is wrong with the models at first sight: a folder without a version, a version without a model file, a file that is too
+/// large or is none of the formats. Nothing is loaded: whether a model can be is found out when it is, and the one before serves
+/// on if not.
+pub fn look(config: &fanin_config::Models, file: &str) -> Vec<Diagnostic> {
+    match fanin_model::look(config) {
+        Ok(problems) => {
+            problems.into_iter().map(|problem| Diagnostic::file(file, format!("models: {problem}")).warning()).collect()
+        }
+        Err(error) => vec![Diagnostic::file(file, format!("models.repository: {error}"))],
+    }
 }
 
 /// Models and their listeners.
@@ -99,6 +112,30 @@ impl ModelSide {
                 }
             });
         });
+    }
+}
+
+/// The models, as upstreams ask them.
+#[derive(Debug)]
+pub struct InProcess(pub Models);
+
+impl Compute for InProcess {
+    fn compute(&self, question: Question) -> Computing {
+        let models = self.0.clone();
+        Box::pin(async move {
+            let Question { model, body, deadline } = question;
+            match models.question(&model, body, deadline).await {
+                Ok((body, version)) => Ok(Computed { body, version: version.text().clone() }),
+                Err(error) => Err(match error {
+                    InferError::Invalid(what) => Uncomputed::Invalid(what),
+                    InferError::NotFound(what) => Uncomputed::NotFound(what),
+                    InferError::Unavailable(what) => Uncomputed::Unavailable(what),
+                    InferError::Overloaded(what) => Uncomputed::Overloaded(what),
+                    InferError::Deadline(what) => Uncomputed::Late(what),
+                    InferError::Engine(what) => Uncomputed::Failed(what),
+                }),
+            }
+        })
     }
 }
 

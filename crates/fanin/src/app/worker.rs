@@ -13,6 +13,7 @@ use fanin_flow::{FlowError, FlowFuture, Incoming, Limit, Reply, WorkerFlows};
 use fanin_server::{Body, Problem, Report, Request, RequestId, Response, Worker, WorkerContext};
 use fanin_upstream::WorkerClient;
 
+use super::models::InProcess;
 use super::{App, Traces};
 
 thread_local! {
@@ -30,6 +31,9 @@ impl AppWorker {
     /// Sets the flows up on this thread.
     pub(super) fn new(app: Arc<App>, context: WorkerContext) -> AppWorker {
         let client = CLIENT.with(|client| client.get_or_init(WorkerClient::new).clone());
+        if let Some(side) = &app.models {
+            client.set_compute(Arc::new(InProcess(side.models().clone())));
+        }
         client.keep_snapshots(&app.upstreams);
         let activity = context.activity;
         let told = move |route: Option<usize>| match route {

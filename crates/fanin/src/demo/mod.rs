@@ -115,6 +115,7 @@ fn show(example: Example, once: bool) -> Result<ExitCode, DemoError> {
     let folder = Folder::of(example, Path::new(""))?;
     let traces = Traces::default();
     let origin = Origin {
+        look_only: false,
         path: folder.path().to_path_buf(),
         variables: backends.urls.iter().map(|(name, url)| ((*name).to_owned(), url.clone())).collect(),
         server: Some(Server {

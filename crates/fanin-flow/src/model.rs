@@ -1,0 +1,62 @@
+//! Models of this process, as flows ask them: `antispam.infer({"input": row})`.
+//!
+//! A question travels as a request like any other: the body is `[inputs, outputs, version]`, as JSON. It changes nothing.
+
+use fanin_config::OPTIONS;
+use fanin_lang::{Effect, Failure, HostCall, Method, Value, Written};
+use http::Method as Verb;
+
+use crate::call::{Arguments, Terms, wrong};
+
+/// The only method.
+pub(crate) const INFER: &str = "infer";
+/// Its own arguments by name.
+const OUTPUTS: &str = "outputs";
+const VERSION: &str = "version";
+
+pub(crate) fn method(name: &str) -> Option<Method> {
+    (name == INFER).then_some(Method { id: 0, effect: Effect::Read })
+}
+
+fn one_argument(upstream: &str) -> String {
+    format!("{upstream}.infer takes the inputs, a dict by their names, or the only input as a list")
+}
+
+fn unknown(upstream: &str, name: &str) -> (String, String) {
+    let known = [[OUTPUTS, VERSION].as_slice(), OPTIONS.as_slice()].concat();
+    (format!("{upstream}.infer has no argument {name:?}"), format!("arguments by name are {}", known.join(", ")))
+}
+
+/// What is wrong with a call as it is written: message and hint.
+pub(crate) fn review(upstream: &str, written: &Written<'_>) -> Option<(String, Option<String>)> {
+    if written.positional != 1 && !(written.open && written.positional == 0) {
+        return Some((one_argument(upstream), None));
+    }
+    let is_known = |name: &&str| [OUTPUTS, VERSION].contains(name) || OPTIONS.contains(name);
+    let name = written.names.iter().find(|name| !is_known(name))?;
+    let (message, hint) = unknown(upstream, name);
+    Some((message, Some(hint)))
+}
+
+/// Takes a call apart.
+///
+/// # Errors
+/// What is wrong with it; nothing is asked.
+pub(crate) fn parse(upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
+    let [inputs] = call.args.pos else { return Err(wrong(one_argument(upstream))) };
+    let inputs = call.capture(inputs)?;
+    let (mut outputs, mut version) = (Value::None, Value::None);
+    let mut terms = Terms::new(Verb::GET, true);
+    for (key, value) in call.args.names.iter().zip(call.args.named) {
+        match key.as_str() {
+            OUTPUTS => outputs = call.capture(value)?,
+            VERSION => version = call.capture(value)?,
+            _ if terms.option(upstream, key, value, call)? => {}
+            other => {
+                let (message, hint) = unknown(upstream, other);
+                return Err(wrong(message).with_hint(hint));
+            }
+        }
+    }
+    Ok((Arguments::plain(format!("/{INFER}"), Value::tuple(vec![inputs, outputs, version])), terms))
+}

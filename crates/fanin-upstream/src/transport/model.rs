@@ -1,0 +1,117 @@
+//! A model of this process: the question goes to whoever computes, with what is left of the call's time.
+//!
+//! Nothing is connected and nothing travels, but a model is an upstream like any other: limit, breaker, timeout and counters are
+//! those of all. The crate knows nothing of models; who assembles the program gives each worker a [`Compute`].
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, StatusCode};
+use tokio::time::Instant;
+
+use super::{Attempt, Phase, Received};
+use crate::error::{ErrorKind, Failure, WORDS, words};
+use crate::metrics::Extra;
+
+/// Header of an answer that says which version of the model gave it.
+const VERSION: HeaderName = HeaderName::from_static("model-version");
+
+/// A question to a model.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The model's name.
+    pub model: Arc<str>,
+    /// What is asked, as JSON: inputs, wanted outputs or null, version or null.
+    pub body: Bytes,
+    /// The answer is of no use after this.
+    pub deadline: Instant,
+}
+
+/// A model's answer.
+#[derive(Clone, Debug)]
+pub struct Computed {
+    /// Outputs, as JSON.
+    pub body: Bytes,
+    /// Which version gave it.
+    pub version: Arc<str>,
+}
+
+/// Why a model gives no answer; each with what is to be told.
+#[derive(Clone, Debug)]
+pub enum Uncomputed {
+    /// The question does not fit the model.
+    Invalid(String),
+    /// There is no such model or version.
+    NotFound(String),
+    /// No version of it is ready.
+    Unavailable(String),
+    /// Too much waits in front of it.
+    Overloaded(String),
+    /// The deadline came first.
+    Late(String),
+    /// Computing failed.
+    Failed(String),
+}
+
+/// What [`Compute::compute`] gives. It stays on its worker, and may be dropped at any point.
+pub type Computing = Pin<Box<dyn Future<Output = Result<Computed, Uncomputed>>>>;
+
+/// Who computes models in this process.
+pub trait Compute: Send + Sync + fmt::Debug {
+    /// Answers a question, by its deadline.
+    fn compute(&self, question: Question) -> Computing;
+}
+
+/// A model, as a worker asks it.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub name: Arc<str>,
+    pub compute: Option<Arc<dyn Compute>>,
+}
+
+impl Model {
+    /// Asks, and gives the answer as any transport does.
+    pub async fn send(&self, attempt: &Attempt<'_>) -> Result<Received, Failure> {
+        let Some(compute) = &self.compute else {
+            return Err(Failure::ours("nobody computes models in this process"));
+        };
+        attempt.phase.set(Phase::Sent);
+        attempt.metrics.count(Extra::Sent);
+        let body = attempt.request.body.clone();
+        let question = Question { model: self.name.clone(), body, deadline: attempt.deadline };
+        match compute.compute(question).await {
+            Ok(Computed { body, version }) => {
+                let (size, most) = (body.len(), attempt.max_answer);
+                if size > most {
+                    let detail = format!("the outputs are {size} bytes as JSON, {most} are allowed (max_answer)");
+                    return Err(Failure::new(ErrorKind::TooLarge, detail));
+                }
+                let mut headers = HeaderMap::with_capacity(2);
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                if let Ok(version) = HeaderValue::from_str(&version) {
+                    headers.insert(VERSION, version);
+                }
+                Ok(Received { status: StatusCode::OK, headers: headers.into(), body, at: Instant::now() })
+            }
+            Err(Uncomputed::Invalid(what)) => Ok(refusal(StatusCode::BAD_REQUEST, &what)),
+            Err(Uncomputed::NotFound(what)) => Ok(refusal(StatusCode::NOT_FOUND, &what)),
+            Err(Uncomputed::Unavailable(what)) => Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, &what)),
+            Err(Uncomputed::Failed(what)) => Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR, &what)),
+            Err(Uncomputed::Overloaded(what)) => Err(Failure::new(ErrorKind::Limit, what)),
+            Err(Uncomputed::Late(what)) => Err(Failure::new(ErrorKind::Timeout, what)),
+        }
+    }
+}
+
+#[cold]
+fn refusal(status: StatusCode, message: &str) -> Received {
+    let mut body = b"{\"message\":".to_vec();
+    fanin_json::write_str(&mut body, message);
+    body.push(b'}');
+    let headers = HeaderMap::from_iter([(WORDS, words(message))]);
+    Received { status, headers: headers.into(), body: body.into(), at: Instant::now() }
+}
