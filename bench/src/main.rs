@@ -138,10 +138,16 @@ enum Command {
         #[arg(long, value_name = "PROGRAM")]
         other: Option<PathBuf>,
     },
-    /// A model over gRPC, against a bare tonic echo
+    /// Models over gRPC: cost beside a bare tonic echo and MLServer, deadlines, a fleet of clients, instances that vanish
     Models {
         #[command(flatten)]
         options: Options,
+        /// The fleet for the ten minutes that its bar names
+        #[arg(long)]
+        full: bool,
+        /// Only these: `cost,mlserver,deadline,fleet,vanish`
+        #[arg(long, value_name = "NAME", value_delimiter = ',')]
+        only: Vec<String>,
     },
     /// The bare tonic echo (a role, started by `models`)
     #[command(hide = true)]
@@ -245,7 +251,9 @@ fn run(command: Command) -> Result<bool, Failure> {
             stub::http2::run(listen, ready)?;
             Ok(true)
         }
-        Command::Models { options } => show(&options, models::run(&options)?),
+        Command::Models { options, full, only } => {
+            show(&options, models::run(&options, &models::Plans { full, only })?)
+        }
         Command::TonicEcho { listen } => {
             models::echo::run(listen, ready)?;
             Ok(true)

@@ -90,6 +90,12 @@ impl Server {
         Ok(Self { name: name.into(), addr, child })
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        // `taskset` becomes the program, so that the child is the server itself.
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+    }
+
     /// Kills it, as it stands.
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;

@@ -13,7 +13,7 @@ use prost::Message;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::task::spawn_local;
 
-use super::messages::{InferRequest, InferResponse, InputTensor, PATH};
+use super::messages::{InferRequest, InferResponse, InputTensor, PATH, WantedOutput};
 use super::trees::Numbers;
 use crate::Failure;
 
@@ -34,20 +34,39 @@ fn framed(message: &impl Message) -> Bytes {
     frame.freeze()
 }
 
-/// A request of one row of so many features, for the output alone.
-pub fn request(model: &str, features: usize) -> Bytes {
+/// A message that asks about so many rows of so many features, for these outputs.
+pub fn message(model: &str, rows: usize, features: usize, outputs: &[&str]) -> InferRequest {
     let mut numbers = Numbers::new(3);
-    let row: Vec<u8> = (0..features).flat_map(|_| numbers.unit().to_le_bytes()).collect();
-    framed(&InferRequest {
+    let all: Vec<u8> = (0..rows * features).flat_map(|_| numbers.unit().to_le_bytes()).collect();
+    let shape = vec![rows as i64, features as i64];
+    InferRequest {
         model_name: model.into(),
-        inputs: vec![InputTensor { name: "input".into(), datatype: "FP64".into(), shape: vec![1, features as i64] }],
-        raw_input_contents: vec![row.into()],
-    })
+        inputs: vec![InputTensor { name: "input".into(), datatype: "FP64".into(), shape }],
+        outputs: outputs.iter().map(|name| WantedOutput { name: (*name).into() }).collect(),
+        raw_input_contents: vec![all.into()],
+    }
 }
 
-type Sender = hyper::client::conn::http2::SendRequest<Full<Bytes>>;
+/// The same as the body of a call.
+pub fn request(model: &str, rows: usize, features: usize, outputs: &[&str]) -> Bytes {
+    framed(&message(model, rows, features, outputs))
+}
 
-async fn ask(sender: &mut Sender, addr: SocketAddr, body: &Bytes) -> Result<InferResponse, String> {
+/// A connection to ask on.
+pub type Sender = hyper::client::conn::http2::SendRequest<Full<Bytes>>;
+
+/// Connects.
+pub async fn connect(addr: SocketAddr) -> Result<Sender, String> {
+    let stream = tokio::net::TcpStream::connect(addr).await.map_err(|error| error.to_string())?;
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let handshake = hyper::client::conn::http2::handshake(hyper_util::rt::TokioExecutor::new(), TokioIo::new(stream));
+    let (sender, connection) = handshake.await.map_err(|error| error.to_string())?;
+    spawn_local(connection);
+    Ok(sender)
+}
+
+/// Asks once.
+pub async fn ask(sender: &mut Sender, addr: SocketAddr, body: &Bytes) -> Result<InferResponse, String> {
     let mut request = Request::new(Full::new(body.clone()));
     *request.method_mut() = http::Method::POST;
     *request.uri_mut() = format!("http://{addr}{PATH}").parse().map_err(|error| format!("{error}"))?;
@@ -65,23 +84,17 @@ async fn ask(sender: &mut Sender, addr: SocketAddr, body: &Bytes) -> Result<Infe
 }
 
 impl Clients {
-    /// Connects and begins to ask.
-    pub fn start(addr: SocketAddr, connections: usize, body: &Bytes) -> Result<Clients, Failure> {
+    /// Connects and begins to ask; connections take the bodies in turns.
+    pub fn start(addr: SocketAddr, connections: usize, bodies: &[Bytes]) -> Result<Clients, Failure> {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
         let (asked, wrong) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         let clients = Clients { runtime, asked, wrong };
         clients.runtime.block_on(async {
-            for _ in 0..connections {
-                let stream = tokio::net::TcpStream::connect(addr).await?;
-                stream.set_nodelay(true)?;
-                let handshake =
-                    hyper::client::conn::http2::handshake(hyper_util::rt::TokioExecutor::new(), TokioIo::new(stream));
-                let (mut sender, connection) =
-                    handshake.await.map_err(|error| Failure::Wrong(format!("{addr}: {error}")))?;
-                spawn_local(connection);
+            for body in bodies.iter().cycle().take(connections) {
+                let mut sender = connect(addr).await.map_err(|error| Failure::Wrong(format!("{addr}: {error}")))?;
                 let first = ask(&mut sender, addr, body).await;
                 let answer = first.map_err(|error| Failure::Wrong(format!("{addr}: {error}")))?;
-                if answer.raw_output_contents.iter().any(|raw| raw.len() != 8) {
+                if answer.raw_output_contents.iter().any(|raw| raw.is_empty() || raw.len() % 8 != 0) {
                     return Err(Failure::Wrong(format!("{addr}: {answer:?}")));
                 }
                 let (asked, wrong, body) = (clients.asked.clone(), clients.wrong.clone(), body.clone());

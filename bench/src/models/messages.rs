@@ -11,9 +11,20 @@ pub struct InferRequest {
     /// What is put in.
     #[prost(message, repeated, tag = "5")]
     pub inputs: Vec<InputTensor>,
+    /// Which outputs are wanted.
+    #[prost(message, repeated, tag = "6")]
+    pub outputs: Vec<WantedOutput>,
     /// Data of the inputs.
     #[prost(bytes = "bytes", repeated, tag = "7")]
     pub raw_input_contents: Vec<Bytes>,
+}
+
+/// An output that is wanted.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct WantedOutput {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
 }
 
 /// Head of an input or output tensor.

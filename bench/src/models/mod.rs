@@ -1,29 +1,64 @@
-//! `models`: what a ModelInfer of 300 trees costs beside a bare tonic echo, and what 3 million a minute take.
+//! `models`: what a ModelInfer costs beside a bare tonic echo and MLServer, deadlines under load, a fleet of clients during
+//! swaps, instances that vanish, and what 3 million a minute take.
 
+mod cost;
+mod deadline;
 pub mod echo;
+mod fleet;
 mod load;
 mod messages;
+mod mlserver;
 mod trees;
+mod vanish;
 
 use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::json;
-
 use crate::process::{self, OTHER_CORE, Server};
-use crate::report::{Report, Table, median};
+use crate::report::Report;
 use crate::{Failure, Options, servers};
-use load::Clients;
 
-const TREES: usize = 300;
-const LEAVES: usize = 31;
-const FEATURES: usize = 100;
-const CONNECTIONS: usize = 16;
-/// Requests a second of 3 million a minute.
-const WANTED: f64 = 50_000.0;
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Plans {
+    /// The fleet for its ten minutes.
+    pub full: bool,
+    /// Only these parts.
+    pub only: Vec<String>,
+}
 
-/// A folder with the model and a configuration; it is gone with this.
-struct Folder(std::path::PathBuf);
+type Part = fn(&Options, &Plans, &mut Report) -> Result<(), Failure>;
+
+const PARTS: [(&str, Part); 5] = [
+    ("cost", cost::run),
+    ("mlserver", mlserver::run),
+    ("deadline", deadline::run),
+    ("fleet", fleet::run),
+    ("vanish", vanish::run),
+];
+
+/// Runs the benchmark.
+pub fn run(options: &Options, plans: &Plans) -> Result<Report, Failure> {
+    if let Some(unknown) = plans.only.iter().find(|name| !PARTS.iter().any(|(part, _)| part == name)) {
+        let parts: Vec<&str> = PARTS.iter().map(|(part, _)| *part).collect();
+        return Err(Failure::Usage(format!("no part `{unknown}`: {}", parts.join(", "))));
+    }
+    process::pin(OTHER_CORE)?;
+    let mut report = Report::new("models");
+    report.data = serde_json::json!({});
+    for (name, part) in PARTS {
+        if plans.only.is_empty() || plans.only.iter().any(|only| only == name) {
+            eprintln!("models: {name}");
+            part(options, plans, &mut report)?;
+        }
+    }
+    Ok(report)
+}
+
+/// A folder with a repository and a configuration; it is gone with this.
+struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
@@ -31,73 +66,36 @@ impl Drop for Folder {
     }
 }
 
-/// Runs the benchmark.
-pub fn run(options: &Options) -> Result<Report, Failure> {
-    process::pin(OTHER_CORE)?;
-    let folder = Folder(std::env::temp_dir().join(format!("fanin-bench-models-{}", std::process::id())));
-    let version = folder.0.join("models/trees/1");
-    fs::create_dir_all(&version)?;
-    fs::write(version.join("model.txt"), trees::model(TREES, LEAVES, FEATURES))?;
-    let (listen, addr) = (process::free_port()?, process::free_port()?);
-    let toml = format!(
-        "[server]\nlisten = \"{listen}\"\nadmin = \"off\"\nworkers = 1\nlog = \"warn\"\n[models]\nrepository = \"models\"\nlisten = \
-         \"{addr}\"\nthreads = 1\n"
-    );
-    fs::write(folder.0.join("fanin.toml"), toml)?;
-    let fanin = Server::command("fanin", addr, servers::fanin_command(&folder.0)?, Duration::from_secs(10))?;
-    let echo = Server::role("tonic echo", process::SERVER_CORE, &["tonic-echo"])?;
-    let body = load::request("trees", FEATURES);
-    let mut table = Table::new(
-        "CPU of one ModelInfer, 100 features in, 300 trees of 31 leaves; medians over the turns",
-        &["server", "CPU us", "req/s", "peak MB", "threads", "failed"],
-    );
-    let (pairs, window) = if options.quick { (5, 500) } else { (15, 1000) };
-    let mut costs = [Vec::new(), Vec::new()];
-    let mut rates = [Vec::new(), Vec::new()];
-    let mut failed = [0, 0];
-    let all = [&fanin, &echo];
-    let clients = [Clients::start(fanin.addr, CONNECTIONS, &body)?, Clients::start(echo.addr, CONNECTIONS, &body)?];
-    for clients in &clients {
-        clients.window(Duration::from_millis(window));
+impl Folder {
+    fn new(name: &str) -> Result<Folder, Failure> {
+        let folder = std::env::temp_dir().join(format!("fanin-bench-models-{name}-{}", std::process::id()));
+        fs::create_dir_all(folder.join("models"))?;
+        Ok(Folder(folder))
     }
-    for pair in 0..pairs {
-        for turn in 0..2 {
-            let at = (pair + turn) % 2;
-            let before = all[at].usage()?.cpu;
-            let (asked, wrong) = clients[at].window(Duration::from_millis(window));
-            let used = all[at].usage()?.cpu.saturating_sub(before);
-            costs[at].push(used.as_secs_f64() * 1e6 / asked.max(1) as f64);
-            rates[at].push(asked as f64 * 1000.0 / window as f64);
-            failed[at] += wrong;
-        }
+
+    /// Puts a version into the repository, all at once.
+    fn put(&self, model: &str, version: u64, text: &str) -> Result<(), Failure> {
+        let parent = self.0.join("models").join(model);
+        let (draft, whole) = (parent.join(format!("{version}.tmp")), parent.join(version.to_string()));
+        fs::create_dir_all(&draft)?;
+        fs::write(draft.join("model.txt"), text)?;
+        fs::rename(draft, whole)?;
+        Ok(())
     }
-    for (at, server) in all.iter().enumerate() {
-        let usage = server.usage()?;
-        table.rows.push(vec![
-            server.name.clone(),
-            format!("{:.1}", median(costs[at].iter().copied())),
-            format!("{:.0}", median(rates[at].iter().copied())),
-            format!("{:.1}", usage.peak as f64 / 1e6),
-            usage.threads.to_string(),
-            failed[at].to_string(),
-        ]);
+
+    fn remove(&self, model: &str, version: u64) -> Result<(), Failure> {
+        Ok(fs::remove_dir_all(self.0.join("models").join(model).join(version.to_string()))?)
     }
-    let ratio = median(costs[0].iter().zip(&costs[1]).map(|(ours, theirs)| ours / theirs));
-    let cost = median(costs[0].iter().copied());
-    let cores = cost * WANTED / 1e6;
-    let mut sizes = Table::new(
-        "What 3 million of these a minute take, at 60 % of a core",
-        &["CPU-seconds a second", "cores", "4-core pods"],
-    );
-    sizes.rows.push(vec![
-        format!("{cores:.2}"),
-        format!("{:.1}", cores / 0.6),
-        format!("{:.0}", (cores / 0.6 / 4.0).ceil()),
-    ]);
-    let mut report = Report::new("models");
-    report.at_most("CPU of a ModelInfer / of a bare tonic echo", ratio, 1.4, "");
-    report.holds("no failed request", format!("{} failed", failed[0]), failed[0] == 0);
-    report.tables.extend([table, sizes]);
-    report.data = json!({"fanin_us": costs[0], "echo_us": costs[1]});
-    Ok(report)
+
+    /// Fanin on one core with this repository: one worker, one thread that computes.
+    fn serve(&self, models: SocketAddr, admin: Option<SocketAddr>, more: &str) -> Result<Server, Failure> {
+        let listen = process::free_port()?;
+        let admin = admin.map_or("off".to_owned(), |admin| admin.to_string());
+        let toml = format!(
+            "[server]\nlisten = \"{listen}\"\nadmin = \"{admin}\"\nworkers = 1\nlog = \"warn\"\n[models]\nrepository = \
+             \"models\"\nlisten = \"{models}\"\nthreads = 1\n{more}"
+        );
+        fs::write(self.0.join("fanin.toml"), toml)?;
+        Ok(Server::command("fanin", models, servers::fanin_command(&self.0)?, Duration::from_secs(10))?)
+    }
 }

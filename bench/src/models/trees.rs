@@ -26,6 +26,15 @@ impl Numbers {
 
 /// Trees grown leaf by leaf at random places, as boosting grows them: of uneven depth.
 pub fn model(trees: usize, leaves: usize, features: usize) -> String {
+    with_leaves(trees, leaves, features, &|numbers| numbers.unit() / 100.0)
+}
+
+/// The same shape, but every leaf says `value`, so that the raw score is the number of trees times `value`, whatever is asked.
+pub fn constant(trees: usize, leaves: usize, features: usize, value: f64) -> String {
+    with_leaves(trees, leaves, features, &|_| value)
+}
+
+fn with_leaves(trees: usize, leaves: usize, features: usize, leaf: &dyn Fn(&mut Numbers) -> f64) -> String {
     let mut numbers = Numbers::new(7);
     let names: Vec<String> = (0..features).map(|feature| format!("f{feature}")).collect();
     let infos = vec!["[-1:1]"; features].join(" ");
@@ -54,7 +63,7 @@ pub fn model(trees: usize, leaves: usize, features: usize) -> String {
         let joined = |all: &[i64]| all.iter().map(i64::to_string).collect::<Vec<_>>().join(" ");
         let features = list(splits, &mut |numbers| numbers.below(features).to_string());
         let thresholds = list(splits, &mut |numbers| format!("{:?}", numbers.unit() / 2.0));
-        let values = list(leaves, &mut |numbers| format!("{:?}", numbers.unit() / 100.0));
+        let values = list(leaves, &mut |numbers| format!("{:?}", leaf(numbers)));
         let decisions = vec!["10"; splits].join(" ");
         // Writing to a string does not fail.
         let _ = write!(
