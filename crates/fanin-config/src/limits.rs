@@ -48,7 +48,7 @@ impl Default for FlowLimits {
             max_calls: 64,
             max_steps: 10_000_000,
             max_memory: 64 << 20,
-            max_value: 2 << 20,
+            max_value: 1 << 20,
             max_depth: 64,
             max_fibers: 10_000,
             max_response: 16 << 20,

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use fanin_config::{FlowLimits, OnDisconnect};
 use fanin_lang::{
@@ -26,14 +27,20 @@ use crate::merge::open::OpenBatches;
 use crate::reply::{FlowError, Reply};
 use crate::respond;
 use crate::threads::{self, Pool};
+use crate::turns::Turns;
 
-/// Steps after which a flow lets its worker turn: about 100 microseconds. Ten such flows at once then delay another request by
-/// about a millisecond each time that it needs the worker.
-const TURN: u64 = 3_000;
+/// Steps after which a flow looks at the time: 10 microseconds of arithmetic, some more where a step does more.
+const LOOK: u64 = 3_000;
+/// For so long a flow has its worker. Long against what it costs to go on with another one, short against what others notice.
+const TURN: Duration = Duration::from_micros(200);
+
+/// What a flow that has made fewer bytes leaves behind is dropped at once.
+const SMALL: u64 = 256 << 10;
 
 /// What all flows of a worker share.
 pub(crate) struct Worker {
     pub(crate) machine: RefCell<Machine>,
+    pub(crate) turns: Turns,
     pub(crate) caller: Rc<dyn Caller>,
     pub(crate) open: Rc<OpenBatches>,
     /// Told which route the worker runs, and `None` when it stops.
@@ -162,7 +169,8 @@ async fn run(
     let mut limit = None;
     let outcome = match Instance::new(&program, route.function, vec![Value::object(ReqObject(req))], bounds) {
         Ok(mut instance) => {
-            let evaluated = evaluate(&worker, &route, &mut instance, &mut host, deadline).await;
+            let mut litter = Litter(false);
+            let evaluated = evaluate(&worker, &route, &mut instance, &mut host, &mut litter, deadline).await;
             let (turns, site) = instance.waits_in_a_row();
             if turns >= in_a_row::MANY {
                 route.in_a_row.note(&route.name, &program.position(site), turns);
@@ -172,6 +180,9 @@ async fn run(
                 Err(end) => Err(end),
             };
             usage = instance.usage();
+            if litter.0 || usage.memory > SMALL {
+                drop_in_turns(&worker, instance, litter).await;
+            }
             end
         }
         Err(failure) => Err(End::Failed(failure)),
@@ -209,22 +220,38 @@ async fn evaluate(
     route: &RouteFlow,
     instance: &mut Instance,
     host: &mut FlowHost,
+    litter: &mut Litter,
     deadline: Instant,
 ) -> Result<Value, End> {
+    let (mut computed, mut place) = (Duration::ZERO, None);
+    let mut turn_began: Option<Instant> = None;
     loop {
         (worker.activity)(Some(route.index));
-        let turn = instance.run(&mut worker.machine.borrow_mut(), host, TURN);
+        let (turn, rest) = fanin_lang::drop_in_parts(|| instance.run(&mut worker.machine.borrow_mut(), host, LOOK));
         (worker.activity)(None);
+        if rest {
+            litter.0 = fanin_lang::drop_rest();
+        }
         match turn {
             Run::Done(value) => return Ok(value),
             Run::Failed(failure) => return Err(End::Failed(failure)),
             Run::Yielded => {
-                if Instant::now() >= deadline {
+                let now = Instant::now();
+                if now >= deadline {
                     return Err(End::Deadline);
                 }
-                tokio::task::yield_now().await;
+                let turn = now.saturating_duration_since(*turn_began.get_or_insert(now));
+                if turn < TURN {
+                    continue;
+                }
+                computed += turn;
+                drop(place.take());
+                place = worker.turns.next(computed).await;
+                turn_began = Some(Instant::now());
             }
             Run::Waiting => {
+                place = None;
+                turn_began = None;
                 host.pump();
                 if instance.is_ready() {
                     continue;
@@ -233,6 +260,28 @@ async fn evaluate(
                     return Err(Failure::new(Kind::Host, "internal: the flow waits for nothing").into());
                 }
             }
+        }
+    }
+}
+
+/// Frees what a flow has made, which may take as long as making it did. Not left to somebody else: who makes much has to free it
+/// before its next request can make more.
+async fn drop_in_turns(worker: &Worker, instance: Instance, mut litter: Litter) {
+    litter.0 |= fanin_lang::drop_in_parts(|| drop(instance)).1;
+    while litter.0 {
+        let turn = worker.turns.next(Duration::MAX).await;
+        litter.0 = fanin_lang::drop_rest();
+        drop(turn);
+    }
+}
+
+/// Whether the flow has left something to be dropped in parts. Drops it at once when the flow is cancelled.
+struct Litter(bool);
+
+impl Drop for Litter {
+    fn drop(&mut self) {
+        while self.0 {
+            self.0 = fanin_lang::drop_rest();
         }
     }
 }

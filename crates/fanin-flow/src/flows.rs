@@ -17,6 +17,7 @@ use crate::log::FailureLog;
 use crate::modules::Modules;
 use crate::plan::RoutePlan;
 use crate::threads::{Pool, Pools};
+use crate::turns::Turns;
 use crate::upstream::UpstreamObject;
 
 /// The flows of a configuration's routes: compiled once, shared by all workers.
@@ -151,6 +152,7 @@ impl Flows {
             flows: self.clone(),
             worker: Rc::new(Worker {
                 machine,
+                turns: Turns::default(),
                 caller,
                 open: Rc::default(),
                 activity,
@@ -240,6 +242,11 @@ pub struct WorkerFlows {
 }
 
 impl WorkerFlows {
+    /// Flows that have computed for so long on this worker that they take turns.
+    pub fn computing(&self) -> usize {
+        self.worker.turns.len()
+    }
+
     /// Runs the flow of a route, by its place in the configuration.
     ///
     /// # Panics

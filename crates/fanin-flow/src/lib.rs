@@ -32,6 +32,7 @@ mod reply;
 mod respond;
 mod threads;
 mod trace;
+mod turns;
 mod unsure;
 mod upstream;
 mod written;

@@ -49,5 +49,6 @@ pub use plan::{Bound, Plan, PlannedCall, PlannedFunction, PlannedLoop, PlannedWa
 pub use program::{Checked, FunctionRef, Loaded, Loader, Program};
 pub use slot::{Outcome, Slot, SlotSource, Waiter};
 pub use value::capture::{Deep, deep};
+pub use value::drop::{drop_in_parts, drop_rest};
 pub use value::part::name_origin;
 pub use value::{FrozenValue, Value, ValueKind};

@@ -52,6 +52,12 @@ pub trait Worker: 'static {
     /// to say what it was waiting for.
     fn handle(&self, request: Request) -> Self::Future;
 
+    /// How many requests compute for so long that they take turns, one of them each time that the worker looks at its sockets.
+    /// Where requests queue for the worker, few more start meanwhile.
+    fn computing(&self) -> usize {
+        0
+    }
+
     /// The server drains: what the application serves besides, on listeners of its own, should end as well.
     fn drain(&self) {}
 

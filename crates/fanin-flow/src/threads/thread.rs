@@ -15,6 +15,7 @@ use super::block::{Bell, block_on};
 use super::link::{Job, LinkCaller, Message};
 use super::pool::Shared;
 use crate::drive::{FlowFuture, Worker};
+use crate::turns::Turns;
 
 /// As much as a worker's thread has, so that what runs there runs here. Virtual memory: only what is touched is real.
 const STACK: usize = 2 << 20;
@@ -51,6 +52,7 @@ impl Seat {
         let caller = Rc::new(LinkCaller::default());
         let worker = Worker {
             machine: RefCell::new(Machine::new()),
+            turns: Turns::default(),
             caller: caller.clone(),
             open: Rc::default(),
             // The watchdog looks after workers; a flow that computes here holds nobody else.

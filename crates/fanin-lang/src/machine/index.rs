@@ -206,8 +206,14 @@ pub(crate) fn slice(ctx: &mut Ctx<'_>, of: &Value, bounds: &[Value]) -> Result<V
     let places = (0..count).map(|at| range.at(at) as usize);
     match (&of, view::kind(&of)) {
         (Value::Str(text), _) if step == 1 => {
-            let sliced: String = text.chars().skip(from as usize).take(count).collect();
-            ctx.str(&sliced)
+            let (from, to) = (from as usize, from as usize + count);
+            if text.is_ascii() {
+                return ctx.str(&text[from..to]);
+            }
+            let mut places = text.char_indices().map(|(at, _)| at).skip(from);
+            let begins = places.next().unwrap_or(text.len());
+            let ends = if count == 0 { begins } else { places.nth(count - 1).unwrap_or(text.len()) };
+            ctx.str(&text[begins..ends])
         }
         (Value::Str(text), _) => {
             let chars: Vec<char> = text.chars().collect();

@@ -37,11 +37,11 @@ fn recased(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, make: impl Fn(&str) ->
 }
 
 fn lower(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    recased(ctx, args, "lower", str::to_lowercase)
+    recased(ctx, args, "lower", |text| if text.is_ascii() { text.to_ascii_lowercase() } else { text.to_lowercase() })
 }
 
 fn upper(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    recased(ctx, args, "upper", str::to_uppercase)
+    recased(ctx, args, "upper", |text| if text.is_ascii() { text.to_ascii_uppercase() } else { text.to_uppercase() })
 }
 
 fn capitalize(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {

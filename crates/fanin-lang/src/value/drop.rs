@@ -1,4 +1,5 @@
-//! Dropping without recursion: a list nested a million deep must not overflow the stack.
+//! Dropping without recursion: a list nested a million deep must not overflow the stack. And, where it is asked for, in parts: what a
+//! flow leaves behind may take as long to free as it took to make, and others want the worker meanwhile.
 
 use std::cell::{Cell, RefCell};
 
@@ -7,9 +8,76 @@ use super::Value;
 /// Levels that are dropped by plain recursion; deeper ones wait in a queue.
 const LEVELS: u32 = 40;
 
+/// Values dropped in one part: some 100 microseconds of work.
+const PART: u32 = 3_000;
+
 thread_local! {
     static LEVEL: Cell<u32> = const { Cell::new(0) };
+    /// Too deep for recursion. Empty unless something is being dropped.
     static LATER: RefCell<Vec<Value>> = const { RefCell::new(Vec::new()) };
+    /// What the part that is being dropped may still drop; without a bound outside of one.
+    static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    /// What was too much for one part.
+    static REST: RefCell<Vec<Value>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Does something that may drop large values, of which only a part is dropped now. Gives besides whether it left
+/// something to [`drop_rest`] on this thread; nobody else does that.
+pub fn drop_in_parts<T>(work: impl FnOnce() -> T) -> (T, bool) {
+    in_part(work)
+}
+
+/// Drops another part of what [`drop_in_parts`] left on this thread, and gives whether that was not all.
+pub fn drop_rest() -> bool {
+    let rest = || {
+        while LEFT.get().is_none_or(|left| left > 0)
+            && let Some(value) = REST.with_borrow_mut(Vec::pop)
+        {
+            drop(value);
+        }
+    };
+    in_part(rest);
+    REST.with_borrow(|rest| !rest.is_empty())
+}
+
+#[inline]
+fn in_part<T>(work: impl FnOnce() -> T) -> (T, bool) {
+    /// Also when something panics.
+    struct Whole;
+    impl Drop for Whole {
+        fn drop(&mut self) {
+            LEFT.set(None);
+        }
+    }
+    let before = REST.with_borrow(Vec::len);
+    let whole = Whole;
+    LEFT.set(Some(PART));
+    let done = work();
+    drop(whole);
+    (done, REST.with_borrow(Vec::len) > before)
+}
+
+/// Whether the part that is being dropped may drop one more value.
+fn takes_one() -> bool {
+    LEFT.try_with(|cell| match cell.get() {
+        None => true,
+        Some(0) => false,
+        Some(left) => {
+            cell.set(Some(left - 1));
+            true
+        }
+    })
+    .unwrap_or(true)
+}
+
+/// Keeps a value for later. Drops it if the thread ends, whose queues are gone.
+fn keep(queue: &'static std::thread::LocalKey<RefCell<Vec<Value>>>, value: Value) {
+    let mut value = Some(value);
+    let _ = queue.try_with(|queue| {
+        if let (Ok(mut queue), Some(value)) = (queue.try_borrow_mut(), value.take()) {
+            queue.push(value);
+        }
+    });
 }
 
 /// Whether dropping a value may drop further containers, one within the other.
@@ -47,21 +115,22 @@ pub(crate) fn drop_values(values: impl Iterator<Item = Value>) {
                 level
             }
         };
-        if level < LEVELS {
+        if !takes_one() {
+            keep(&REST, value);
+        } else if level < LEVELS {
             drop(value);
         } else {
-            let mut value = Some(value);
-            let _ = LATER.try_with(|later| {
-                if let (Ok(mut later), Some(value)) = (later.try_borrow_mut(), value.take()) {
-                    later.push(value);
-                }
-            });
+            keep(&LATER, value);
         }
     }
     let Some(level) = entered else { return };
     if level == 0 {
         while let Some(value) = LATER.try_with(|later| later.borrow_mut().pop()).ok().flatten() {
-            drop(value);
+            if takes_one() {
+                drop(value);
+            } else {
+                keep(&REST, value);
+            }
         }
     }
     let _ = LEVEL.try_with(|cell| cell.set(level));
@@ -69,6 +138,8 @@ pub(crate) fn drop_values(values: impl Iterator<Item = Value>) {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
 
     #[test]
@@ -84,5 +155,28 @@ mod tests {
         drop((list, tuple, dict));
         assert_eq!(LEVEL.with(Cell::get), 0);
         assert!(LATER.with(|later| later.borrow().is_empty()));
+    }
+
+    #[test]
+    fn what_is_large_is_dropped_in_parts() {
+        let mut deep = Value::list(vec![]);
+        for _ in 0..50_000 {
+            deep = Value::list(vec![deep]);
+        }
+        let wide = Value::list((0..50_000).map(|_| Value::list(vec![Value::list(vec![])])).collect());
+        let probe = Rc::new(RefCell::new(Value::None));
+        let shared = Value::list(vec![Value::list(vec![Value::Cell(probe.clone())])]);
+        let all = vec![deep, wide, shared.clone()];
+        assert!(drop_in_parts(|| drop(all)).1);
+        // Nobody else's values wait for it, and nobody else has its work to do.
+        drop(shared);
+        let mut parts = 1;
+        while drop_rest() {
+            parts += 1;
+        }
+        assert!((30..80).contains(&parts), "{parts}");
+        assert_eq!(Rc::strong_count(&probe), 1);
+        assert!(!drop_rest());
+        assert!(!drop_in_parts(|| drop(Value::list(vec![Value::list(vec![])]))).1);
     }
 }

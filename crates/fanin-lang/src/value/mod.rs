@@ -6,7 +6,7 @@
 pub mod capture;
 pub mod compare;
 pub mod dict;
-mod drop;
+pub(crate) mod drop;
 pub mod frozen;
 pub mod list;
 pub mod number;

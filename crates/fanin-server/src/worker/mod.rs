@@ -82,8 +82,11 @@ pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::
     spawn_local(worker.sweep.clone().run());
     spawn_local(housekeeping(worker.clone()));
     spawn_local(probe::run(worker.clone()));
-    let stats = worker.stats.clone();
-    spawn_local(worker.ready.clone().run(move |waiting| stats.queued.set(waiting as u64)));
+    let observed = worker.clone();
+    spawn_local(worker.ready.clone().run(move |waiting| {
+        observed.stats.queued.set(waiting as u64);
+        observed.site().app.computing()
+    }));
     let accepting =
         listeners.iter().map(|listener| spawn_local(accept::run(worker.clone(), listener.clone()))).collect::<Vec<_>>();
     ready(Ok(()));

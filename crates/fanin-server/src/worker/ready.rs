@@ -7,7 +7,8 @@
 //! nothing else. A slow upstream leaves the worker asleep.
 //!
 //! Who waits too long is refused. How long is too long depends on whether the queue *stands*: a burst may wait ten times the
-//! bound, but once the queue has not been empty for that long, each request only gets the bound itself, until nobody has been
+//! bound, but once the queue has not been empty for that long, or has grown for three times the bound without a break (a burst comes at
+//! once, an overload goes on), each request only gets the bound itself, until nobody has been
 //! refused for a while: an overload does not end because the queue was empty for a moment. (Nichols and Jacobson's
 //! controlled delay, in the form for servers of Maurer's *Fail at Scale*, ACM Queue 13:8.) Who would have to wait longer as
 //! things stand is refused at once. The more important goes first.
@@ -27,10 +28,14 @@ use crate::Priority;
 const BURST: u32 = 10;
 /// For so many times the bound nobody has to be refused before bursts are let in again.
 const STRICT: u32 = 100;
+/// An overload: in so many spans of the bound in a row more requests came than could be started.
+const GROWS: u32 = 3;
 /// A lap that is longer starts fewer flows the next time, one of half the length more.
 const LAP: Duration = Duration::from_millis(1);
 /// Flows started in a lap, at most.
 const MOST_A_LAP: usize = 64;
+/// And at least, however long the lap was: what else runs here may be long by itself.
+const LEAST_A_LAP: usize = 2;
 
 /// See the module.
 #[derive(Debug)]
@@ -49,10 +54,35 @@ pub(crate) struct ReadyQueue {
     waiting: [Cell<usize>; Priority::ALL.len()],
     /// The queue was empty then.
     empty_at: Cell<Instant>,
+    growth: Cell<Growth>,
     /// Until then each request gets the bound only.
     strict_until: Cell<Instant>,
     /// How long it takes until one more has been started, smoothed; zero while it is not known.
     each: Cell<Duration>,
+}
+
+/// Whether more requests come than are started, span by span.
+#[derive(Clone, Copy, Debug)]
+struct Growth {
+    span_began: Instant,
+    came: u32,
+    started: u32,
+    /// Spans in a row in which the queue grew.
+    spans: u32,
+}
+
+impl Growth {
+    fn new(now: Instant) -> Growth {
+        Growth { span_began: now, came: 0, started: 0, spans: 0 }
+    }
+
+    fn turn(&mut self, now: Instant, span: Duration, started: usize) {
+        self.started = self.started.saturating_add(u32::try_from(started).unwrap_or(u32::MAX));
+        if now.saturating_duration_since(self.span_began) >= span {
+            let spans = if self.came > self.started { self.spans.saturating_add(1) } else { 0 };
+            *self = Growth { spans, ..Growth::new(now) };
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -86,6 +116,7 @@ impl ReadyQueue {
             queues: RefCell::default(),
             waiting: Default::default(),
             empty_at: Cell::new(now),
+            growth: Cell::new(Growth::new(now)),
             strict_until: Cell::new(now),
             each: Cell::default(),
         })
@@ -124,12 +155,16 @@ impl ReadyQueue {
         {
             self.on.set(true);
             self.empty_at.set(now);
+            self.growth.set(Growth::new(now));
             self.wake.notify_one();
         }
     }
 
     /// Queues, unless the wait would be too long.
     pub(crate) fn enqueue(self: &Rc<ReadyQueue>, priority: Priority, now: Instant) -> Result<Ready, TooLate> {
+        let mut growth = self.growth.get();
+        growth.came = growth.came.saturating_add(1);
+        self.growth.set(growth);
         let ahead: usize = self.waiting[..=priority as usize].iter().map(Cell::get).sum();
         let wait = self.each.get().saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX));
         // A burst may come at once; how long it will take is known only after some of it has been started.
@@ -148,7 +183,7 @@ impl ReadyQueue {
     /// Whether the queue has not been empty for long, or has been so lately.
     fn stands(&self, now: Instant) -> bool {
         let for_long = |bound| now.saturating_duration_since(self.empty_at.get()) > bound * BURST;
-        now < self.strict_until.get() || self.bound.get().is_some_and(for_long)
+        self.growth.get().spans >= GROWS || now < self.strict_until.get() || self.bound.get().is_some_and(for_long)
     }
 
     /// Somebody is refused.
@@ -164,19 +199,22 @@ impl ReadyQueue {
         Some(if self.stands(now) { bound } else { bound * BURST })
     }
 
-    /// Starts flows as long as the server lives. `observe` is told each lap how many wait.
-    pub(crate) async fn run(self: Rc<ReadyQueue>, observe: impl Fn(usize)) {
+    /// Starts flows as long as the server lives. `observe` is told each lap how many wait, and says how many of the worker's flows
+    /// compute for long, which have a turn each lap, one of them.
+    pub(crate) async fn run(self: Rc<ReadyQueue>, observe: impl Fn(usize) -> usize) {
         loop {
             self.wake.notified().await;
             let mut last = Instant::now();
-            let mut starts = 1;
+            let mut starts = LEAST_A_LAP;
+            // What may be started, in parts of one flow.
+            let mut allowed = 0.0;
             loop {
                 // Comes back after whatever is ready has run and the sockets have been looked at.
                 tokio::task::yield_now().await;
                 let now = Instant::now();
                 let lap = now.saturating_duration_since(last);
                 last = now;
-                observe(self.len());
+                let computing = observe(self.len());
                 if self.len() == 0 && lap < LAP {
                     self.queues.borrow_mut().iter_mut().for_each(VecDeque::clear);
                     self.on.set(false);
@@ -185,11 +223,17 @@ impl ReadyQueue {
                     break;
                 }
                 starts = match lap {
-                    lap if lap > LAP => (starts / 2).max(1),
+                    lap if lap > LAP => (starts / 2).max(LEAST_A_LAP),
                     lap if lap < LAP / 2 => (starts * 2).min(MOST_A_LAP),
                     _ => starts,
                 };
-                let granted = self.turn(now, starts);
+                // While all of those have had a turn, at most as many flows start as else in a lap: they might be such flows too.
+                allowed = match computing {
+                    0..LEAST_A_LAP => starts as f64,
+                    _ => (allowed + LEAST_A_LAP as f64 / computing as f64).min(LEAST_A_LAP as f64),
+                };
+                let granted = self.turn(now, allowed as usize);
+                allowed -= granted as f64;
                 if granted > 0 && self.len() > 0 {
                     let each = lap / u32::try_from(granted).unwrap_or(u32::MAX);
                     let before = self.each.get();
@@ -233,6 +277,11 @@ impl ReadyQueue {
         }
         if queues.iter().all(VecDeque::is_empty) {
             self.empty_at.set(now);
+        }
+        if let Some(bound) = self.bound.get() {
+            let mut growth = self.growth.get();
+            growth.turn(now, bound, granted);
+            self.growth.set(growth);
         }
         granted
     }
@@ -333,6 +382,23 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_go_on_to_come_are_no_burst() {
+        let (queue, now) = queue();
+        let mut waiting = Vec::new();
+        for at in 0..16 {
+            let at = now + at * MS;
+            waiting.extend((0..3).map(|_| queue.enqueue(Priority::Normal, at)));
+            queue.turn(at, 1);
+        }
+        assert!(waiting.iter().all(Result::is_ok), "it has grown for three times 5 ms only now");
+        queue.each.set(MS);
+        assert_eq!(queue.enqueue(Priority::Normal, now + 16 * MS).unwrap_err(), TooLate);
+        queue.turn(now + 16 * MS, 1);
+        let refused = waiting.iter().flatten().filter(|ready| poll(ready) == Poll::Ready(Err(TooLate))).count();
+        assert!(refused > 10, "{refused}");
+    }
+
+    #[test]
     fn who_would_wait_too_long_is_refused_at_once() {
         let (queue, now) = queue();
         queue.each.set(MS);
@@ -385,10 +451,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn beside_flows_that_compute_for_long_few_start() {
+        let queue = ReadyQueue::new(Some(Duration::from_secs(3600)), 1000);
+        let laps = Rc::new(Cell::new(0));
+        let (counted, local) = (laps.clone(), tokio::task::LocalSet::new());
+        local.spawn_local(queue.clone().run(move |_| {
+            counted.set(counted.get() + 1);
+            20
+        }));
+        let test = async {
+            queue.on.set(true);
+            queue.wake.notify_one();
+            let waiting = (0..50).map(|_| queue.enqueue(Priority::Normal, Instant::now()).unwrap());
+            for ready in waiting.collect::<Vec<_>>() {
+                assert_eq!(std::future::poll_fn(|cx| ready.poll(cx)).await, Ok(()));
+            }
+            assert!((490..520).contains(&laps.get()), "{} laps for 50 flows, one in ten laps", laps.get());
+        };
+        local.run_until(test).await;
+    }
+
+    #[tokio::test]
     async fn the_task_starts_all_and_turns_itself_off() {
         let queue = ReadyQueue::new(Some(Duration::from_secs(3600)), 100);
         let local = tokio::task::LocalSet::new();
-        local.spawn_local(queue.clone().run(|_| ()));
+        local.spawn_local(queue.clone().run(|_| 0));
         let test = async {
             queue.on.set(true);
             queue.wake.notify_one();

@@ -67,6 +67,10 @@ impl Worker for AppWorker {
         Answering { flow: self.flows.run(route, incoming), request: request.id, traces: self.app.traces.clone() }
     }
 
+    fn computing(&self) -> usize {
+        self.flows.computing()
+    }
+
     fn drain(&self) {
         super::models::drain_here();
     }
