@@ -150,13 +150,15 @@ pub fn priorities(stage: &mut Stage, report: &mut Report, full: bool) -> Result<
     low.arrivals = fanin_load::Arrivals::Poisson { seed: 8 };
     let critical = stage.plan("/work/critical", Shape::constant(peak * 0.5, lasts))?;
     let [low, critical] = stage.run_all([&low, &critical])?;
-    let mut table = Table::new("Priorities: five times the peak", &["", "offered/s", "goodput/s", "success", "p99 ms"]);
+    let mut table =
+        Table::new("Priorities: five times the peak", &["", "offered/s", "goodput/s", "success", "refused", "p99 ms"]);
     for (name, outcome) in [("low", &low), ("critical", &critical)] {
         table.rows.push(vec![
             name.into(),
             format!("{:.0}", outcome.rate),
             format!("{:.0}", outcome.goodput),
             format!("{:.2} %", outcome.good_share() * 100.0),
+            outcome.refused.count.to_string(),
             format!("{:.2}", outcome.latency.p99),
         ]);
     }

@@ -15,7 +15,7 @@ use crate::{Failure, servers};
 /// Connections of the load. More than the server could ever work on at once.
 const CONNECTIONS: usize = 512;
 
-/// Enough that the server is never idle while some of them wait for the backend, and below what makes it refuse.
+/// Enough that the server is hardly idle while some of them wait for the backend, and below what makes it refuse.
 const PEAK_CONNECTIONS: usize = 10;
 
 /// A server with all around it. Dropping it ends them.
@@ -81,8 +81,8 @@ impl Stage {
         outcomes.try_into().map_err(|_| Failure::Wrong("a load got lost".into()))
     }
 
-    /// What the server does a second when it is never idle and nobody has to be refused, and what each request costs it:
-    /// a closed loop of so few connections that none waits for long.
+    /// The most that the server does a second, whatever is offered, and the CPU time of a request: measured by a closed loop of
+    /// so few connections that nobody is refused, and then by offering about as much as fits into a second of CPU time.
     pub fn peak(&self, path: &str, lasts: Duration) -> Result<(f64, Duration), Failure> {
         let plan = load::Plan {
             addr: self.fanin.addr,
@@ -92,8 +92,9 @@ impl Stage {
         };
         let mut session = Session::connect(plan)?;
         let mut edges: Vec<std::io::Result<Usage>> = Vec::new();
-        session.window(Duration::from_millis(300), lasts, || edges.push(self.fanin.usage()))?;
+        session.window(Duration::from_millis(300), lasts / 2, || edges.push(self.fanin.usage()))?;
         let figures = session.figures();
+        drop(session);
         let mut edges = edges.into_iter().flatten();
         let cpu = match (edges.next(), edges.next()) {
             (Some(before), Some(after)) => after.cpu.saturating_sub(before.cpu),
@@ -102,7 +103,12 @@ impl Stage {
         if figures.errors > 0 || figures.requests == 0 {
             return Err(Failure::Wrong(format!("{path}: {} wrong responses at the peak", figures.errors)));
         }
-        Ok((figures.rate, cpu.div_f64(figures.requests as f64)))
+        let cpu = cpu.div_f64(figures.requests as f64);
+        let mut peak = figures.rate;
+        for share in [0.9, 1.1, 1.3] {
+            peak = peak.max(self.offer(path, share / cpu.as_secs_f64(), lasts / 2)?.goodput);
+        }
+        Ok((peak, cpu))
     }
 
     /// The sum of the server's metrics whose line begins so.

@@ -28,7 +28,7 @@ pub fn one_hangs(stage: &mut Stage, report: &mut Report, full: bool) -> Result<(
         stage.gate.set(Fault::Pass);
         stage.gate.reset_connections();
         // The breaker closes again, so that each window begins alike.
-        stage.block_on(tokio::time::sleep(Duration::from_millis(1500)));
+        stage.block_on(async { tokio::time::sleep(Duration::from_millis(1500)).await });
         stage.offer("/shaky", 50.0, Duration::from_millis(1500))?;
         Ok(outcomes)
     };
