@@ -17,7 +17,7 @@ use crate::error::{Failure, Kind as Error, Stop};
 pub const MAX_NESTING: usize = 256;
 
 /// Most elements that one comparison looks at: it cannot yield to the worker.
-pub(crate) const MAX_WORK: u64 = 50_000;
+pub(crate) const MAX_WORK: u64 = 20_000;
 
 #[cold]
 pub(crate) fn too_deep() -> Failure {

@@ -2,6 +2,7 @@
 //! flow leaves behind may take as long to free as it took to make, and others want the worker meanwhile.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use super::Value;
 
@@ -57,13 +58,24 @@ fn in_part<T>(work: impl FnOnce() -> T) -> (T, bool) {
     (done, REST.with_borrow(Vec::len) > before)
 }
 
-/// Whether the part that is being dropped may drop one more value.
-fn takes_one() -> bool {
+/// How much work it is to drop a value by itself, without what is nested in it.
+fn weight(value: &Value) -> u32 {
+    // What nobody else has is freed; and only that is not being changed by somebody right now.
+    let elements = match value {
+        Value::List(list) if Rc::strong_count(list) == 1 => list.items().len(),
+        Value::Dict(dict) if Rc::strong_count(dict) == 1 => 4 * dict.map().len(),
+        _ => 0,
+    };
+    1 + u32::try_from(elements / 16).unwrap_or(u32::MAX / 2)
+}
+
+/// Whether the part that is being dropped may drop one more value, of this weight.
+fn takes(weight: impl FnOnce() -> u32) -> bool {
     LEFT.try_with(|cell| match cell.get() {
         None => true,
         Some(0) => false,
         Some(left) => {
-            cell.set(Some(left - 1));
+            cell.set(Some(left.saturating_sub(weight())));
             true
         }
     })
@@ -115,7 +127,7 @@ pub(crate) fn drop_values(values: impl Iterator<Item = Value>) {
                 level
             }
         };
-        if !takes_one() {
+        if !takes(|| weight(&value)) {
             keep(&REST, value);
         } else if level < LEVELS {
             drop(value);
@@ -126,7 +138,7 @@ pub(crate) fn drop_values(values: impl Iterator<Item = Value>) {
     let Some(level) = entered else { return };
     if level == 0 {
         while let Some(value) = LATER.try_with(|later| later.borrow_mut().pop()).ok().flatten() {
-            if takes_one() {
+            if takes(|| weight(&value)) {
                 drop(value);
             } else {
                 keep(&REST, value);
@@ -138,8 +150,6 @@ pub(crate) fn drop_values(values: impl Iterator<Item = Value>) {
 
 #[cfg(test)]
 mod tests {
-    use std::rc::Rc;
-
     use super::*;
 
     #[test]

@@ -65,22 +65,23 @@ pub(crate) struct ReadyQueue {
 #[derive(Clone, Copy, Debug)]
 struct Growth {
     span_began: Instant,
-    came: u32,
-    started: u32,
+    /// How many waited then.
+    waited: usize,
     /// Spans in a row in which the queue grew.
     spans: u32,
 }
 
 impl Growth {
     fn new(now: Instant) -> Growth {
-        Growth { span_began: now, came: 0, started: 0, spans: 0 }
+        Growth { span_began: now, waited: 0, spans: 0 }
     }
 
-    fn turn(&mut self, now: Instant, span: Duration, started: usize) {
-        self.started = self.started.saturating_add(u32::try_from(started).unwrap_or(u32::MAX));
+    /// `waiting`: how many do, and `oldest`: how long the first of them has.
+    fn turn(&mut self, now: Instant, span: Duration, waiting: usize, oldest: Duration) {
         if now.saturating_duration_since(self.span_began) >= span {
-            let spans = if self.came > self.started { self.spans.saturating_add(1) } else { 0 };
-            *self = Growth { spans, ..Growth::new(now) };
+            let grew = waiting > self.waited && oldest > span / 2;
+            *self =
+                Growth { span_began: now, waited: waiting, spans: if grew { self.spans.saturating_add(1) } else { 0 } };
         }
     }
 }
@@ -162,9 +163,6 @@ impl ReadyQueue {
 
     /// Queues, unless the wait would be too long.
     pub(crate) fn enqueue(self: &Rc<ReadyQueue>, priority: Priority, now: Instant) -> Result<Ready, TooLate> {
-        let mut growth = self.growth.get();
-        growth.came = growth.came.saturating_add(1);
-        self.growth.set(growth);
         let ahead: usize = self.waiting[..=priority as usize].iter().map(Cell::get).sum();
         let wait = self.each.get().saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX));
         // A burst may come at once; how long it will take is known only after some of it has been started.
@@ -280,7 +278,9 @@ impl ReadyQueue {
         }
         if let Some(bound) = self.bound.get() {
             let mut growth = self.growth.get();
-            growth.turn(now, bound, granted);
+            let since = queues.iter().filter_map(|queue| queue.front()).map(|first| first.since).min();
+            let oldest = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+            growth.turn(now, bound, self.len(), oldest);
             self.growth.set(growth);
         }
         granted
