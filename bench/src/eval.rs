@@ -22,7 +22,7 @@ use crate::report::{Report, Table, median};
 use crate::{Failure, Options};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/eval");
-const LIMITS: Limits = Limits { steps: 10_000_000, memory: 64 << 20, depth: 64, fibers: 10_000, value: 2 << 20 };
+const LIMITS: Limits = Limits { steps: 10_000_000, memory: 64 << 20, depth: 64, fibers: 10_000, value: 1 << 20 };
 
 /// Name, evaluations of one measurement, and how many times the crate's time it may take.
 const PROGRAMS: [(&str, u32, f64); 6] = [

@@ -24,7 +24,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { steps: 10_000_000, memory: 64 << 20, depth: 64, fibers: 10_000, value: 2 << 20 }
+        Self { steps: 10_000_000, memory: 64 << 20, depth: 64, fibers: 10_000, value: 1 << 20 }
     }
 }
 
