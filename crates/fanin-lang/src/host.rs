@@ -101,6 +101,21 @@ pub struct WrittenCall<'a> {
     pub literal: &'a dyn Fn(&Argument) -> Option<Value>,
     /// The keys of an argument that is a dict written out, all its keys texts.
     pub keys: &'a dyn Fn(&Argument) -> Option<Vec<String>>,
+    /// What can be told of an argument, however deep it is written out.
+    pub shape: &'a dyn Fn(&Argument) -> Shape,
+}
+
+/// An argument as it is written, as far as that says what it will be.
+#[derive(Debug, Clone)]
+pub enum Shape {
+    /// Anything.
+    Unknown,
+    /// This value.
+    Literal(Value),
+    /// A list or tuple of so many items.
+    List(Vec<Shape>),
+    /// A dict; what has keys that are no literal texts is left out.
+    Dict(Vec<(String, Shape)>),
 }
 
 /// What is wrong with a call as it is written.

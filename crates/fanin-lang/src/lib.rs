@@ -39,7 +39,7 @@ pub mod waits;
 pub use check::lint::lint_names;
 pub use error::{Diagnostic, Failure, Kind, Position, Severity, Stop, TraceFrame};
 pub use host::{
-    Args, Argument, Effect, Host, HostCall, HostObject, HostRef, Level, Method, NoHost, Problem, Site, Written,
+    Args, Argument, Effect, Host, HostCall, HostObject, HostRef, Level, Method, NoHost, Problem, Shape, Site, Written,
     WrittenCall,
 };
 pub use machine::{Instance, Limit, Limits, Machine, Run, Usage};

@@ -9,7 +9,7 @@ use super::expr::kind_of;
 use super::natives;
 use super::signature::Signature;
 use crate::hint;
-use crate::host::{Argument as Which, HostRef, WrittenCall};
+use crate::host::{Argument as Which, HostRef, Shape, WrittenCall};
 use crate::lower::{literal, span_of};
 use crate::native::{Changes, NativeFn};
 use crate::types::Type;
@@ -247,6 +247,7 @@ impl Checker<'_> {
             spread,
             literal: &|wanted| which(wanted).and_then(|one| literal(one.expr)),
             keys: &|wanted| which(wanted).and_then(|one| keys(one.expr)),
+            shape: &|wanted| which(wanted).map_or(Shape::Unknown, |one| shape(one.expr)),
         };
         for problem in object.check(method, &written) {
             let place = problem.argument.as_ref().and_then(|wanted| match wanted {
@@ -256,6 +257,21 @@ impl Checker<'_> {
             });
             self.error_hint(place.unwrap_or(span), problem.message, problem.hint);
         }
+    }
+}
+
+/// What an expression will be, as far as it is written out. Programs are not nested deeper than the parser lets them be.
+fn shape(expr: &AstExpr) -> Shape {
+    match &expr.node {
+        Expr::Dict(pairs) => {
+            let entries = pairs.iter().filter_map(|(key, value)| match &key.node {
+                Expr::Literal(AstLiteral::String(text)) => Some((text.node.clone(), shape(value))),
+                _ => None,
+            });
+            Shape::Dict(entries.collect())
+        }
+        Expr::List(items) | Expr::Tuple(items) => Shape::List(items.iter().map(shape).collect()),
+        _ => literal(expr).map_or(Shape::Unknown, Shape::Literal),
     }
 }
 
