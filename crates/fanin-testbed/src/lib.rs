@@ -1,4 +1,4 @@
-//! Real servers for tests and benchmarks, none of them made of our code: PostgreSQL.
+//! Real servers for tests and benchmarks, none of them made of our code: PostgreSQL, gRPC by Python's grpcio.
 //!
 //! A server is a script below `.ci/servers`, which anybody can run by hand too. A server lives in a temporary folder, on a free port
 //! of 127.0.0.1, and goes when its [`Server`] is dropped or its process ends, however it ends. A server that is not installed
@@ -16,7 +16,8 @@ pub struct Server {
     replies: BufReader<ChildStdout>,
     /// Where it is, with user and password where it has them.
     pub url: String,
-    /// PEM file with the certificate to trust, for servers that speak TLS.
+    /// PEM file with the certificate to trust, for servers that speak TLS; for gRPC the folder with `set.binpb`, its descriptors
+    /// as protoc makes them.
     pub ca: PathBuf,
 }
 
@@ -35,6 +36,27 @@ impl Server {
     /// If it is not installed or does not start.
     pub fn postgres_with(settings: &[&str]) -> Server {
         Server::run("postgres", settings)
+    }
+
+    /// A gRPC server of grpcio with the services of `.ci/servers/proto/probe.proto` and server reflection.
+    ///
+    /// # Panics
+    /// If it is not installed or does not start.
+    pub fn grpc() -> Server {
+        Server::run("grpc", &[])
+    }
+
+    /// The same with options: `["--no-reflection"]`, `["--old-reflection"]`, `["--permissive"]`.
+    ///
+    /// # Panics
+    /// If it is not installed or does not start.
+    pub fn grpc_with(options: &[&str]) -> Server {
+        Server::run("grpc", options)
+    }
+
+    /// The folder with `probe.proto`.
+    pub fn protos() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ci/servers/proto")
     }
 
     fn run(script: &str, arguments: &[&str]) -> Server {
