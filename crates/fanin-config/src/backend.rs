@@ -1,4 +1,4 @@
-//! What an upstream is: HTTP, a database, files, a model. What only some of them have stands here.
+//! What an upstream is: HTTP, gRPC, a database, files, a model. What only some of them have stands here.
 
 use std::fmt;
 
@@ -12,6 +12,8 @@ use crate::table::Table;
 pub enum Kind {
     /// HTTP: `url` or `urls`.
     Http,
+    /// gRPC: `grpc`.
+    Grpc,
     /// PostgreSQL: `postgres`.
     Postgres,
     /// A folder of this machine: `files`.
@@ -31,7 +33,7 @@ impl Kind {
     pub const fn default_limit(self) -> usize {
         match self {
             // A model's own queue knows what fits into a deadline; this only bounds what is asked at once.
-            Kind::Http | Kind::Model => 256,
+            Kind::Http | Kind::Grpc | Kind::Model => 256,
             Kind::Postgres => 8,
             Kind::Files => 4,
         }
@@ -42,6 +44,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Kind::Http => "HTTP",
+            Kind::Grpc => "gRPC",
             Kind::Postgres => "PostgreSQL",
             Kind::Files => "a folder",
             Kind::Model => "a model",
@@ -50,21 +53,24 @@ impl fmt::Display for Kind {
 }
 
 /// Everything that has a network behind it.
-const NETWORK: &[Kind] = &[Kind::Http, Kind::Postgres];
+const NETWORK: &[Kind] = &[Kind::Http, Kind::Grpc, Kind::Postgres];
+/// What travels by HTTP.
+const ANY_HTTP: &[Kind] = &[Kind::Http, Kind::Grpc];
 
 /// Keys that not every upstream has.
-const ONLY_FOR: [(&str, &[Kind]); 18] = [
+const ONLY_FOR: &[(&str, &[Kind])] = &[
     ("snapshot", &[Kind::Http]),
     ("http", &[Kind::Http]),
     ("timeout_header", &[Kind::Http]),
     ("query_lists", &[Kind::Http]),
     ("operations", &[Kind::Http]),
-    ("headers", &[Kind::Http]),
-    ("forward_headers", &[Kind::Http]),
-    ("keepalive", &[Kind::Http]),
-    ("keepalive_timeout", &[Kind::Http]),
-    ("chunk_timeout", &[Kind::Http]),
-    ("max_connecting", &[Kind::Http]),
+    ("headers", ANY_HTTP),
+    ("forward_headers", ANY_HTTP),
+    ("keepalive", ANY_HTTP),
+    ("keepalive_timeout", ANY_HTTP),
+    ("keepalive_idle", ANY_HTTP),
+    ("chunk_timeout", ANY_HTTP),
+    ("max_connecting", ANY_HTTP),
     ("tls", NETWORK),
     ("connect_timeout", NETWORK),
     ("max_connections", NETWORK),
@@ -72,6 +78,14 @@ const ONLY_FOR: [(&str, &[Kind]); 18] = [
     ("ejection", NETWORK),
     ("password", &[Kind::Postgres]),
     ("statements", &[Kind::Postgres]),
+    ("proto", &[Kind::Grpc]),
+    ("proto_path", &[Kind::Grpc]),
+    ("descriptors", &[Kind::Grpc]),
+    ("reflection", &[Kind::Grpc]),
+    ("safe_methods", &[Kind::Grpc]),
+    ("max_messages", &[Kind::Grpc]),
+    ("int64", &[Kind::Grpc]),
+    ("field_names", &[Kind::Grpc]),
 ];
 
 /// Whether an upstream of that kind can have this key.
@@ -81,7 +95,7 @@ pub(crate) fn has(kind: Kind, key: &str) -> bool {
 
 /// Refuses keys that mean nothing to an upstream of that kind.
 pub(crate) fn refuse_foreign(table: &Table<'_, '_>, kind: Kind) {
-    for (key, kinds) in ONLY_FOR {
+    for &(key, kinds) in ONLY_FOR {
         if table.at(key).is_some() && !kinds.contains(&kind) {
             let kinds: Vec<String> = kinds.iter().map(Kind::to_string).collect();
             table.error(key, format_args!("is for {}; this upstream is {kind}", kinds.join(", ")));
@@ -94,6 +108,7 @@ pub(crate) fn kind(table: &Table<'_, '_>) -> Kind {
     let keys = [
         ("url", Kind::Http),
         ("urls", Kind::Http),
+        ("grpc", Kind::Grpc),
         ("postgres", Kind::Postgres),
         ("files", Kind::Files),
         ("model", Kind::Model),
@@ -103,7 +118,7 @@ pub(crate) fn kind(table: &Table<'_, '_>) -> Kind {
         (None, _) => {
             table.missing(
                 "url",
-                "url = \"http://host:port\", or urls = [...] for several endpoints; or postgres, files or model",
+                "url = \"http://host:port\", or urls = [...] for several endpoints; or grpc, postgres, files or model",
             );
             Kind::Http
         }

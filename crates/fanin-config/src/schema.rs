@@ -200,6 +200,16 @@ leaf!(
     json_schema!({ "anyOf": [{ "enum": ["many", "one"] }, variable()] })
 );
 leaf!(
+    /// How 64-bit integers are shown.
+    Int64Text,
+    json_schema!({ "anyOf": [{ "enum": ["string", "number"] }, variable()] })
+);
+leaf!(
+    /// Which names fields have.
+    FieldNamesText,
+    json_schema!({ "anyOf": [{ "enum": ["json", "proto"] }, variable()] })
+);
+leaf!(
     /// HTTP version.
     HttpVersion,
     json_schema!({ "anyOf": [{ "enum": ["1", "2"] }, variable()] })
@@ -323,8 +333,10 @@ impl Config {
             "pattern": r"^https?://|\$\{",
             "x-type": "url",
         });
-        sections["Upstream"]["oneOf"] =
-            ["url", "urls", "postgres", "files", "model"].map(|key| json!({ "required": [key] })).as_slice().into();
+        sections["Upstream"]["oneOf"] = ["url", "urls", "grpc", "postgres", "files", "model"]
+            .map(|key| json!({ "required": [key] }))
+            .as_slice()
+            .into();
 
         // Keys of [flow] may stand on a route too; their default is then what [flow] says.
         let mut on_route = sections["FlowLimits"]["properties"].clone();

@@ -54,6 +54,10 @@ pub(crate) fn path<S: Serializer>(value: &Path, to: S) -> Result<S::Ok, S::Error
     to.collect_str(&value.display())
 }
 
+pub(crate) fn paths<S: Serializer>(values: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(values.iter().map(|path| path.display().to_string()))
+}
+
 pub(crate) fn optional_path<S: Serializer>(value: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => path(value, to),

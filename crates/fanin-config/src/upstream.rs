@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 use url::Url;
 
 use crate::backend::{self, Kind};
+use crate::grpc::{self, FieldNames, Int64};
 use crate::mask::is_secret;
 use crate::policy::{Breaker, Hedge, Retry, read_breaker, read_hedge, read_part, read_retry};
 use crate::read::{At, header_name};
@@ -31,6 +32,10 @@ pub struct Upstream {
     #[serde(serialize_with = "text::urls", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "schema::OneOrMore<schema::UrlText>")]
     pub urls: Vec<Url>,
+    /// A gRPC server's URL (`http` or `https`), or a list for several endpoints, in place of `url`.
+    #[serde(serialize_with = "text::urls", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "schema::OneOrMore<schema::UrlText>")]
+    pub grpc: Vec<Url>,
     /// A PostgreSQL database's URL (`"postgres://user:password@host:5432/database"`), or a list for several servers with the
     /// same data, in place of `url`. With `?sslmode=require` or a table `tls` the connection is encrypted and the server's
     /// certificate checked.
@@ -49,6 +54,39 @@ pub struct Upstream {
     #[serde(serialize_with = "text::secret", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub password: Option<String>,
+    /// The `.proto` files that describe a gRPC upstream's services, one or a list. They are compiled when the configuration is
+    /// loaded.
+    #[serde(serialize_with = "text::paths", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "schema::OneOrMore<schema::Text>")]
+    pub proto: Vec<PathBuf>,
+    /// Folders in which the files of `proto` and what they import are looked for. Default: the folders of the files of
+    /// `proto`.
+    #[serde(serialize_with = "text::paths", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "schema::OneOrMore<schema::Text>")]
+    pub proto_path: Vec<PathBuf>,
+    /// A file with a compiled `FileDescriptorSet`, imports included, in place of `proto`.
+    #[serde(serialize_with = "text::optional_path", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub descriptors: Option<PathBuf>,
+    /// Whether the gRPC server itself is asked to describe its services, in place of `proto`.
+    #[schemars(with = "schema::Flag")]
+    pub reflection: bool,
+    /// Methods of a gRPC upstream that change nothing (`"GetUser"`, `"shop.Users/GetUser"`), or whole services
+    /// (`"shop.Users"`), besides those whose description says so by `idempotency_level = NO_SIDE_EFFECTS`.
+    #[serde(serialize_with = "text::list")]
+    #[schemars(with = "Vec<String>")]
+    pub safe_methods: Vec<String>,
+    /// Messages of one stream of answers. A longer stream fails the call.
+    #[schemars(with = "schema::Count<1>")]
+    pub max_messages: usize,
+    /// How 64-bit integers of gRPC messages stand in answers: `"string"`, as the protobuf rules for JSON have it, or
+    /// `"number"`.
+    #[schemars(with = "schema::Int64Text")]
+    pub int64: Int64,
+    /// Names of fields in gRPC answers: `"json"` (`userId`) or `"proto"` (`user_id`, as in the `.proto` file). Requests may use
+    /// either.
+    #[schemars(with = "schema::FieldNamesText")]
+    pub field_names: FieldNames,
     /// How long a call may take, with its waiting, connecting and reading. A call may ask for another time; none outlives
     /// the request's deadline.
     #[serde(serialize_with = "text::duration")]
@@ -70,8 +108,7 @@ pub struct Upstream {
     #[schemars(with = "schema::HttpVersion")]
     pub http: Protocol,
     /// Connections to each endpoint: to a database over all workers, by default as many as `limit`; with HTTP/1.1 over all
-    /// workers, 256 by default; with HTTP/2 for each worker, 4 by
-    /// default.
+    /// workers, 256 by default; with HTTP/2, so with gRPC, for each worker, 4 by default.
     #[schemars(with = "schema::Count<1>")]
     pub max_connections: usize,
     /// Connections to each endpoint that may be in the making at once, over all workers, so that a cold start is no storm.
@@ -87,6 +124,9 @@ pub struct Upstream {
     #[serde(serialize_with = "text::duration")]
     #[schemars(with = "schema::DurationText")]
     pub keepalive: Duration,
+    /// Whether HTTP/2 connections without calls are pinged too.
+    #[schemars(with = "schema::Flag")]
+    pub keepalive_idle: bool,
     /// How long a ping may go unanswered before the connection is closed.
     #[serde(serialize_with = "text::duration")]
     #[schemars(with = "schema::DurationText")]
@@ -166,14 +206,16 @@ impl Upstream {
             Upstream { files: Some(_), .. } => Kind::Files,
             Upstream { model: Some(_), .. } => Kind::Model,
             Upstream { postgres, .. } if !postgres.is_empty() => Kind::Postgres,
+            Upstream { grpc, .. } if !grpc.is_empty() => Kind::Grpc,
             _ => Kind::Http,
         }
     }
 
-    /// Where its endpoints are: `urls` or `postgres`. None for a folder or a model.
+    /// Where its endpoints are: `urls`, `grpc` or `postgres`. None for a folder or a model.
     pub fn endpoints(&self) -> &[Url] {
         match self.kind() {
             Kind::Http => &self.urls,
+            Kind::Grpc => &self.grpc,
             Kind::Postgres => &self.postgres,
             Kind::Files | Kind::Model => &[],
         }
@@ -188,34 +230,46 @@ impl Upstream {
 
     /// Defaults without an endpoint.
     fn blank(name: String, kind: Kind) -> Upstream {
+        let http = if kind == Kind::Grpc { Protocol::Http2 } else { Protocol::Http1 };
         Upstream {
             name,
             urls: Vec::new(),
+            grpc: Vec::new(),
             postgres: Vec::new(),
             files: None,
             model: None,
             password: None,
+            proto: Vec::new(),
+            proto_path: Vec::new(),
+            descriptors: None,
+            reflection: false,
+            safe_methods: Vec::new(),
+            max_messages: 10_000,
+            int64: Int64::default(),
+            field_names: FieldNames::default(),
             statements: IndexMap::new(),
             timeout: Duration::from_secs(1),
             // Signing on to a database takes its server some work.
             connect_timeout: Duration::from_millis(if kind.is_sql() { 1000 } else { 250 }),
             limit: Limit::Fixed(kind.default_limit()),
             max_waiting: 64,
-            http: Protocol::Http1,
-            max_connections: if kind.is_sql() { kind.default_limit() } else { Protocol::Http1.default_connections() },
+            http,
+            max_connections: if kind.is_sql() { kind.default_limit() } else { http.default_connections() },
             max_connecting: 16,
             idle_timeout: Duration::from_secs(if kind.is_sql() { 600 } else { 30 }),
             keepalive: Duration::from_secs(10),
             keepalive_timeout: Duration::from_secs(1),
+            keepalive_idle: true,
             max_answer: 16 << 20,
             headers: HeaderMap::new(),
             forward_headers: ["traceparent", "tracestate", "x-request-id"].map(HeaderName::from_static).into(),
-            timeout_header: Some(HeaderName::from_static("x-fanin-timeout-ms")),
+            // gRPC has a header of its own for it.
+            timeout_header: (kind != Kind::Grpc).then_some(HeaderName::from_static("x-fanin-timeout-ms")),
             query_lists: QueryLists::Repeat,
             tls: None,
             // What a model refuses in this process it would refuse again.
             retry: (kind != Kind::Model).then(Retry::default),
-            hedge: (kind == Kind::Http).then_some(Hedge::Half),
+            hedge: matches!(kind, Kind::Http | Kind::Grpc).then_some(Hedge::Half),
             breaker: Some(Breaker::default()),
             ejection: true,
             attempt_timeout: None,
@@ -307,6 +361,7 @@ impl Upstream {
         backend::refuse_foreign(&table, kind);
         let mut upstream = Upstream::blank(name.value, kind);
         upstream.urls = read_urls(&mut table);
+        grpc::read(&mut table, &mut upstream, kind);
         upstream.postgres = backend::read_urls(&mut table);
         upstream.files = table.folder("files");
         upstream.model = backend::read_model(&mut table, models);
@@ -334,7 +389,8 @@ impl Upstream {
         set(&mut upstream.idle_timeout, table.duration("idle_timeout"));
         set(&mut upstream.keepalive, table.duration("keepalive"));
         set(&mut upstream.keepalive_timeout, table.duration("keepalive_timeout"));
-        for key in ["keepalive", "keepalive_timeout"] {
+        set(&mut upstream.keepalive_idle, table.flag("keepalive_idle"));
+        for key in ["keepalive", "keepalive_timeout", "keepalive_idle"] {
             if kind == Kind::Http && upstream.http == Protocol::Http1 && table.at(key).is_some() {
                 table.error(key, "pings HTTP/2 connections; this upstream has http = \"1\"");
             }
@@ -348,7 +404,7 @@ impl Upstream {
         set(&mut upstream.query_lists, table.choice("query_lists", &lists));
         upstream.tls = table.table("tls").map(ClientTls::read);
         if upstream.tls.is_some()
-            && kind == Kind::Http
+            && matches!(kind, Kind::Http | Kind::Grpc)
             && !upstream.endpoints().iter().any(|url| url.scheme() == "https")
         {
             table.error("tls", "no url of this upstream is https");
@@ -438,7 +494,7 @@ fn check_waiting(table: &Table<'_, '_>, upstream: &Upstream) {
 }
 
 /// Replaces a default by what the file says.
-fn set<T>(default: &mut T, value: Option<T>) {
+pub(crate) fn set<T>(default: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *default = value;
     }
@@ -455,14 +511,18 @@ pub(crate) fn is_identifier(name: &str) -> bool {
 }
 
 fn read_urls(table: &mut Table<'_, '_>) -> Vec<Url> {
-    let what = "a URL such as \"http://host:8080\"";
-    let one = table.parsed("url", what, read_url);
-    let many = table.list("urls", what, true, read_url);
-    if many.as_ref().is_some_and(Vec::is_empty) && table.is_empty_list("urls") {
-        table.error("urls", "is empty; an upstream needs at least one endpoint");
+    let one = table.parsed("url", "a URL such as \"http://host:8080\"", read_url);
+    endpoints(table, "urls", one)
+}
+
+/// The URLs of `key`, one or a list, after `first`.
+pub(crate) fn endpoints(table: &mut Table<'_, '_>, key: &'static str, first: Option<At<Url>>) -> Vec<Url> {
+    let many = table.list(key, "a URL such as \"http://host:8080\"", true, read_url);
+    if many.as_ref().is_some_and(Vec::is_empty) && table.is_empty_list(key) {
+        table.error(key, "is empty; an upstream needs at least one endpoint");
     }
     let mut urls: Vec<Url> = Vec::new();
-    for url in one.into_iter().chain(many.into_iter().flatten()) {
+    for url in first.into_iter().chain(many.into_iter().flatten()) {
         if urls.contains(&url.value) {
             table.reader().error(&url.span, format!("{}: the endpoint {} is there twice", table.name(), url.value));
         } else {

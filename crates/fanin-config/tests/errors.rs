@@ -14,6 +14,7 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
     let upstream = |text: &str| format!("[upstreams.a]\nurl = 'http://a'\n{text}\n");
     let operation =
         |text: &str| format!("[upstreams.a]\nurl = 'http://a'\n[upstreams.a.operations.b]\npath = '/'\n{text}\n");
+    let grpc = |text: &str| format!("[upstreams.a]\ngrpc = 'http://a'\n{text}\n");
     let postgres = |text: &str| format!("[upstreams.a]\npostgres = 'postgres://u@h/d'\n{text}\n");
     vec![
         // Syntax.
@@ -163,7 +164,7 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         (upstream("files = '.'"), "3:9", "upstreams.a.files: stands beside `url`; keep one of them"),
         (upstream("statements.b = { sql = 'select 1' }"), "3:1", "is for PostgreSQL; this upstream is HTTP"),
         (upstream("password = 'x'"), "3:12", "is for PostgreSQL; this upstream is HTTP"),
-        (postgres("headers = { a = 'b' }"), "3:11", "is for HTTP; this upstream is PostgreSQL"),
+        (postgres("headers = { a = 'b' }"), "3:11", "is for HTTP, gRPC; this upstream is PostgreSQL"),
         (postgres("keepalive = '5s'"), "3:13", "is for HTTP"),
         ("[upstreams.a]\npostgres = 'postgres://h/d'".into(), "2:12", "names no user"),
         ("[upstreams.a]\npostgres = 'http://h/d'".into(), "2:12", "`http` is not the scheme of PostgreSQL"),
@@ -183,6 +184,17 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
             "3:19",
             "this upstream is a model",
         ),
+        (grpc(""), "1:1", "upstreams.a needs `proto`"),
+        (grpc("proto = 'no.proto'"), "3:9", "there is no file no.proto"),
+        (grpc("reflection = true\nproto = 'ca.pem'"), "3:14", "stands beside `proto`; keep one of them"),
+        (grpc("reflection = true\nproto_path = '.'"), "4:14", "where `proto` looks for imports; there is no `proto`"),
+        (grpc("reflection = false"), "1:1", "upstreams.a needs `proto`"),
+        (grpc("reflection = true\nhttp = '2'"), "4:8", "is for HTTP; this upstream is gRPC"),
+        (grpc("reflection = true\nint64 = 'float'"), "4:9", "`float` is not \"string\" or \"number\""),
+        (grpc("reflection = true\nsafe_methods = ['a b']"), "4:17", "`a b` is neither a method nor a service"),
+        ("[upstreams.a]\ngrpc = 'dns:///a'\nreflection = true".into(), "2:8", "`dns` is not a scheme"),
+        ("[upstreams.a]\ngrpc = 'http://a/b'\nreflection = true".into(), "2:8", "gRPC servers have no path"),
+        (upstream("proto = 'ca.pem'"), "3:9", "is for gRPC; this upstream is HTTP"),
         (postgres("[upstreams.a.statements.b]"), "3:1", "upstreams.a.statements.b needs `sql`"),
         (postgres("[upstreams.a.statements.query]\nsql = 'select 1'"), "3:25", "not a name for a statement"),
         (postgres("[upstreams.a.statements.b]\nsql = 'delete from a'"), "4:7", "changes something"),

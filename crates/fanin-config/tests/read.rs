@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use common::{FULL, folder, parse};
 use fanin_config::{
-    AccessLog, Batch, Breaker, Cache, Config, Executor, FILE_NAME, FlowLimits, Hedge, Kind, Limit, MASK, ModelSettings,
-    OnDisconnect, Param, ParamKind, ParamPlace, ParamType, Priority, Protocol, QueryLists, Retry, Rows, Server,
-    Snapshot, Threads, Upstream, Versions,
+    AccessLog, Batch, Breaker, Cache, Config, Executor, FILE_NAME, FieldNames, FlowLimits, Hedge, Int64, Kind, Limit,
+    MASK, ModelSettings, OnDisconnect, Param, ParamKind, ParamPlace, ParamType, Priority, Protocol, QueryLists, Retry,
+    Rows, Server, Snapshot, Threads, Upstream, Versions,
 };
 use http::{Method, StatusCode};
 
@@ -106,6 +106,7 @@ fn every_key_is_read() {
     assert_eq!(tls.server_name.as_deref(), Some("search"));
     assert_eq!(search.retry, Some(Retry { max: 2, budget: 0.1, floor: 1.0, backoff: Duration::from_millis(10) }));
     assert_eq!((search.keepalive, search.keepalive_timeout), (Duration::from_secs(20), Duration::from_secs(2)));
+    assert!(!search.keepalive_idle);
     assert_eq!(search.hedge, Some(Hedge::Percentile(0.95)));
     let breaker = Breaker {
         share: 0.4,
@@ -315,6 +316,7 @@ fn an_operation_has_policies_of_its_own_or_its_upstreams() {
 fn upstreams_of_all_kinds() {
     let dir = folder();
     std::fs::create_dir(dir.path().join("docs")).expect("a folder");
+    std::fs::write(dir.path().join("a.proto"), "").expect("a file");
     let text = r#"
 [upstreams.db]
 postgres = ["postgres://app:secret@one/shop?sslmode=require", "postgres://app@two:5433/shop"]
@@ -332,6 +334,19 @@ files = "docs"
 model = "docs"
 [models]
 repository = "."
+[upstreams.users]
+grpc = "http://users:50051"
+proto = "a.proto"
+safe_methods = ["Get"]
+[upstreams.more]
+grpc = ["https://one", "https://two"]
+descriptors = "a.proto"
+tls = { server_name = "more" }
+int64 = "number"
+field_names = "proto"
+max_messages = 7
+keepalive_idle = false
+headers = { authorization = "Bearer x" }
 "#;
     let config = parse(text, dir.path()).expect("valid");
     let db = &config.upstreams["db"];
@@ -341,8 +356,19 @@ repository = "."
     assert_eq!(config.upstreams["texts"].files, Some(dir.path().join("docs")));
     let spam = &config.upstreams["spam"];
     assert_eq!((spam.kind(), spam.model.as_deref(), &spam.retry), (Kind::Model, Some("docs"), &None));
+    let users = &config.upstreams["users"];
+    assert_eq!((users.kind(), users.http, users.max_connections), (Kind::Grpc, Protocol::Http2, 4));
+    assert_eq!((&users.hedge, &users.timeout_header, users.keepalive_idle), (&Some(Hedge::Half), &None, true));
+    assert_eq!((users.proto.as_slice(), users.max_messages), (&[dir.path().join("a.proto")][..], 10_000));
+    assert_eq!((users.int64, users.field_names, users.safe_methods.len()), (Int64::String, FieldNames::Json, 1));
+    let more = &config.upstreams["more"];
+    assert_eq!((more.endpoints().len(), more.max_messages, more.keepalive_idle), (2, 7, false));
+    assert_eq!((more.int64, more.field_names), (Int64::Number, FieldNames::Proto));
+    assert_eq!(more.descriptors, Some(dir.path().join("a.proto")));
     let masked = config.masked().to_string();
-    assert!(!masked.contains("secret") && !masked.contains("hidden"), "{masked}");
+    assert!(!masked.contains("secret") && !masked.contains("hidden") && !masked.contains("Bearer"), "{masked}");
+    let users = &config.masked()["upstreams"]["users"];
+    assert!(users.get("http").is_none() && users.get("timeout_header").is_none(), "{users}");
     let db = &config.masked()["upstreams"]["db"];
     assert_eq!(db["password"], MASK);
     assert_eq!(db["postgres"][0], "postgres://***@one/shop?sslmode=require");

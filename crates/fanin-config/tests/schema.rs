@@ -30,7 +30,14 @@ fn the_schema_is_one() {
 fn good_files_are_valid() {
     valid(&toml_to_json(FULL)).expect("valid");
     valid(&json!({})).expect("valid");
-    for kind in ["postgres = 'postgres://u@h/d'", "postgres = ['postgres://u@h/d']", "files = '.'", "model = 'spam'"] {
+    for kind in [
+        "grpc = 'http://a'\nreflection = true",
+        "grpc = ['https://a']\nproto = ['a']",
+        "postgres = 'postgres://u@h/d'",
+        "postgres = ['postgres://u@h/d']",
+        "files = '.'",
+        "model = 'spam'",
+    ] {
         valid(&toml_to_json(&format!("[upstreams.a]\n{kind}"))).expect(kind);
     }
     for limit in ["64", "'adaptive'", "{ min = 4 }", "'${LIMIT}'"] {
@@ -69,6 +76,8 @@ fn bad_files_are_not_valid() {
         "[upstreams.a]\nurl = 'http://a'\nurls = ['http://b']",
         "[upstreams.a]\nurl = 'http://a'\nhttp = '3'",
         "[upstreams.a]\nurl = 'http://a'\nfiles = 'b'",
+        "[upstreams.a]\ngrpc = 'dns:///a'",
+        "[upstreams.a]\ngrpc = 'http://a'\nint64 = 'float'",
         "[upstreams.a]\npostgres = 'http://a'",
         "[upstreams.a]\npostgres = 'postgres://u@h/d'\n[upstreams.a.statements.b]",
         "[upstreams.a]\nurls = []",

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     pub(crate) named: Vec<(Box<str>, Value)>,
     /// The operation, by its place.
     operation: Option<usize>,
-    /// The other end speaks no HTTP: no headers are sent.
+    /// The path is made already, and the body is JSON, whatever becomes of it on its way.
     plain: bool,
 }
 
@@ -180,6 +180,7 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
     let name = object.upstream.name();
     match &object.backend {
         Backend::Http => {}
+        Backend::Grpc(grpc) => return grpc.parse(name, call),
         Backend::Sql(sql) => return sql.parse(name, call),
         Backend::Files => return backend::parse_files(name, call),
         Backend::Model => return model::parse(name, call),
@@ -455,7 +456,7 @@ impl Arguments {
         let name = object.upstream.name();
         let operation = self.operation.map(|at| object.operation(at).1);
         if self.plain {
-            return self.plain_request(name, method);
+            return self.plain_request(object, method, client);
         }
         let mut path = String::with_capacity(64);
         let template =
@@ -505,13 +506,7 @@ impl Arguments {
             pair(&mut path, &mut first, key, value, config.query_lists, name)?;
         }
         let mut headers = forwarded(&object.upstream, client);
-        let own = self.headers.entries().ok_or_else(|| wrong(format!("headers of a call of {name} must be a dict")))?;
-        for (key, value) in own.iter() {
-            let (key, value) = header(key, value).map_err(|what| wrong(format!("a call of {name}: {what}")))?;
-            if let (Some(key), Some(value)) = (key, value) {
-                headers.insert(key, value);
-            }
-        }
+        self.own_headers(name, &mut headers)?;
         for (key, value) in &placed.headers {
             let (key, value) =
                 header(&Value::str(key), value).map_err(|what| wrong(format!("a call of {name}: {what}")))?;
@@ -538,13 +533,37 @@ impl Arguments {
         Ok(Request { method: method.clone(), path_and_query: path, headers, body })
     }
 
-    fn plain_request(&self, name: &str, method: &Method) -> Result<Request, Failure> {
+    fn own_headers(&self, upstream: &str, headers: &mut HeaderMap) -> Result<(), Failure> {
+        let own =
+            self.headers.entries().ok_or_else(|| wrong(format!("headers of a call of {upstream} must be a dict")))?;
+        for (key, value) in own.iter() {
+            let (key, value) = header(key, value).map_err(|what| wrong(format!("a call of {upstream}: {what}")))?;
+            if let (Some(key), Some(value)) = (key, value) {
+                headers.insert(key, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a plain call send headers of its own.
+    pub(crate) fn set_headers(&mut self, call: &HostCall<'_>, headers: &Value) -> Result<(), Failure> {
+        self.headers = Fields::capture(call, headers)?;
+        Ok(())
+    }
+
+    fn plain_request(&self, object: &UpstreamObject, method: &Method, client: &HeaderMap) -> Result<Request, Failure> {
+        let name = object.upstream.name();
         // `plain()` makes both.
         let path_and_query = text(&self.path).unwrap_or_default().into_owned();
         let params = self.json.as_ref().unwrap_or(&Value::None);
         let body = json::to_bytes(params, usize::MAX)
             .map_err(|what| wrong(format!("the parameters of a call of {name}: {what}")))?;
-        Ok(Request { method: method.clone(), path_and_query, headers: HeaderMap::new(), body })
+        let mut headers = HeaderMap::new();
+        if matches!(object.backend, Backend::Grpc(_)) {
+            headers = forwarded(&object.upstream, client);
+            self.own_headers(name, &mut headers)?;
+        }
+        Ok(Request { method: method.clone(), path_and_query, headers, body })
     }
 }
 

@@ -17,6 +17,7 @@ mod caller;
 mod drive;
 mod encode;
 mod flows;
+mod grpc;
 mod host;
 mod in_a_row;
 mod incoming;

@@ -9,6 +9,7 @@ use fanin_upstream::Upstream;
 use http::Method as Verb;
 
 use crate::backend::{self, Sql};
+use crate::grpc::Grpc;
 use crate::{model, operation, written};
 
 /// The verbs of every upstream. Their place here is their number.
@@ -36,6 +37,7 @@ pub(crate) struct UpstreamObject {
 /// What speaks at the other end, where that is not HTTP.
 pub(crate) enum Backend {
     Http,
+    Grpc(Grpc),
     Sql(Sql),
     Files,
     Model,
@@ -61,6 +63,11 @@ impl UpstreamObject {
             Kind::Files => Backend::Files,
             Kind::Model => Backend::Model,
             Kind::Http => Backend::Http,
+            Kind::Grpc => match upstream.services() {
+                Some(services) => Backend::Grpc(Grpc::new(services.clone())),
+                // Every upstream of that kind has them.
+                None => Backend::Http,
+            },
         };
         UpstreamObject { upstream, operations, backend }
     }
@@ -131,6 +138,7 @@ impl HostObject for UpstreamObject {
     fn method(&self, name: &str, literal: &dyn Fn(&str) -> Option<Value>) -> Option<Method> {
         match &self.backend {
             Backend::Http => {}
+            Backend::Grpc(grpc) => return grpc.method(name, literal),
             Backend::Sql(sql) => return sql.method(name, literal),
             Backend::Files => return backend::files_method(name),
             Backend::Model => return model::method(name),
@@ -154,6 +162,7 @@ impl HostObject for UpstreamObject {
     fn review(&self, method: u32, written: &Written<'_>) -> Option<(String, Option<String>)> {
         match &self.backend {
             Backend::Http => {}
+            Backend::Grpc(grpc) => return grpc.review(self.name(), method, written),
             Backend::Sql(sql) => return sql.review(self.name(), method, written),
             Backend::Files => return None,
             Backend::Model => return model::review(self.name(), written),
@@ -163,8 +172,10 @@ impl HostObject for UpstreamObject {
     }
 
     fn check(&self, method: &str, call: &WrittenCall<'_>) -> Vec<Problem> {
-        if !matches!(self.backend, Backend::Http) {
-            return Vec::new();
+        match &self.backend {
+            Backend::Http => {}
+            Backend::Grpc(grpc) => return grpc.check(self.name(), method, call),
+            Backend::Sql(_) | Backend::Files | Backend::Model => return Vec::new(),
         }
         if let Some((name, operation)) = self.operations.iter().find(|(name, _)| name == method) {
             return written::operation(self.name(), name, operation, call);
@@ -178,6 +189,7 @@ impl HostObject for UpstreamObject {
     fn names(&self) -> Vec<&str> {
         match &self.backend {
             Backend::Http => {}
+            Backend::Grpc(grpc) => return grpc.names(),
             Backend::Sql(sql) => return sql.names().collect(),
             Backend::Files => return backend::FILES.to_vec(),
             Backend::Model => return vec![model::INFER],

@@ -85,13 +85,13 @@ pub trait Loader: Send + Sync + 'static {
     }
 
     /// Whether a change of this file, somewhere below [`watch`](Self::watch), is a reason to reload. By default: TOML,
-    /// Starlark, JSON and certificate files, and the links by which Kubernetes switches mounted folders.
+    /// Starlark, JSON, certificate and protobuf files, and the links by which Kubernetes switches mounted folders.
     fn concerns(&self, path: &Path) -> bool {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
         name.starts_with("..data")
             || (!name.starts_with('.')
-                && matches!(extension, "toml" | "star" | "json" | "pem" | "crt" | "key" | "proto"))
+                && matches!(extension, "toml" | "star" | "json" | "pem" | "crt" | "key" | "proto" | "binpb" | "desc"))
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fanin_config::{Hedge, Retry};
+use http::StatusCode;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::endpoint::Endpoint;
@@ -206,6 +207,7 @@ impl<'a> Call<'a> {
             request,
             endpoint: &reach.endpoint,
             config: upstream.config(),
+            services: upstream.services().map(|services| &**services),
             age: self.context.request_started,
             begun: trial.begun,
             deadline: self.terms.attempt_timeout.map_or(self.deadline, |limit| self.deadline.min(trial.begun + limit)),
@@ -243,7 +245,8 @@ fn attempt_timed_out(limit: Duration, phase: &Cell<Phase>) -> Failure {
 /// Whether a try's outcome speaks against the upstream; `None` if it says nothing about it.
 fn is_bad(result: &Result<Received, Failure>) -> Option<bool> {
     match result {
-        Ok(received) => Some(received.status.is_server_error()),
+        // That it does not know a method says nothing of its state.
+        Ok(received) => Some(received.status.is_server_error() && received.status != StatusCode::NOT_IMPLEMENTED),
         Err(failure) => match failure.kind {
             ErrorKind::Refused | ErrorKind::Connect | ErrorKind::Timeout | ErrorKind::Protocol => {
                 (failure.fault == crate::error::Fault::Upstream).then_some(true)

@@ -45,6 +45,8 @@ pub(crate) struct Origin {
     pub max_connections: usize,
     pub max_connecting: usize,
     pub ping_every: Duration,
+    /// Whether connections without calls are pinged too.
+    pub ping_idle: bool,
     pub pong_within: Duration,
 }
 
@@ -52,6 +54,7 @@ pub(crate) struct Origin {
 #[derive(Debug)]
 pub(crate) enum Backend {
     Http,
+    Grpc,
     Postgres(Access),
     Files(Arc<Folder>),
     /// The model's name.
@@ -63,7 +66,7 @@ impl Backend {
     pub fn access(&self) -> Option<&Access> {
         match self {
             Backend::Postgres(access) => Some(access),
-            Backend::Http | Backend::Files(_) | Backend::Model(_) => None,
+            Backend::Http | Backend::Grpc | Backend::Files(_) | Backend::Model(_) => None,
         }
     }
 }
@@ -119,6 +122,7 @@ impl Origin {
             max_connections: 1,
             max_connecting: 1,
             ping_every: config.keepalive,
+            ping_idle: config.keepalive_idle,
             pong_within: config.keepalive_timeout,
         }
     }
@@ -149,6 +153,7 @@ impl Origin {
         };
         let backend = match kind {
             Kind::Postgres => Backend::Postgres(Access::new(config, url, url.host_str().unwrap_or_default())?),
+            Kind::Grpc => Backend::Grpc,
             _ => Backend::Http,
         };
         let host = url.host_str().unwrap_or_default();
@@ -204,6 +209,7 @@ impl Origin {
             max_connections: config.max_connections.max(1),
             max_connecting: if kind.is_sql() { usize::MAX } else { config.max_connecting.max(1) },
             ping_every: config.keepalive,
+            ping_idle: config.keepalive_idle,
             pong_within: config.keepalive_timeout,
         })
     }
@@ -241,7 +247,12 @@ pub(crate) struct Endpoint {
     pub load: Load,
     pub health: Health,
     retired: AtomicBool,
+    /// It has closed a connection because of too many pings.
+    rarely: AtomicBool,
 }
+
+/// How often servers of gRPC's C core bear a ping, as they are without settings.
+const RARELY: Duration = Duration::from_secs(300);
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -253,7 +264,7 @@ impl Endpoint {
     pub fn new(origin: Arc<Origin>, address: SocketAddr) -> Arc<Endpoint> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let shared = match &origin.backend {
-            Backend::Http | Backend::Files(_) | Backend::Model(_) => Shared::Nothing,
+            Backend::Http | Backend::Grpc | Backend::Files(_) | Backend::Model(_) => Shared::Nothing,
             Backend::Postgres(_) => Shared::Postgres(sql::Pool::new(origin.max_connections)),
         };
         let max_open = match origin.protocol {
@@ -269,6 +280,7 @@ impl Endpoint {
             load: Load::default(),
             health: Health::default(),
             retired: AtomicBool::new(false),
+            rarely: AtomicBool::new(false),
         })
     }
 
@@ -284,6 +296,19 @@ impl Endpoint {
 
     pub fn is_retired(&self) -> bool {
         self.retired.load(Relaxed)
+    }
+
+    /// How often its HTTP/2 connections are pinged.
+    pub fn ping_every(&self) -> Duration {
+        match self.rarely.load(Relaxed) {
+            true => self.origin.ping_every.max(RARELY),
+            false => self.origin.ping_every,
+        }
+    }
+
+    /// From now on it is pinged rarely. Whether that is new.
+    pub fn ping_rarely(&self) -> bool {
+        !self.rarely.swap(true, Relaxed)
     }
 
     /// Whether this is the endpoint of that origin at that address.

@@ -12,6 +12,7 @@ mod answer_headers;
 mod call;
 mod endpoint;
 mod error;
+pub mod grpc;
 mod headers;
 mod limit;
 mod metrics;

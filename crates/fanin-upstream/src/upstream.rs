@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::call::Call;
 use crate::endpoint::Origin;
 use crate::error::{BuildError, CallError, ErrorKind, Failure};
+use crate::grpc::Services;
 use crate::limit::Limit;
 use crate::metrics::{Gauges, Outcome, Shard, UpstreamMetrics};
 use crate::policy::Policies;
@@ -41,6 +42,7 @@ pub struct Upstream {
     /// What calls of each operation share, in the order of the configuration.
     operations: Vec<Arc<OperationShared>>,
     snapshot: Option<Arc<Snapshot>>,
+    services: Option<Arc<Services>>,
     retired: AtomicBool,
 }
 
@@ -74,6 +76,7 @@ impl Upstream {
     /// same way, what the policies know if those are the same too, calls in flight and waiting in any case.
     pub(crate) fn build(
         config: &fanin_config::Upstream,
+        services: Option<Services>,
         metrics: Arc<UpstreamMetrics>,
         before: Option<&Arc<Upstream>>,
     ) -> Result<Arc<Upstream>, Vec<BuildError>> {
@@ -115,6 +118,7 @@ impl Upstream {
         let upstream = Arc::new(Upstream {
             operations,
             snapshot,
+            services: services.map(Arc::new),
             id: NEXT.fetch_add(1, Relaxed),
             name: config.name.as_str().into(),
             config: config.clone(),
@@ -175,6 +179,11 @@ impl Upstream {
     /// The snapshot, if it has one.
     pub fn snapshot(&self) -> Option<&Arc<Snapshot>> {
         self.snapshot.as_ref()
+    }
+
+    /// What is known of its services, if it is a gRPC server.
+    pub fn services(&self) -> Option<&Arc<Services>> {
+        self.services.as_ref()
     }
 
     /// Whether the retry budget allows one more request for what has been sent already; takes it.
@@ -266,7 +275,8 @@ fn reached_alike(one: &fanin_config::Upstream, other: &fanin_config::Upstream) -
         && one.password == other.password
         && one.files == other.files
         && one.model == other.model
-        && (one.kind() == fanin_config::Kind::Http || one.max_answer == other.max_answer)
+        && one.keepalive_idle == other.keepalive_idle
+        && (!one.kind().is_sql() || one.max_answer == other.max_answer)
         && one.http == other.http
         && one.tls == other.tls
         && one.headers == other.headers

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use prometheus_client::registry::Registry;
 
 use crate::error::BuildError;
+use crate::grpc::Services;
 use crate::metrics::Table;
 use crate::upstream::Upstream;
 
@@ -51,13 +52,22 @@ impl Upstreams {
         for config in configs {
             let name: Arc<str> = config.name.as_str().into();
             let before = self.by_name.get(&name);
+            // The same configuration may name a file that has changed.
+            let services = match Services::load(config) {
+                Ok(services) => services,
+                Err(error) => {
+                    errors.push(error);
+                    continue;
+                }
+            };
             if let Some(before) = before
                 && before.config() == config
+                && before.services().map(|services| &**services) == services.as_ref()
             {
                 by_name.insert(name, before.clone());
                 continue;
             }
-            match Upstream::build(config, self.metrics.of(&name), before) {
+            match Upstream::build(config, services, self.metrics.of(&name), before) {
                 Ok(upstream) => {
                     by_name.insert(name, upstream);
                 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Code blocks whose first line names a file, such as `# flows/page.star`: name and text.
+/// Code blocks whose first line names a file, such as `# flows/page.star` or `// a.proto`: name and text.
 fn files(page: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut rest = page;
@@ -11,8 +11,9 @@ fn files(page: &str) -> Vec<(&str, &str)> {
         let Some((block, after)) = after.split_once("\n```") else { break };
         rest = after;
         let Some((_, text)) = block.split_once('\n') else { continue };
-        let name = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or_default();
-        if (name.ends_with(".toml") || name.ends_with(".star")) && !name.contains(' ') {
+        let comment = |line: &'static str| text.lines().next().and_then(|first| first.strip_prefix(line));
+        let name = comment("# ").or_else(|| comment("// ")).unwrap_or_default();
+        if [".toml", ".star", ".proto"].iter().any(|end| name.ends_with(end)) && !name.contains(' ') {
             found.push((name, text));
         }
     }
@@ -22,7 +23,7 @@ fn files(page: &str) -> Vec<(&str, &str)> {
 #[test]
 fn services_shown_in_the_documentation_are_right() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for (page, folder) in [("README.md", ""), ("docs/getting-started.md", "my-service")] {
+    for (page, folder) in [("README.md", ""), ("docs/getting-started.md", "my-service"), ("docs/grpc.md", "")] {
         let text = std::fs::read_to_string(root.join(page)).expect("the page");
         let dir = tempfile::tempdir().expect("a folder");
         let files = files(&text);

@@ -93,6 +93,7 @@ hedge = "p95"
 ejection = false
 keepalive = "20s"
 keepalive_timeout = "2s"
+keepalive_idle = false
 attempt_timeout = "60ms"
 chunk_timeout = "70ms"
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
-use h2::{Ping, Reason};
+use h2::{Ping, Reason, RecvStream};
 use http::header::CONTENT_LENGTH;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
@@ -227,10 +227,17 @@ async fn drive<S>(
     loop {
         tokio::select! {
             biased;
-            _ = poll_fn(|cx| work(&mut connection, &line, &pool, cx)) => break,
+            end = poll_fn(|cx| work(&mut connection, &line, &pool, cx)) => {
+                told_off(&endpoint, &end);
+                break;
+            }
             () = line.shut.notified() => break,
             () = line.probe.notified() => {}
-            () = sleep(endpoint.origin.ping_every) => {}
+            () = sleep(endpoint.ping_every()) => {
+                if !endpoint.origin.ping_idle && line.in_flight.get() == 0 {
+                    continue;
+                }
+            }
         }
         let Some(pings) = pings.as_mut() else { continue };
         if pings.send_ping(Ping::opaque()).is_err() {
@@ -238,7 +245,10 @@ async fn drive<S>(
         }
         tokio::select! {
             biased;
-            _ = poll_fn(|cx| work(&mut connection, &line, &pool, cx)) => break,
+            end = poll_fn(|cx| work(&mut connection, &line, &pool, cx)) => {
+                told_off(&endpoint, &end);
+                break;
+            }
             pong = timeout(endpoint.origin.pong_within, poll_fn(|cx| pings.poll_pong(cx))) => {
                 if !matches!(pong, Ok(Ok(_))) {
                     break;
@@ -259,8 +269,35 @@ async fn drive<S>(
     }
 }
 
+/// Some servers close connections that ping more often than they like: those of gRPC's C core, and so of Python, as they are
+/// without settings, when a call is silent for long. From then on their endpoint is pinged no more than they bear.
+#[cold]
+fn told_off(endpoint: &Endpoint, end: &Result<(), h2::Error>) {
+    if let Err(error) = end
+        && error.is_remote()
+        && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
+        && endpoint.ping_rarely()
+    {
+        tracing::warn!(
+            endpoint = %endpoint.address,
+            "it closed a connection because of its pings and is pinged every {} s from now on; allow `keepalive` at the server \
+             (grpc.http2.min_recv_ping_interval_without_data_ms) so that connections which vanish are noticed",
+            endpoint.ping_every().as_secs()
+        );
+    }
+}
+
 /// Sends one request and reads the whole answer.
 pub(crate) async fn send(pool: &Rc<Pool<Http2>>, attempt: &Attempt<'_>) -> Result<Received, Failure> {
+    transact(pool, attempt, async |lease: &Lease| exchange(lease, attempt).await).await
+}
+
+/// Does something on a connection, and once more on another if it was surely not begun on that one.
+pub(super) async fn transact<T>(
+    pool: &Rc<Pool<Http2>>,
+    attempt: &Attempt<'_>,
+    exchange: impl AsyncFn(&Lease) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let mut resent = 0;
     loop {
         attempt.phase.set(Phase::Connecting);
@@ -268,7 +305,7 @@ pub(crate) async fn send(pool: &Rc<Pool<Http2>>, attempt: &Attempt<'_>) -> Resul
         attempt.phase.set(Phase::Sent);
         attempt.metrics.count(Extra::Sent);
         lease.done = false;
-        let result = exchange(&lease, attempt).await;
+        let result = exchange(&lease).await;
         // What ends by itself, well or badly, says that the connection is alive or is seen to be dead without a ping.
         lease.done = true;
         match result {
@@ -283,35 +320,17 @@ pub(crate) async fn send(pool: &Rc<Pool<Http2>>, attempt: &Attempt<'_>) -> Resul
 }
 
 async fn exchange(lease: &Lease, attempt: &Attempt<'_>) -> Result<Received, Failure> {
-    let line = &lease.line;
-    let failed = |error: h2::Error| failure(lease, attempt.endpoint, &error);
-    // A handle of this call's own: one handle waits for one stream at a time.
-    let mut sender = line.sender.clone();
-    poll_fn(|cx| sender.poll_ready(cx)).await.map_err(failed)?;
-    let request = attempt.http2_request()?;
-    let has_body = !attempt.request.body.is_empty();
-    let (response, mut upload) = sender.send_request(request, !has_body).map_err(failed)?;
-    if has_body {
-        upload.send_data(attempt.request.body.clone(), true).map_err(failed)?;
-    }
-    drop(sender);
-    let (head, mut stream) = response.await.map_err(failed)?.into_parts();
-    line.heard.set(Instant::now());
-    attempt.phase.set(Phase::Answering);
+    let (head, mut stream) = ask(lease, attempt, attempt.http2_request()?, attempt.request.body.clone()).await?;
     let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     // The answer to HEAD announces a body that does not come.
     let announced: u64 = if stream.is_end_stream() { 0 } else { announced.unwrap_or(0) };
     let mut parts = body::Parts::new(attempt.max_answer, announced)?;
-    while let Some(part) = body::within(attempt.chunk_timeout, stream.data()).await? {
-        let part = part.map_err(|error| {
-            let mut failure = failure(lease, attempt.endpoint, &error);
+    while let Some(part) = body::within(attempt.chunk_timeout, part(lease, attempt, &mut stream)).await? {
+        let part = part.map_err(|mut failure| {
             failure.detail = format!("the answer broke off after {} bytes: {}", parts.len(), failure.detail).into();
             failure.unsent = false;
             failure
         })?;
-        line.heard.set(Instant::now());
-        // Fails only when the stream has ended, and then there is no window to keep open.
-        let _ = stream.flow_control().release_capacity(part.len());
         parts.push(part)?;
     }
     let mut headers = head.headers;
@@ -319,7 +338,47 @@ async fn exchange(lease: &Lease, attempt: &Attempt<'_>) -> Result<Received, Fail
     Ok(Received { status: head.status, headers: headers.into(), body: parts.finish(), at: Instant::now() })
 }
 
-fn failure(lease: &Lease, endpoint: &Endpoint, error: &h2::Error) -> Failure {
+/// Sends a request, and waits for the head of its answer.
+pub(super) async fn ask(
+    lease: &Lease,
+    attempt: &Attempt<'_>,
+    request: http::Request<()>,
+    body: Bytes,
+) -> Result<(http::response::Parts, RecvStream), Failure> {
+    let line = &lease.line;
+    let failed = |error: h2::Error| failure(lease, attempt.endpoint, &error);
+    // A handle of this call's own: one handle waits for one stream at a time.
+    let mut sender = line.sender.clone();
+    poll_fn(|cx| sender.poll_ready(cx)).await.map_err(failed)?;
+    let has_body = !body.is_empty();
+    let (response, mut upload) = sender.send_request(request, !has_body).map_err(failed)?;
+    if has_body {
+        upload.send_data(body, true).map_err(failed)?;
+    }
+    drop(sender);
+    let (head, stream) = response.await.map_err(failed)?.into_parts();
+    line.heard.set(Instant::now());
+    attempt.phase.set(Phase::Answering);
+    Ok((head, stream))
+}
+
+/// The next part of an answer, `None` at its end.
+pub(super) async fn part(
+    lease: &Lease,
+    attempt: &Attempt<'_>,
+    stream: &mut RecvStream,
+) -> Option<Result<Bytes, Failure>> {
+    let part = match stream.data().await? {
+        Ok(part) => part,
+        Err(error) => return Some(Err(failure(lease, attempt.endpoint, &error))),
+    };
+    lease.line.heard.set(Instant::now());
+    // Fails only when the stream has ended, and then there is no window to keep open.
+    let _ = stream.flow_control().release_capacity(part.len());
+    Some(Ok(part))
+}
+
+pub(super) fn failure(lease: &Lease, endpoint: &Endpoint, error: &h2::Error) -> Failure {
     let gone = error.is_go_away() || error.is_io();
     if gone {
         lease.line.leaving.set(true);

@@ -1,4 +1,4 @@
-//! How requests travel: pools of connections for each worker, HTTP/1.1 and HTTP/2 over them.
+//! How requests travel: pools of connections for each worker, HTTP/1.1, HTTP/2 and gRPC over them.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::endpoint::{Backend, Endpoint, Shared};
 use crate::error::Failure;
+use crate::grpc::Services;
 use crate::headers;
 use crate::metrics::Shard;
 use crate::request::Request;
@@ -20,6 +21,7 @@ use crate::{Compute, Headers};
 pub(crate) mod body;
 pub(crate) mod budget;
 pub(crate) mod files;
+pub(crate) mod grpc;
 pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod model;
@@ -87,6 +89,8 @@ pub(crate) struct Attempt<'a> {
     pub request: &'a Prepared,
     pub endpoint: &'a Arc<Endpoint>,
     pub config: &'a fanin_config::Upstream,
+    /// Of gRPC upstreams.
+    pub services: Option<&'a Services>,
     pub age: Instant,
     /// When the try began.
     pub begun: Instant,
@@ -118,12 +122,17 @@ impl Attempt<'_> {
     }
 
     pub fn http2_request(&self) -> Result<http::Request<()>, Failure> {
+        self.http2_request_of(self.request.method.clone(), self.path()?)
+    }
+
+    /// The same with another method and path.
+    pub fn http2_request_of(&self, method: Method, path: PathAndQuery) -> Result<http::Request<()>, Failure> {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.endpoint.origin.scheme.clone());
         parts.authority = Some(self.endpoint.origin.authority.clone());
-        parts.path_and_query = Some(self.path()?);
+        parts.path_and_query = Some(path);
         let mut request = http::Request::new(());
-        *request.method_mut() = self.request.method.clone();
+        *request.method_mut() = method;
         *request.uri_mut() =
             Uri::from_parts(parts).map_err(|error| Failure::ours(format!("URL cannot be sent: {error}")))?;
         *request.headers_mut() = self.headers();
@@ -147,6 +156,7 @@ pub(crate) struct Received {
 pub(crate) enum Connections {
     Http1(Rc<Pool<Http1>>),
     Http2(Rc<Pool<Http2>>),
+    Grpc(Rc<Pool<Http2>>),
     Postgres(Rc<sql::Local<Postgres>>),
     Files(Arc<Folder>),
     Model(Model),
@@ -163,6 +173,9 @@ impl Connections {
         if let Backend::Model(name) = &endpoint.origin.backend {
             return Connections::Model(Model { name: name.clone(), compute: compute.cloned() });
         }
+        if let Backend::Grpc = endpoint.origin.backend {
+            return Connections::Grpc(Pool::new(endpoint.clone()));
+        }
         match endpoint.origin.protocol {
             fanin_config::Protocol::Http1 => Connections::Http1(Pool::new(endpoint.clone())),
             fanin_config::Protocol::Http2 => Connections::Http2(Pool::new(endpoint.clone())),
@@ -174,6 +187,7 @@ impl Connections {
             Connections::Http1(pool) => http1::send(pool, attempt).await,
             // Boxed: a call over HTTP/1.1, the usual one, does not carry its state.
             Connections::Http2(pool) => Box::pin(http2::send(pool, attempt)).await,
+            Connections::Grpc(pool) => Box::pin(grpc::send(pool, attempt)).await,
             Connections::Files(folder) => Box::pin(folder.send(attempt)).await,
             Connections::Model(model) => Box::pin(model.send(attempt)).await,
             Connections::Postgres(pool) => Box::pin(pool.send(attempt)).await,

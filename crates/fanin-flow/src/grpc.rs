@@ -1,0 +1,269 @@
+//! gRPC upstreams as flows call them: methods by name, messages as dicts, streams as lists.
+
+use std::sync::Arc;
+
+use fanin_config::OPTIONS;
+use fanin_lang::{
+    Argument, Failure, HostCall, Method, Problem, Shape as Written, Value, Written as Arguments, WrittenCall,
+};
+use fanin_upstream::grpc::{self, Misfit, Services, Shape, nearest};
+use http::Method as Verb;
+
+use crate::backend::effect;
+use crate::call::{Arguments as Captured, Terms, wrong};
+
+/// Calls a method by its full name: `users.call("shop.Users/Get", {...})`.
+const CALL: &str = "call";
+/// What only these calls have besides the options of every call.
+const METADATA: &str = "metadata";
+
+/// A call of `call` whose method is not known when it is compiled.
+const OPEN: u32 = u32::MAX;
+/// From here on: a name of its own that several services have, by the number of the first method.
+const AMBIGUOUS: u32 = 1 << 30;
+
+/// A gRPC server, as flows hold it.
+pub(crate) struct Grpc {
+    services: Arc<Services>,
+}
+
+/// What a method's number stands for.
+enum Called<'a> {
+    /// A method by its own name.
+    Method(&'a grpc::Method),
+    /// A method by its full name, which is the first argument.
+    Named(&'a grpc::Method),
+    /// The same, known only when the call is made.
+    Open,
+    Ambiguous(&'a grpc::Method),
+}
+
+impl Grpc {
+    pub(crate) fn new(services: Arc<Services>) -> Grpc {
+        Grpc { services }
+    }
+
+    fn called(&self, id: u32) -> Called<'_> {
+        let (at, known) = (id as usize, self.services.iter().len());
+        let method = |at: usize| self.services.at(at);
+        match id {
+            OPEN => Called::Open,
+            AMBIGUOUS.. => method(at - AMBIGUOUS as usize).map_or(Called::Open, Called::Ambiguous),
+            _ if at < known => method(at).map_or(Called::Open, Called::Method),
+            _ => method(at - known).map_or(Called::Open, Called::Named),
+        }
+    }
+
+    pub(crate) fn method(&self, name: &str, literal: &dyn Fn(&str) -> Option<Value>) -> Option<Method> {
+        let made = |id: usize, safe: bool| Some(Method { id: id as u32, effect: effect(!safe, literal) });
+        if name != CALL {
+            return match self.services.find_short(name) {
+                Ok((at, method)) => made(at, method.is_safe()),
+                Err(several) => {
+                    let (at, _) = self.services.find(several.first()?)?;
+                    made(AMBIGUOUS as usize + at, false)
+                }
+            };
+        }
+        match literal("0") {
+            Some(Value::Str(full)) => match self.services.find(&full) {
+                Some((at, method)) => made(self.services.iter().len() + at, method.is_safe()),
+                None => made(OPEN as usize, self.services.is_declared_safe(&full)),
+            },
+            _ => made(OPEN as usize, false),
+        }
+    }
+
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.services.iter().map(grpc::Method::name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.push(CALL);
+        names
+    }
+
+    pub(crate) fn review(
+        &self,
+        upstream: &str,
+        method: u32,
+        written: &Arguments<'_>,
+    ) -> Option<(String, Option<String>)> {
+        match (self.called(method), written.first) {
+            (Called::Ambiguous(method), _) => Some(self.ambiguous(upstream, method)),
+            (Called::Open, Some(Value::Str(full))) => self.unknown(upstream, full),
+            (Called::Open, Some(_)) => Some(unnamed(upstream)),
+            (Called::Open, None) if written.positional == 0 && !written.open => Some(unnamed(upstream)),
+            _ => None,
+        }
+    }
+
+    fn ambiguous(&self, upstream: &str, method: &grpc::Method) -> (String, Option<String>) {
+        let full = self.services.find_short(method.name()).err().unwrap_or_default();
+        let message = format!("{upstream} has several methods {}: {}", method.name(), full.join(", "));
+        (message, Some(format!("{upstream}.call({:?}, ...)", method.full_name())))
+    }
+
+    /// What is wrong with a method's full name, as far as that is known.
+    fn unknown(&self, upstream: &str, full: &str) -> Option<(String, Option<String>)> {
+        if self.services.find(full).is_some() {
+            return None;
+        }
+        let named = full.trim_start_matches('/').split_once('/').is_some_and(|(service, method)| {
+            let name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+            !service.is_empty() && !method.is_empty() && service.chars().all(name) && method.chars().all(name)
+        });
+        if named && !self.services.are_known() {
+            return None;
+        }
+        let (message, mut hint) = self.services.no_such(full.trim_start_matches('/'));
+        if !named {
+            hint = hint.or(Some("methods are named \"package.Service/Method\"".to_owned()));
+        }
+        Some((format!("{upstream}: {message}"), hint))
+    }
+
+    pub(crate) fn check(&self, upstream: &str, name: &str, call: &WrittenCall<'_>) -> Vec<Problem> {
+        let literal = |wanted: &str| match wanted {
+            "0" => (call.literal)(&Argument::Position(0)),
+            _ => None,
+        };
+        let Some(Method { id, .. }) = self.method(name, &literal) else { return Vec::new() };
+        let (method, first) = match self.called(id) {
+            Called::Method(method) => (Some(method), 0),
+            Called::Named(method) => (Some(method), 1),
+            Called::Open => (None, 1),
+            Called::Ambiguous(_) => return Vec::new(),
+        };
+        let shown = format!("{upstream}.{}", method.map_or(name, grpc::Method::name));
+        let mut found = Vec::new();
+        if call.positional > first + 1 {
+            found.push(Problem {
+                argument: Some(Argument::Position(first + 1)),
+                name_is_wrong: false,
+                message: format!(
+                    "{shown}() takes one message; {} arguments given by position",
+                    call.positional - first
+                ),
+                hint: Some("a message is a dict, a stream of messages a list of them".to_owned()),
+            });
+        }
+        for name in &call.names {
+            if *name != METADATA && !OPTIONS.contains(name) {
+                let field = method.is_some_and(|method| method.input().get_field_by_name(name).is_some());
+                found.push(Problem {
+                    argument: Some(Argument::Named((*name).to_owned())),
+                    name_is_wrong: true,
+                    message: format!("{shown}() has no argument {name}"),
+                    hint: Some(match nearest(name, OPTIONS.into_iter().chain([METADATA])) {
+                        _ if field => format!("fields stand in the message: {shown}({{{name:?}: ...}})"),
+                        Some(near) => format!("did you mean {near}?"),
+                        None => format!("arguments by name are {METADATA}, {}", OPTIONS.join(", ")),
+                    }),
+                });
+            }
+        }
+        if let Some(method) = method
+            && call.positional > first
+            && let Some(Misfit { message, hint }) = misfit(method, &(call.shape)(&Argument::Position(first)))
+        {
+            found.push(Problem {
+                argument: Some(Argument::Position(first)),
+                name_is_wrong: false,
+                message: format!("{shown}(): {message}"),
+                hint,
+            });
+        }
+        found
+    }
+
+    pub(crate) fn parse(&self, upstream: &str, call: &HostCall<'_>) -> Result<(Captured, Terms), Failure> {
+        let failure = |(message, hint): (String, Option<String>)| match hint {
+            Some(hint) => wrong(message).with_hint(hint),
+            None => wrong(message),
+        };
+        let (path, method, safe, messages) = match (self.called(call.method), call.args.pos) {
+            (Called::Method(method), messages) => {
+                (format!("/{}", method.full_name()), Some(method), method.is_safe(), messages)
+            }
+            (Called::Named(method), messages) => {
+                (format!("/{}", method.full_name()), Some(method), method.is_safe(), messages.get(1..).unwrap_or(&[]))
+            }
+            (Called::Ambiguous(method), _) => return Err(failure(self.ambiguous(upstream, method))),
+            (Called::Open, []) => return Err(failure(unnamed(upstream))),
+            (Called::Open, [full, messages @ ..]) => {
+                let Ok(Value::Str(full)) = full.decide() else { return Err(failure(unnamed(upstream))) };
+                if let Some(unknown) = self.unknown(upstream, &full) {
+                    return Err(failure(unknown));
+                }
+                let method = self.services.find(&full).map(|(_, method)| method);
+                let safe = method.map_or(self.services.is_declared_safe(&full), grpc::Method::is_safe);
+                (format!("/{}", full.trim_start_matches('/')), method, safe, messages)
+            }
+        };
+        let shown = &path[1..];
+        let message = match messages {
+            [] if method.is_some_and(grpc::Method::takes_list) => Value::list(Vec::new()),
+            [] => Value::record(std::iter::empty::<(&str, Value)>()),
+            [message] => call.capture(message)?,
+            _ => {
+                return Err(wrong(format!("{shown} of {upstream} takes one message"))
+                    .with_hint("a message is a dict, a stream of messages a list of them"));
+            }
+        };
+        let mut terms = Terms::new(if safe { Verb::GET } else { Verb::POST }, safe);
+        let mut metadata = None;
+        for (key, value) in call.args.names.iter().zip(call.args.named) {
+            match key.as_str() {
+                METADATA => metadata = Some(value),
+                option if terms.option(upstream, option, value, call)? => {}
+                other => {
+                    return Err(wrong(format!("{shown} of {upstream} has no argument {other:?}"))
+                        .with_hint(format!("arguments by name are {METADATA}, {}", OPTIONS.join(", "))));
+                }
+            }
+        }
+        let mut captured = Captured::plain(path, message);
+        if let Some(metadata) = metadata {
+            captured.set_headers(call, metadata)?;
+        }
+        Ok((captured, terms))
+    }
+}
+
+fn unnamed(upstream: &str) -> (String, Option<String>) {
+    let message =
+        format!("{upstream}.call needs a method's name as its first argument, a string that is there already");
+    (message, Some(format!("{upstream}.call(\"package.Service/Method\", {{...}})")))
+}
+
+/// What is certainly wrong with what a method is given.
+fn misfit(method: &grpc::Method, given: &Written) -> Option<Misfit> {
+    let given = shape(given);
+    if !method.takes_list() {
+        return grpc::misfit(method.input(), &given);
+    }
+    match given {
+        Shape::Unknown => None,
+        Shape::List(items) => items.iter().find_map(|item| grpc::misfit(method.input(), item)),
+        _ => Some(Misfit {
+            message: format!("it takes a stream of {}", method.input().full_name()),
+            hint: Some("give it a list of messages".to_owned()),
+        }),
+    }
+}
+
+fn shape(written: &Written) -> Shape {
+    match written {
+        Written::Unknown => Shape::Unknown,
+        Written::Dict(entries) => Shape::Dict(entries.iter().map(|(key, value)| (key.clone(), shape(value))).collect()),
+        Written::List(items) => Shape::List(items.iter().map(shape).collect()),
+        Written::Literal(value) => match value {
+            Value::None => Shape::Null,
+            Value::Bool(_) => Shape::Bool,
+            Value::Int(number) => Shape::Int(*number),
+            Value::Float(_) => Shape::Number,
+            Value::Str(text) => Shape::Text(text.to_string()),
+            _ => Shape::Unknown,
+        },
+    }
+}

@@ -1,0 +1,81 @@
+//! Takes messages out of the parts in which an answer comes.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::error::{ErrorKind, Failure};
+
+/// Bytes in front of each message: whether it is compressed, and its length.
+pub(crate) const PREFIX: usize = 5;
+
+/// Bytes that are not a whole message yet.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    rest: BytesMut,
+}
+
+impl Frames {
+    /// Adds what has come. No more is ever kept than one message that is allowed and one part.
+    pub fn push(&mut self, part: &[u8]) {
+        self.rest.extend_from_slice(part);
+    }
+
+    /// The next message, if all of it is there.
+    pub fn next(&mut self, max: usize) -> Result<Option<Bytes>, Failure> {
+        if self.rest.len() < PREFIX {
+            return Ok(None);
+        }
+        let compressed = self.rest[0];
+        let length = (&self.rest[1..PREFIX]).get_u32() as usize;
+        if compressed != 0 {
+            let detail = format!("a message with compression {compressed}, which was not asked for");
+            return Err(Failure::new(ErrorKind::Protocol, detail));
+        }
+        if length > max {
+            let detail = format!("a message of the answer has {length} bytes, {max} are allowed (max_answer)");
+            return Err(Failure::new(ErrorKind::TooLarge, detail));
+        }
+        if self.rest.len() < PREFIX + length {
+            self.rest.reserve(PREFIX + length - self.rest.len());
+            return Ok(None);
+        }
+        self.rest.advance(PREFIX);
+        Ok(Some(self.rest.split_to(length).freeze()))
+    }
+
+    /// Bytes that have come of a message whose end has not.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_whole_however_they_are_cut() {
+        let wire = [&[0, 0, 0, 0, 3][..], b"abc", &[0, 0, 0, 0, 0], &[0, 0, 0, 0, 1], b"z"].concat();
+        for size in 1..=wire.len() {
+            let mut frames = Frames::default();
+            let mut found = Vec::new();
+            for part in wire.chunks(size) {
+                frames.push(part);
+                while let Some(message) = frames.next(3).unwrap() {
+                    found.push(message);
+                }
+            }
+            assert_eq!(found, ["abc", "", "z"], "{size}");
+            assert_eq!(frames.left(), 0);
+        }
+    }
+
+    #[test]
+    fn too_large_and_compressed_messages_are_refused_by_their_prefix() {
+        let mut frames = Frames::default();
+        frames.push(&[0, 0, 0, 0, 4]);
+        assert_eq!(frames.next(3).unwrap_err().kind, ErrorKind::TooLarge);
+        let mut frames = Frames::default();
+        frames.push(&[1, 0, 0, 0, 1]);
+        assert_eq!(frames.next(3).unwrap_err().kind, ErrorKind::Protocol);
+    }
+}

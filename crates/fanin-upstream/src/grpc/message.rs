@@ -1,0 +1,107 @@
+//! Messages from JSON and to JSON, by the protobuf rules for it.
+
+use bytes::{BufMut, Bytes};
+use fanin_json::{Doc, Kind};
+use prost::Message;
+use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
+
+use super::Method;
+use super::shape::{Shape, misfit};
+use crate::error::{ErrorKind, Failure};
+
+/// Nesting of a request's JSON that is looked at.
+const DEEPEST: usize = 1000;
+
+/// The body of a request: each message with its prefix (one byte that says "not compressed", four of its length).
+///
+/// # Errors
+/// Which field of the message does not fit.
+pub(crate) fn encode(method: &Method, json: &Bytes) -> Result<Bytes, String> {
+    let mut out = Vec::with_capacity(json.len() + 8);
+    if !method.takes_list() {
+        one(method.input(), json, &mut out)?;
+        return Ok(out.into());
+    }
+    let doc = Doc::parse(json.clone(), DEEPEST).map_err(|error| error.to_string())?;
+    if doc.root().kind() != Kind::Array {
+        return Err("takes a stream of messages: give it a list of them".to_owned());
+    }
+    for (at, message) in doc.root().elements().enumerate() {
+        one(method.input(), message.raw(), &mut out).map_err(|what| format!("message {at}: {what}"))?;
+    }
+    Ok(out.into())
+}
+
+fn one(of: &MessageDescriptor, json: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    let mut from = serde_json::Deserializer::from_slice(json);
+    let message = DynamicMessage::deserialize(of.clone(), &mut from).map_err(|error| explain(of, json, &error))?;
+    let length = u32::try_from(message.encoded_len()).map_err(|_| "is too large to be sent".to_owned())?;
+    out.put_u8(0);
+    out.put_u32(length);
+    // A vector has room.
+    message.encode(out).map_err(|error| error.to_string())
+}
+
+/// Says by name what does not fit; what only the conversion sees is said in its words.
+#[cold]
+fn explain(of: &MessageDescriptor, json: &[u8], error: &serde_json::Error) -> String {
+    let found = serde_json::from_slice(json).ok().and_then(|value: serde_json::Value| misfit(of, &Shape::from(&value)));
+    match found {
+        Some(found) => match found.hint {
+            Some(hint) => format!("{} ({hint})", found.message),
+            None => found.message,
+        },
+        None => {
+            let text = error.to_string();
+            // Line and column are those of JSON that nobody has written.
+            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+            format!("does not fit {}: {text}", of.full_name())
+        }
+    }
+}
+
+/// The messages of an answer as JSON: the only one, or a list of all.
+///
+/// # Errors
+/// Not as many as the method gives, one that is none, or more than `max_bytes` of JSON.
+pub(crate) fn decode(
+    method: &Method,
+    messages: Vec<Bytes>,
+    shown: &SerializeOptions,
+    max_bytes: usize,
+) -> Result<Bytes, Failure> {
+    let list = method.gives_list();
+    match messages.len() {
+        0 if !list => {
+            return Err(Failure::new(ErrorKind::Protocol, "success without the message that the method gives"));
+        }
+        2.. if !list => {
+            return Err(Failure::new(ErrorKind::Protocol, "several messages where the method gives one"));
+        }
+        _ => {}
+    }
+    let of = method.output();
+    let mut json = Vec::with_capacity(messages.iter().map(Bytes::len).sum::<usize>() * 2);
+    if list {
+        json.push(b'[');
+    }
+    for (at, message) in messages.into_iter().enumerate() {
+        if at > 0 {
+            json.push(b',');
+        }
+        let decoded = DynamicMessage::decode(of.clone(), message).map_err(|error| {
+            Failure::new(ErrorKind::Decode, format!("the answer is no {}: {error}", of.full_name()))
+        })?;
+        decoded
+            .serialize_with_options(&mut serde_json::Serializer::new(&mut json), shown)
+            .map_err(|error| Failure::new(ErrorKind::Decode, format!("a {} has no JSON: {error}", of.full_name())))?;
+        if json.len() > max_bytes {
+            let detail = format!("the answer as JSON has more than {max_bytes} bytes (max_answer)");
+            return Err(Failure::new(ErrorKind::TooLarge, detail));
+        }
+    }
+    if list {
+        json.push(b']');
+    }
+    Ok(json.into())
+}

@@ -1,0 +1,25 @@
+//! What is known of a gRPC upstream's services: their methods, the messages that these take and give, and how a message becomes
+//! JSON and back.
+//!
+//! It is known from `.proto` files or from a descriptor set when the upstream is set up, or asked of the server itself at the
+//! first call of a service. The first two are checked against flows before anything runs; the third
+//! cannot be, because whether a configuration is right must not depend on a server being there.
+
+mod aside;
+mod describe;
+mod frame;
+mod message;
+mod reflection;
+mod services;
+mod shape;
+mod status;
+
+pub use services::{Method, Services};
+pub use shape::{Misfit, Shape, misfit, nearest};
+
+pub(crate) use aside::aside;
+pub(crate) use frame::{Frames, PREFIX};
+pub(crate) use message::{decode, encode};
+pub(crate) use reflection::{DOUBTFUL, MOST_FILES, OLD, Reflected, Round};
+pub(crate) use services::Methods;
+pub(crate) use status::{Code, Status, timeout};

@@ -1,0 +1,231 @@
+//! The methods of an upstream.
+
+use std::fmt;
+
+use fanin_config::{FieldNames, Int64};
+use http::uri::PathAndQuery;
+use indexmap::IndexMap;
+use prost_reflect::prost_types::method_options::IdempotencyLevel;
+use prost_reflect::{DescriptorPool, MessageDescriptor, MethodDescriptor, SerializeOptions, ServiceDescriptor};
+
+use super::describe::Described;
+use super::reflection::Reflected;
+use super::shape::nearest;
+use crate::error::BuildError;
+
+/// A method of a service.
+#[derive(Clone)]
+pub struct Method {
+    path: PathAndQuery,
+    name: String,
+    input: MessageDescriptor,
+    output: MessageDescriptor,
+    takes_list: bool,
+    gives_list: bool,
+    safe: bool,
+}
+
+impl fmt::Debug for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.full_name())
+    }
+}
+
+impl Method {
+    fn new(method: &MethodDescriptor, safe: &[String]) -> Option<Method> {
+        let service = method.parent_service().full_name().to_owned();
+        let options = method.method_descriptor_proto().options.as_ref();
+        let level = options.and_then(|options| options.idempotency_level);
+        let full = format!("{service}/{}", method.name());
+        Some(Method {
+            // Names of services and methods are identifiers and points.
+            path: PathAndQuery::try_from(format!("/{full}")).ok()?,
+            name: method.name().to_owned(),
+            input: method.input(),
+            output: method.output(),
+            takes_list: method.is_client_streaming(),
+            gives_list: method.is_server_streaming(),
+            safe: level == Some(IdempotencyLevel::NoSideEffects as i32) || is_safe(safe, &full),
+        })
+    }
+
+    /// `package.Service/Method`.
+    pub fn full_name(&self) -> &str {
+        &self.path.as_str()[1..]
+    }
+
+    /// The method's own name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The message that it takes, or whose stream it takes.
+    pub fn input(&self) -> &MessageDescriptor {
+        &self.input
+    }
+
+    /// Whether it takes a stream of messages: in flows, a list.
+    pub fn takes_list(&self) -> bool {
+        self.takes_list
+    }
+
+    /// Whether it gives a stream of messages: in flows, a list.
+    pub fn gives_list(&self) -> bool {
+        self.gives_list
+    }
+
+    /// Whether it changes nothing, so that it may be called more than once.
+    pub fn is_safe(&self) -> bool {
+        self.safe
+    }
+
+    pub(crate) fn path(&self) -> &PathAndQuery {
+        &self.path
+    }
+
+    pub(crate) fn output(&self) -> &MessageDescriptor {
+        &self.output
+    }
+}
+
+/// Whether a list of safe methods and services has this method.
+pub(crate) fn is_safe(safe: &[String], full: &str) -> bool {
+    let (service, method) = full.split_once('/').unwrap_or((full, ""));
+    safe.iter().any(|safe| *safe == *full || *safe == *service || *safe == *method)
+}
+
+/// Methods by their full names.
+#[derive(Debug, Default)]
+pub(crate) struct Methods {
+    by_name: IndexMap<String, Method>,
+}
+
+impl Methods {
+    pub fn new(services: impl Iterator<Item = ServiceDescriptor>, safe: &[String]) -> Methods {
+        let methods = services.flat_map(|service| service.methods().collect::<Vec<_>>());
+        let methods = methods.filter_map(|method| Method::new(&method, safe));
+        Methods { by_name: methods.map(|method| (method.full_name().to_owned(), method)).collect() }
+    }
+
+    pub fn get(&self, full: &str) -> Option<&Method> {
+        self.by_name.get(full)
+    }
+
+    /// What to say of a method that is not there.
+    pub fn no_such(&self, full: &str) -> (String, Option<String>) {
+        let near = nearest(full, self.by_name.keys().map(String::as_str));
+        (format!("there is no method {full}"), near.map(|near| format!("did you mean {near}?")))
+    }
+}
+
+/// What an upstream's configuration says of its services.
+#[derive(Debug)]
+pub struct Services {
+    pub(crate) known: Methods,
+    /// Where the methods are asked of the server.
+    pub(crate) reflected: Option<Reflected>,
+    /// The descriptors that `known` was made of, to compare.
+    source: Vec<u8>,
+    safe: Vec<String>,
+    pub(crate) shown: SerializeOptions,
+}
+
+impl PartialEq for Services {
+    /// Whether both describe the same; what has been asked of a server meanwhile does not matter.
+    fn eq(&self, other: &Services) -> bool {
+        self.source == other.source && self.reflected.is_some() == other.reflected.is_some()
+    }
+}
+
+impl Services {
+    /// Reads the descriptors that a gRPC upstream's configuration names; `None` for other upstreams.
+    pub(crate) fn load(config: &fanin_config::Upstream) -> Result<Option<Services>, BuildError> {
+        if config.kind() != fanin_config::Kind::Grpc {
+            return Ok(None);
+        }
+        let error = |key, detail| BuildError { upstream: config.name.clone(), key, detail };
+        let Described { pool, key } = super::describe::describe(config).map_err(|(key, detail)| error(key, detail))?;
+        let services = Services::of(config, &pool);
+        if services.reflected.is_none() {
+            if services.known.by_name.is_empty() {
+                return Err(error(key, "describes no method of any service".to_owned()));
+            }
+            if let Some(wrong) = config.safe_methods.iter().find(|safe| !services.names(safe)) {
+                let names = services.known.by_name.values().flat_map(|method| [method.full_name(), method.name()]);
+                let near = nearest(wrong, names).map(|near| format!("; did you mean {near}?"));
+                let detail = format!("{wrong} is no method and no service{}", near.unwrap_or_default());
+                return Err(error("safe_methods", detail));
+            }
+        }
+        Ok(Some(services))
+    }
+
+    fn of(config: &fanin_config::Upstream, pool: &DescriptorPool) -> Services {
+        Services {
+            known: Methods::new(pool.services(), &config.safe_methods),
+            reflected: config.reflection.then(Reflected::default),
+            source: pool.encode_to_vec(),
+            safe: config.safe_methods.clone(),
+            // Fields without presence are there even where they have their default: a key that is sometimes absent is an
+            // error in a flow that looks at it.
+            shown: SerializeOptions::new()
+                .skip_default_fields(false)
+                .stringify_64_bit_integers(config.int64 == Int64::String)
+                .use_proto_field_name(config.field_names == FieldNames::Proto),
+        }
+    }
+
+    fn names(&self, safe: &str) -> bool {
+        self.known.by_name.keys().any(|full| is_safe(&[safe.to_owned()], full))
+    }
+
+    /// Whether the methods are known before a call; else the server is asked.
+    pub fn are_known(&self) -> bool {
+        self.reflected.is_none()
+    }
+
+    /// The method with that full name (`package.Service/Method`, with or without a slash in front), and its number.
+    pub fn find(&self, full: &str) -> Option<(usize, &Method)> {
+        let (at, _, method) = self.known.by_name.get_full(full.trim_start_matches('/'))?;
+        Some((at, method))
+    }
+
+    /// The only method of that name of its own.
+    ///
+    /// # Errors
+    /// The full names of several; of none if there is none.
+    pub fn find_short(&self, name: &str) -> Result<(usize, &Method), Vec<&str>> {
+        let mut found = self.known.by_name.values().enumerate().filter(|(_, method)| method.name == name);
+        match (found.next(), found.next()) {
+            (Some(only), None) => Ok(only),
+            (None, _) => Err(Vec::new()),
+            (Some(one), Some(two)) => {
+                Err([one, two].into_iter().chain(found).map(|(_, method)| method.full_name()).collect())
+            }
+        }
+    }
+
+    /// The method with that number.
+    pub fn at(&self, at: usize) -> Option<&Method> {
+        self.known.by_name.get_index(at).map(|(_, method)| method)
+    }
+
+    /// All methods that are known, in the order of their numbers.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Method> {
+        self.known.by_name.values()
+    }
+
+    /// A message and a hint about a method that is not there.
+    pub fn no_such(&self, full: &str) -> (String, Option<String>) {
+        self.known.no_such(full)
+    }
+
+    /// Whether the configuration says that a method changes nothing, by its full name.
+    pub fn is_declared_safe(&self, full: &str) -> bool {
+        is_safe(&self.safe, full.trim_start_matches('/'))
+    }
+
+    pub(crate) fn safe(&self) -> &[String] {
+        &self.safe
+    }
+}

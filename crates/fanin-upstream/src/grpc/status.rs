@@ -1,0 +1,169 @@
+//! gRPC's status codes, as the statuses that policies and flows know, and its way to write a deadline.
+
+use std::time::Duration;
+
+use fanin_json::Writer;
+use http::StatusCode;
+use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use percent_encoding::percent_decode;
+
+use crate::error::{WORDS, words};
+
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+/// A status code, and what it is in HTTP: the table that gateways share (`google.rpc.Code`).
+const CODES: [(&str, u16); 17] = [
+    ("OK", 200),
+    ("CANCELLED", 499),
+    ("UNKNOWN", 500),
+    ("INVALID_ARGUMENT", 400),
+    ("DEADLINE_EXCEEDED", 504),
+    ("NOT_FOUND", 404),
+    ("ALREADY_EXISTS", 409),
+    ("PERMISSION_DENIED", 403),
+    ("RESOURCE_EXHAUSTED", 429),
+    ("FAILED_PRECONDITION", 400),
+    ("ABORTED", 409),
+    ("OUT_OF_RANGE", 400),
+    ("UNIMPLEMENTED", 501),
+    ("INTERNAL", 500),
+    ("UNAVAILABLE", 503),
+    ("DATA_LOSS", 500),
+    ("UNAUTHENTICATED", 401),
+];
+
+/// One of the 17 codes; others count as UNKNOWN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Code(u8);
+
+impl Code {
+    pub const OK: Code = Code(0);
+    pub const UNKNOWN: Code = Code(2);
+    pub const UNIMPLEMENTED: Code = Code(12);
+
+    pub fn name(self) -> &'static str {
+        CODES[usize::from(self.0)].0
+    }
+
+    pub fn http(self) -> StatusCode {
+        // All of the table are statuses.
+        StatusCode::from_u16(CODES[usize::from(self.0)].1).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    fn parse(text: &[u8]) -> Code {
+        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        Code(number.filter(|number| usize::from(*number) < CODES.len()).unwrap_or(Code::UNKNOWN.0))
+    }
+
+    /// Of an answer that is no gRPC, from a proxy say: the mapping that gRPC defines for clients.
+    pub fn of_http(status: StatusCode) -> Code {
+        Code(match status.as_u16() {
+            400 => 13,
+            401 => 16,
+            403 => 7,
+            404 => 12,
+            429 | 502 | 503 | 504 => 14,
+            _ => 2,
+        })
+    }
+}
+
+/// How a call ended, as the server says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub code: Code,
+    pub message: String,
+}
+
+impl Status {
+    pub fn new(code: Code, message: impl Into<String>) -> Status {
+        Status { code, message: message.into() }
+    }
+
+    /// Takes the status out of trailers, or of a head that is all there is. `None` if they do not hold one.
+    pub fn take(from: &mut HeaderMap) -> Option<Status> {
+        let code = Code::parse(from.remove(STATUS)?.as_bytes());
+        let message = from.remove(MESSAGE).map(|text| percent_decode(text.as_bytes()).decode_utf8_lossy().into_owned());
+        // A server that says when to come back is not asked before.
+        if let Some(pause) = from.remove(PUSHBACK) {
+            let pause: Option<u64> = pause.to_str().ok().and_then(|pause| pause.parse().ok());
+            from.insert(RETRY_AFTER, HeaderValue::from(pause.unwrap_or(u64::from(u32::MAX)).div_ceil(1000)));
+        }
+        Some(Status { code, message: message.unwrap_or_default() })
+    }
+
+    /// The body of an answer that says it, and its headers.
+    #[cold]
+    pub fn refusal(&self, headers: &mut HeaderMap) -> Vec<u8> {
+        let text = match self.message.as_str() {
+            "" => self.code.name().to_owned(),
+            message => format!("{}: {message}", self.code.name()),
+        };
+        headers.insert(WORDS, words(&text));
+        let mut body = Vec::new();
+        let mut out = Writer::new(&mut body);
+        out.begin_object();
+        out.key("code");
+        out.str(self.code.name());
+        out.key("message");
+        out.str(&self.message);
+        out.end_object();
+        body
+    }
+}
+
+/// A duration as `grpc-timeout` has it: at most eight digits and a unit. Rounded down, so that the server does not work longer than
+/// anybody waits, but never to nothing.
+pub(crate) fn timeout(left: Duration) -> HeaderValue {
+    const MOST: u128 = 99_999_999;
+    let (number, unit) = match left {
+        left if left.as_micros() <= MOST => (left.as_micros().max(1), 'u'),
+        left if left.as_millis() <= MOST => (left.as_millis(), 'm'),
+        left => (u128::from(left.as_secs()).min(MOST), 'S'),
+    };
+    // Digits and a letter.
+    HeaderValue::try_from(format!("{number}{unit}")).unwrap_or(HeaderValue::from_static("1S"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_have_eight_digits_and_are_not_nothing() {
+        for (left, text) in [
+            (Duration::from_nanos(10), "1u"),
+            (Duration::from_micros(1_999), "1999u"),
+            (Duration::from_secs(99), "99000000u"),
+            (Duration::from_secs(100), "100000m"),
+            (Duration::from_secs(200_000), "200000S"),
+            (Duration::MAX, "99999999S"),
+        ] {
+            assert_eq!(timeout(left), text);
+        }
+    }
+
+    #[test]
+    fn statuses_are_read_and_shown() {
+        let mut trailers = HeaderMap::new();
+        assert_eq!(Status::take(&mut trailers), None);
+        trailers.insert(STATUS, HeaderValue::from_static("5"));
+        trailers.insert(MESSAGE, HeaderValue::from_static("no %C3%B6ne %zz"));
+        trailers.insert(PUSHBACK, HeaderValue::from_static("1001"));
+        let status = Status::take(&mut trailers).unwrap();
+        assert_eq!(status, Status::new(Code(5), "no öne %zz"));
+        assert_eq!((trailers.len(), &trailers[RETRY_AFTER]), (1, &HeaderValue::from_static("2")));
+        assert_eq!(status.code.http(), 404);
+        let mut headers = HeaderMap::new();
+        assert_eq!(status.refusal(&mut headers), "{\"code\":\"NOT_FOUND\",\"message\":\"no öne %zz\"}".as_bytes());
+        assert_eq!(headers[WORDS].as_bytes(), "NOT_FOUND: no öne %zz".as_bytes());
+        for (text, name) in
+            [("0", "OK"), ("16", "UNAUTHENTICATED"), ("17", "UNKNOWN"), ("-1", "UNKNOWN"), ("", "UNKNOWN")]
+        {
+            assert_eq!(Code::parse(text.as_bytes()).name(), name, "{text:?}");
+        }
+        assert_eq!(Code::of_http(StatusCode::BAD_GATEWAY).name(), "UNAVAILABLE");
+    }
+}
