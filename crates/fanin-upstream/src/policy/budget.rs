@@ -39,7 +39,8 @@ impl Budget {
         state.earned += earned;
         let paid_back = earned.min(state.lent);
         state.lent -= paid_back;
-        state.saved = (state.saved + earned - paid_back).min(MOST);
+        // In brackets: what is wholly paid back must leave the rest as it is, to the last bit.
+        state.saved = (state.saved + (earned - paid_back)).min(MOST);
     }
 
     /// Takes one second request out of the budget. `floor` is what there is a second however few calls there are; it is not
