@@ -570,8 +570,10 @@ impl Arguments {
 /// Those of the client's headers that go on to an upstream.
 fn forwarded(upstream: &fanin_upstream::Upstream, client: &HeaderMap) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    for name in &upstream.config().forward_headers {
-        for value in client.get_all(name) {
+    let names = &upstream.config().forward_headers;
+    // Comparing the few that came costs less than hashing each name that could have come.
+    for (name, value) in client {
+        if names.contains(name) {
             headers.append(name.clone(), value.clone());
         }
     }
@@ -623,16 +625,21 @@ pub(crate) fn text(value: &Value) -> Option<Cow<'_, str>> {
 
 /// A list of an answer's, which need not become values first. `false` if it holds what cannot stand in a query.
 fn json_list(out: &mut String, first: &mut bool, key: &str, list: fanin_json::Node<'_>, lists: QueryLists) -> bool {
+    if lists == QueryLists::Comma
+        && let Some(numbers) = plain_numbers(list.raw())
+    {
+        encode::pair(out, first, key, "");
+        out.push_str(numbers);
+        return true;
+    }
     for (at, item) in list.elements().enumerate() {
-        let (number, text) = (item.as_number_text(), item.as_bool());
-        let text = match (number, text) {
-            (Some(number), _) => Cow::Borrowed(number),
-            (None, Some(value)) => Cow::Borrowed(if value { "true" } else { "false" }),
-            (None, None) => match item.as_str() {
-                Some(text) => text,
-                None => return false,
-            },
+        let text = match item.kind() {
+            fanin_json::Kind::String => item.as_str(),
+            fanin_json::Kind::Number => item.as_number_text().map(Cow::Borrowed),
+            fanin_json::Kind::Bool => item.as_bool().map(|value| Cow::Borrowed(if value { "true" } else { "false" })),
+            _ => None,
         };
+        let Some(text) = text else { return false };
         if at == 0 || lists == QueryLists::Repeat {
             encode::pair(out, first, key, &text);
         } else {
@@ -641,6 +648,14 @@ fn json_list(out: &mut String, first: &mut bool, key: &str, list: fanin_json::No
         }
     }
     true
+}
+
+/// The inside of a JSON list that holds numbers only, and neither space nor anything that a query encodes: it stands in
+/// a query as it is.
+fn plain_numbers(list: &[u8]) -> Option<&str> {
+    let inside = list.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    let plain = inside.iter().all(|byte| matches!(byte, b'0'..=b'9' | b',' | b'-' | b'.' | b'e' | b'E'));
+    if plain { std::str::from_utf8(inside).ok() } else { None }
 }
 
 pub(crate) fn pair(

@@ -222,7 +222,8 @@ pub(crate) fn object<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Res
 }
 
 fn parse(text: Vec<u8>) -> Result<Doc, Stop> {
-    Doc::parse(text.into(), 4).map_err(|error| Stop::fail(Kind::Host, format!("internal: {error}")))
+    // It is made when it is asked for, to be looked at.
+    Doc::parse_indexed(text.into(), 4).map_err(|error| Stop::fail(Kind::Host, format!("internal: {error}")))
 }
 
 impl fmt::Debug for Req {

@@ -20,6 +20,9 @@ use crate::merge::Work;
 /// Bodies above this are checked on a thread of their own, so that no worker is held for it.
 const OFFLOAD: usize = 1 << 20;
 
+/// Bodies up to this are indexed while they are checked.
+const INDEXED: usize = 256;
+
 /// Bodies that may wait for that thread; beyond it the worker checks them itself.
 const QUEUE: usize = 64;
 
@@ -72,6 +75,10 @@ impl Future for InFlight {
                                 continue;
                             }
                             Doc::parse(answer.body.clone(), this.max_depth).map(Body::Json)
+                        }
+                        // Most that are as small are looked at, and for the others the index costs little.
+                        Content::Json if answer.body.len() <= INDEXED => {
+                            Doc::parse_indexed(answer.body.clone(), this.max_depth).map(Body::Json)
                         }
                         Content::Json => Doc::parse(answer.body.clone(), this.max_depth).map(Body::Json),
                     };

@@ -90,6 +90,33 @@ def flow(req):
 }
 
 #[test]
+fn lists_of_an_answer_are_sent_as_the_same_lists_of_the_flow() {
+    paused(async {
+        for (answer, joined, repeated) in [
+            ("[1,-2,3.50,4e2]", "1,-2,3.50,4e2", "l=1&l=-2&l=3.50&l=4e2"),
+            ("[7]", "7", "l=7"),
+            ("[1, 2]", "1,2", "l=1&l=2"),
+            ("[1e+2]", "1e%2B2", "l=1e%2B2"),
+            ("[1,\"b,c\",true]", "1,b%2Cc,true", "l=1&l=b%2Cc&l=true"),
+        ] {
+            let star = "
+def flow(req):
+    found = a.get(\"/x\")
+    return [a.get(\"/y\", query = {\"l\": found}), c.get(\"/z\", query = {\"l\": found, \"m\": 1})]
+";
+            let it = setup(star, move |_, request| after(1, if request.path_and_query == "/x" { answer } else { "1" }));
+            it.text("/").await;
+            let sent = it.events();
+            assert!(sent.contains(&format!("1 GET a/y?{repeated}")), "{answer}: {sent:?}");
+            assert!(sent.contains(&format!("1 GET c/z?l={joined}&m=1")), "{answer}: {sent:?}");
+        }
+        let star = "def flow(req):\n    return c.get(\"/z\", query = {\"l\": a.get(\"/x\")})\n";
+        let it = setup(star, move |_, request| after(1, if request.path_and_query == "/x" { "[1,[2]]" } else { "1" }));
+        assert_eq!(it.error("/").await.status, 500);
+    });
+}
+
+#[test]
 fn allowed_headers_travel_and_others_do_not() {
     paused(async {
         let star = "def flow(req):\n    return [a.get(\"/x\"), b.get(\"/y\", headers = {\"X-Own\": 5})]\n";

@@ -42,6 +42,22 @@ impl Doc {
         }
     }
 
+    /// The same for a body that will surely be looked at: its index is built by the pass that
+    /// validates it, which saves a second one.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_indexed(bytes: Bytes, max_depth: usize) -> Result<Self, JsonError> {
+        match Tape::validate(&bytes, max_depth) {
+            Ok((extent, tape)) if extent.end - extent.start == bytes.len() => {
+                Ok(Self(Arc::new(Inner { bytes, tape: OnceLock::from(tape) })))
+            }
+            // Without the whitespace around it, every position is another one.
+            Ok((extent, _)) => Ok(Self::valid(bytes.slice(extent.start..extent.end))),
+            Err(fault) => Err(fault.locate(&bytes)),
+        }
+    }
+
     /// `bytes` must be one valid value without whitespace around it.
     pub(crate) fn valid(bytes: Bytes) -> Self {
         Self(Arc::new(Inner { bytes, tape: OnceLock::new() }))

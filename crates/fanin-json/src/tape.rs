@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::sync::OnceLock;
 
-use crate::scan::{self, Sink};
+use crate::error::Fault;
+use crate::scan::{self, Extent, Sink};
 use crate::text;
 
 /// One key or value. An object's entry is followed by key, value, key, value …; an array's by its
@@ -58,7 +59,9 @@ enum Children {
 }
 
 /// Builds entries. While a container is open its `next` holds the position of the one around it.
-struct Builder<'a> {
+///
+/// `VALIDATED` says that the bytes passed before, see [`Sink::VALIDATED`].
+struct Builder<'a, const VALIDATED: bool> {
     bytes: &'a [u8],
     entries: Vec<Entry>,
     /// Position of the innermost open container, or `NONE`.
@@ -74,7 +77,19 @@ fn offset(at: usize) -> u32 {
     at as u32
 }
 
-impl Builder<'_> {
+impl<'a, const VALIDATED: bool> Builder<'a, VALIDATED> {
+    fn new(bytes: &'a [u8]) -> Self {
+        // About one entry for eight bytes is usual; growing once or twice costs less than a count.
+        Self { bytes, entries: Vec::with_capacity(bytes.len() / 8 + 4), open: NONE, large: Vec::new() }
+    }
+
+    fn finish(self) -> Tape {
+        let mut large = self.large;
+        // Containers were pushed when they closed: inner before outer.
+        large.sort_unstable_by_key(|(at, _)| *at);
+        Tape { entries: self.entries.into_boxed_slice(), large: large.into_boxed_slice() }
+    }
+
     #[inline(always)]
     fn push(&mut self, start: usize, end: usize, extra: u32) {
         let position = self.entries.len() as u32;
@@ -85,8 +100,8 @@ impl Builder<'_> {
     }
 }
 
-impl Sink for Builder<'_> {
-    const VALIDATED: bool = true;
+impl<const VALIDATED: bool> Sink for Builder<'_, VALIDATED> {
+    const VALIDATED: bool = VALIDATED;
 
     fn open(&mut self, start: usize) {
         let position = self.entries.len() as u32;
@@ -188,15 +203,17 @@ impl Tape {
     /// Indexes bytes that were validated before.
     #[cold]
     pub(crate) fn build(bytes: &[u8]) -> Self {
-        // About one entry for eight bytes is usual; growing once or twice costs less than a count.
-        let entries = Vec::with_capacity(bytes.len() / 8 + 4);
-        let mut builder = Builder { bytes, entries, open: NONE, large: Vec::new() };
+        let mut builder = Builder::<true>::new(bytes);
         let scanned = scan::scan(bytes, usize::MAX, &mut builder);
         debug_assert!(scanned.is_ok(), "a document holds valid JSON only");
-        let mut large = builder.large;
-        // Containers were pushed when they closed: inner before outer.
-        large.sort_unstable_by_key(|(at, _)| *at);
-        Self { entries: builder.entries.into_boxed_slice(), large: large.into_boxed_slice() }
+        builder.finish()
+    }
+
+    /// Validates bytes and indexes them, in one pass.
+    pub(crate) fn validate(bytes: &[u8], max_depth: usize) -> Result<(Extent, Self), Fault> {
+        let mut builder = Builder::<false>::new(bytes);
+        let extent = scan::scan(bytes, max_depth, &mut builder)?;
+        Ok((extent, builder.finish()))
     }
 
     /// Bytes on the heap, without the indexes of large containers (each at most 8 bytes a child).

@@ -109,6 +109,8 @@ fn agree(body: &[u8]) -> Result<(), TestCaseError> {
             if let Ok(value) = serde_json::from_slice::<Value>(body) {
                 let ours = read(doc.root());
                 prop_assert!(same(&ours, &value), "{ours} {value}");
+                let indexed = Doc::parse_indexed(Bytes::copy_from_slice(body), 64).map(|doc| read(doc.root()));
+                prop_assert_eq!(indexed, Ok(ours));
             }
         }
         Err(error) => prop_assert!(error.offset <= body.len()),
@@ -126,6 +128,9 @@ proptest! {
         prop_assert_eq!(&doc.bytes()[..], &body[..]);
         let ours = read(doc.root());
         prop_assert!(same(&ours, &value), "{ours} {value}");
+        let indexed = Doc::parse_indexed(body.into(), 64).unwrap();
+        prop_assert!(indexed.is_indexed());
+        prop_assert_eq!(read(indexed.root()), ours.clone());
         let indented = fanin_json::indent(&doc, "", "  ");
         let again: Value = serde_json::from_slice(&indented).unwrap();
         prop_assert!(same(&ours, &again), "{ours} {again}");

@@ -5,7 +5,11 @@ use bytes::Bytes;
 use fanin_json::{Doc, JsonError, JsonErrorKind};
 
 fn parse(body: impl AsRef<[u8]>) -> Result<Doc, JsonError> {
-    Doc::parse(Bytes::copy_from_slice(body.as_ref()), 64)
+    let body = Bytes::copy_from_slice(body.as_ref());
+    let (parsed, indexed) = (Doc::parse(body.clone(), 64), Doc::parse_indexed(body, 64));
+    let text = |doc: &Result<Doc, JsonError>| doc.as_ref().map(|doc| doc.bytes().clone()).map_err(JsonError::clone);
+    assert_eq!(text(&parsed), text(&indexed));
+    parsed
 }
 
 #[test]
