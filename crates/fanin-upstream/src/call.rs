@@ -14,9 +14,9 @@ use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
 use crate::limit::{Full, Limit, Permit};
 use crate::metrics::Extra;
-use crate::policy::breaker::Pass;
+use crate::policy::breaker::{Pass, Probe};
 use crate::policy::retry;
-use crate::request::{CallContext, Request};
+use crate::request::CallContext;
 use crate::terms::Terms;
 use crate::transport::{Attempt, Phase, Prepared, Received};
 use crate::worker::Local;
@@ -33,9 +33,8 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub async fn run(&self, request: Request) -> Result<Received, Failure> {
+    pub async fn run(&self, request: &Prepared) -> Result<Received, Failure> {
         let upstream = &*self.local.upstream;
-        let request = Prepared::new(request)?;
         let safe = self.context.safe || request.method.is_safe();
         let pass = match &upstream.policies.breaker {
             None => Pass::Free,
@@ -46,18 +45,33 @@ impl<'a> Call<'a> {
             None => None,
             Some(limit) => Some(Box::pin(self.own_place(limit)).await?),
         };
-        match pass {
-            Pass::Free => self.retried(&request, safe).await,
-            Pass::Probe(probe) => {
-                let result = Box::pin(self.attempt(&request, safe, None, &Cell::new(None))).await;
-                match is_bad(&result) {
-                    Some(bad) => probe.end(!bad),
-                    // It says nothing about the upstream: the next call is the probe.
-                    None => drop(probe),
-                }
-                result
-            }
+        if let Pass::Probe(probe) = pass {
+            return Box::pin(self.probe(request, safe, probe)).await;
         }
+        let used = Cell::new(None);
+        let result = match &self.terms.hedge {
+            // Half of the time is over only when an endpoint does not answer, and the same one would not then either.
+            Some(policy) if safe && !(matches!(policy, Hedge::Half) && self.local.endpoints() < 2) => {
+                Box::pin(self.with_hedge(*policy, request, &used)).await
+            }
+            _ => self.attempt(request, safe, None, &used).await,
+        };
+        let Some(policy) = &self.terms.retry else { return result };
+        if !retry::is_worth_it(&result, safe) {
+            return result;
+        }
+        Box::pin(self.again(request, safe, &used, policy, result)).await
+    }
+
+    /// The one call that finds out whether the upstream is well again.
+    async fn probe(&self, request: &Prepared, safe: bool, probe: Probe<'_>) -> Result<Received, Failure> {
+        let result = self.attempt(request, safe, None, &Cell::new(None)).await;
+        match is_bad(&result) {
+            Some(bad) => probe.end(!bad),
+            // It says nothing about the upstream: the next call is the probe.
+            None => drop(probe),
+        }
+        result
     }
 
     /// A place below the operation's own limit.
@@ -67,16 +81,6 @@ impl<'a> Call<'a> {
             Some(place) => Ok(place),
             None => limit.enter(self.context.request_started).await.map_err(|full| refused(limit, full)),
         }
-    }
-
-    async fn retried(&self, request: &Prepared, safe: bool) -> Result<Received, Failure> {
-        let used = Cell::new(None);
-        let result = self.hedged(request, safe, &used).await;
-        let Some(policy) = &self.terms.retry else { return result };
-        if !retry::is_worth_it(&result, safe) {
-            return result;
-        }
-        Box::pin(self.again(request, safe, &used, policy, result)).await
     }
 
     /// Further tries, apart from the first so that a call that goes well does not carry their state.
@@ -113,15 +117,6 @@ impl<'a> Call<'a> {
             result = self.attempt(request, safe, used.get(), used).await;
         }
         result
-    }
-
-    async fn hedged(&self, request: &Prepared, safe: bool, used: &Cell<Option<u64>>) -> Result<Received, Failure> {
-        match &self.terms.hedge {
-            // Half of the time is over only when an endpoint does not answer, and the same one would not then either.
-            Some(Hedge::Half) if self.local.endpoints() < 2 => self.attempt(request, safe, None, used).await,
-            Some(policy) if safe => Box::pin(self.with_hedge(*policy, request, used)).await,
-            _ => self.attempt(request, safe, None, used).await,
-        }
     }
 
     async fn with_hedge(

@@ -24,7 +24,7 @@ use crate::request::{Answer, CallContext, Request};
 use crate::resolve::Endpoints;
 use crate::shared::{OperationShared, Snapshot};
 use crate::terms::AllTerms;
-use crate::transport::{Phase, Received};
+use crate::transport::{Phase, Prepared, Received};
 use crate::worker::WorkerClient;
 
 /// A named backend service: its endpoints, its limit, its policies. Shared by all workers.
@@ -224,6 +224,8 @@ impl Upstream {
         context: CallContext,
     ) -> impl Future<Output = Result<Answer, CallError>> + use<> {
         let local = worker.local(self);
+        // Here and boxed: the future would carry what it is made of along, and be copied with it.
+        let request = Prepared::new(request).map(Box::new);
         async move {
             let upstream = &*local.upstream;
             let started = Instant::now();
@@ -231,9 +233,10 @@ impl Upstream {
             let own = started + context.timeout.unwrap_or(upstream.config.timeout);
             let deadline = own.min(context.deadline);
             let phase = Cell::new(Phase::Waiting);
-            let result = match started < deadline {
-                false => Err(Failure::new(ErrorKind::Timeout, "the deadline had passed before the call")),
-                true => {
+            let result = match (started < deadline, &request) {
+                (false, _) => Err(Failure::new(ErrorKind::Timeout, "the deadline had passed before the call")),
+                (true, Err(failure)) => Err(failure.clone()),
+                (true, Ok(request)) => {
                     let terms = upstream.terms.of(context.operation);
                     let call = Call { local: &local, context: &context, terms, started, deadline, phase: &phase };
                     timeout_at(deadline, call.run(request))

@@ -1,6 +1,5 @@
 //! The head of a request, written straight into the buffer that is sent.
 
-use std::io::Write;
 use std::time::Duration;
 
 use http::Method;
@@ -24,10 +23,8 @@ fn line(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn number(out: &mut Vec<u8>, name: &HeaderName, value: u128) {
-    out.extend_from_slice(name.as_str().as_bytes());
-    // Writing into a vector does not fail.
-    let _ = write!(out, ": {value}\r\n");
+fn number(out: &mut Vec<u8>, name: &HeaderName, value: u64) {
+    line(out, name, itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Appends the head of an attempt's request; `left` is the time that the upstream is told it has.
@@ -44,11 +41,11 @@ pub(super) fn write(out: &mut Vec<u8>, attempt: &Attempt<'_>, left: Duration) {
         own_headers(out, attempt);
     }
     if let Some(name) = attempt.timeout_header {
-        number(out, name, left.as_millis().max(1));
+        number(out, name, u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1));
     }
     // A method that has a body by its meaning says so too if the body is empty (RFC 9110, 8.6).
     if !request.body.is_empty() || matches!(request.method, Method::POST | Method::PUT | Method::PATCH) {
-        number(out, &CONTENT_LENGTH, request.body.len() as u128);
+        number(out, &CONTENT_LENGTH, request.body.len() as u64);
     }
     out.extend_from_slice(b"\r\n");
 }
