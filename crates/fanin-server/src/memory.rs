@@ -3,7 +3,8 @@
 //! The reading is the process's own memory less file pages, which the kernel can take back. Where the budget is the cgroup's,
 //! the cgroup's own figure counts if it is higher: the kernel kills by it, whoever of the group used the memory.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ const REFUSED_FROM: [u64; Priority::ALL.len()] = [97, 94, 90, 85];
 const BACK: u64 = 2;
 /// Between two readings.
 const EVERY: Duration = Duration::from_millis(100);
+/// Between two readings of the cgroup's limit.
+const EVERY_LIMIT: Duration = Duration::from_secs(2);
 
 /// What is known of the memory. Written by the watchdog's thread only.
 #[derive(Debug)]
@@ -100,13 +103,23 @@ fn refused_from(budget: u64, used: u64, before: u8) -> u8 {
 pub(crate) struct Readings {
     cgroup: Option<Cgroup>,
     machine: u64,
+    /// Kept open: opening it costs more than reading it.
+    statm: Option<File>,
     next: Option<Instant>,
+    /// The cgroup's limit, and when it was read. It changes seldom, and each group above has a file of its own.
+    limit: Option<(Option<u64>, Instant)>,
 }
 
 impl Readings {
     /// Looks where this process stands.
     pub(crate) fn find() -> Readings {
-        Readings { cgroup: Cgroup::find(Path::new("/")), machine: machine(), next: None }
+        Readings {
+            cgroup: Cgroup::find(Path::new("/")),
+            machine: machine(),
+            statm: File::open("/proc/self/statm").ok(),
+            next: None,
+            limit: None,
+        }
     }
 
     /// Reads again if it is time.
@@ -115,27 +128,36 @@ impl Readings {
             return;
         }
         self.next = Some(now + EVERY);
-        let (budget, used) = self.read(configured);
+        let (budget, used) = self.read(configured, now);
         memory.note(budget, used);
     }
 
-    fn read(&self, configured: MemoryBudget) -> (u64, u64) {
-        let own = resident();
+    fn read(&mut self, configured: MemoryBudget, now: Instant) -> (u64, u64) {
+        let own = self.statm.as_ref().map_or(0, resident);
         match (configured, &self.cgroup) {
             (MemoryBudget::Off, _) => (0, own),
             (MemoryBudget::Bytes(bytes), _) => (bytes as u64, own),
-            (MemoryBudget::Auto, Some(cgroup)) => match cgroup.limit().filter(|limit| *limit < self.machine) {
-                Some(limit) => (limit, own.max(cgroup.used().unwrap_or(0))),
-                None => (self.machine, own),
-            },
+            (MemoryBudget::Auto, Some(cgroup)) => {
+                let limit = match self.limit {
+                    Some((limit, read)) if now < read + EVERY_LIMIT => limit,
+                    _ => self.limit.insert((cgroup.limit(), now)).0,
+                };
+                match limit.filter(|limit| *limit < self.machine) {
+                    Some(limit) => (limit, own.max(cgroup.used().unwrap_or(0))),
+                    None => (self.machine, own),
+                }
+            }
             (MemoryBudget::Auto, None) => (self.machine, own),
         }
     }
 }
 
 /// Bytes of this process that no file stands behind.
-fn resident() -> u64 {
-    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+fn resident(statm: &File) -> u64 {
+    // Seven numbers.
+    let mut buffer = [0; 256];
+    let len = statm.read_at(&mut buffer, 0).unwrap_or(0);
+    let text = str::from_utf8(&buffer[..len]).unwrap_or_default();
     let mut pages = text.split(' ').skip(1).map(|pages| pages.parse::<u64>().unwrap_or(0));
     let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
     resident.saturating_sub(shared) * rustix::param::page_size() as u64
