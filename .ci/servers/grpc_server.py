@@ -128,7 +128,12 @@ elif "--no-reflection" not in options:
         "grpc.reflection.v1.ServerReflection", {"ServerReflectionInfo": handler}
     )
     server.add_generic_rpc_handlers((generic,))
-bound = server.add_insecure_port(f"127.0.0.1:{port}")
+if "--tls" in options:
+    with open(os.path.join(folder, "key.pem"), "rb") as key, open(os.path.join(folder, "ca.pem"), "rb") as certificate:
+        credentials = grpc.ssl_server_credentials([(key.read(), certificate.read())])
+    bound = server.add_secure_port(f"127.0.0.1:{port}", credentials)
+else:
+    bound = server.add_insecure_port(f"127.0.0.1:{port}")
 assert bound, f"port {port} is taken"
 server.start()
 signal.signal(signal.SIGTERM, lambda *_: server.stop(0))

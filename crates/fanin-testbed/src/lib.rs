@@ -46,7 +46,7 @@ impl Server {
         Server::run("grpc", &[])
     }
 
-    /// The same with options: `["--no-reflection"]`, `["--old-reflection"]`, `["--permissive"]`.
+    /// The same with options: `["--no-reflection"]`, `["--old-reflection"]`, `["--permissive"]`, `["--tls"]`.
     ///
     /// # Panics
     /// If it is not installed or does not start.

@@ -199,13 +199,15 @@ fn what_the_server_sees() {
 fn a_deadline_ends_the_call_and_the_server_hears_of_it() {
     run(async {
         let probe = Probe::new("retry = 'off'");
+        // A connection is there, so that the calls reach the server.
+        probe.get("Echo", json!({})).await;
         let mut context = within(60).safe();
-        context.timeout = Some(Duration::from_millis(300));
+        context.timeout = Some(Duration::from_secs(1));
         let error = probe.send("Wait", json!({"key": "late", "ms": 50_000}), context).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
         // A call that nobody needs any more.
         let call = probe.ask("Wait", json!({"key": "left", "ms": 50_000}));
-        timeout(Duration::from_millis(300), call).await.unwrap_err();
+        timeout(Duration::from_secs(1), call).await.unwrap_err();
         for key in ["late/cancelled", "left/cancelled"] {
             while probe.get("Seen", json!({"key": key})).await["times"] == 0 {
                 sleep(Duration::from_millis(10)).await;
@@ -452,6 +454,22 @@ fn older_reflection_will_do_and_none_is_told() {
 }
 
 #[test]
+fn calls_go_over_tls() {
+    run(async {
+        let secure = Server::grpc_with(&["--tls"]);
+        let more = format!(
+            "timeout = '60s'\nconnect_timeout = '20s'\nproto = 'probe.proto'\ntls = {{ ca = {:?} }}",
+            secure.ca.join("ca.pem")
+        );
+        let probe = Probe::at(&secure.url, &more);
+        assert_eq!(probe.get("Echo", json!({"text": "sealed"})).await["text"], "sealed");
+        // Nobody else vouches for it.
+        let probe = Probe::at(&secure.url, "timeout = '60s'\nproto = 'probe.proto'\nretry = 'off'");
+        assert_eq!(probe.refused("Echo", json!({})).await.kind, ErrorKind::Connect);
+    });
+}
+
+#[test]
 fn a_server_that_ends_in_the_middle() {
     run(async {
         let mut own = Server::grpc();
@@ -511,7 +529,8 @@ fn calls_are_spread_over_endpoints_and_one_that_is_gone_is_not_missed() {
 fn a_server_that_is_pinged_too_often_is_pinged_less() {
     run(async {
         // Without settings of its own grpcio ends connections that ping more often than every five minutes without data.
-        let more = "timeout = '60s'\nproto = 'probe.proto'\nretry = 'off'\nkeepalive = '30ms'";
+        let more =
+            "timeout = '60s'\nproto = 'probe.proto'\nretry = 'off'\nkeepalive = '30ms'\nkeepalive_timeout = '20s'";
         let probe = Probe::at(&server(), more);
         let answer = probe.ask("Wait", json!({"key": "pinged", "ms": 2000})).await;
         assert!(answer.is_err() || answer.as_ref().is_ok_and(|answer| answer.status == 503), "{answer:?}");
