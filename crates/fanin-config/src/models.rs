@@ -82,6 +82,11 @@ pub struct Models {
     /// Whether models may be loaded and unloaded by the protocol. Without it the folder alone decides.
     #[schemars(with = "schema::Flag")]
     pub control: bool,
+    /// The library of ONNX Runtime, or a folder that has it, for ONNX models. Without it the system's folders are searched
+    /// when the first such model is loaded.
+    #[serde(serialize_with = "text::optional_path", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub onnx_library: Option<PathBuf>,
     /// Exceptions for single models.
     #[serde(serialize_with = "text::named")]
     #[schemars(with = "std::collections::BTreeMap<String, ModelSettings>")]
@@ -129,6 +134,10 @@ pub struct ModelSettings {
     #[serde(serialize_with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "schema::DurationText")]
     pub max_delay: Option<Duration>,
+    /// Sessions of an ONNX model: how many requests of it are computed at once, each with its own copy of the weights. Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::Count<1, 1024>")]
+    pub sessions: Option<usize>,
     /// Whether a version with other inputs or outputs than the running one's may take its place.
     #[schemars(with = "schema::Flag")]
     pub new_signature: bool,
@@ -155,6 +164,7 @@ impl Models {
             max_connection_age: None,
             max_connection_age_grace: Duration::from_secs(30),
             control: false,
+            onnx_library: None,
             settings: IndexMap::new(),
         }
     }
@@ -202,6 +212,11 @@ impl Models {
         set(&mut models.max_connection_age, duration_or_off(&mut table, "max_connection_age"));
         set(&mut models.max_connection_age_grace, table.duration("max_connection_age_grace"));
         set(&mut models.control, table.flag("control"));
+        let library = table.parsed("onnx_library", "a path", |text| match text {
+            "" => Err("is empty".into()),
+            text => Ok(dir.join(text)),
+        });
+        models.onnx_library = library.map(|at| at.value);
         let settings = table.named_tables("settings");
         models.settings = settings.into_iter().map(ModelSettings::read).collect();
         table.finish();
@@ -217,6 +232,7 @@ impl ModelSettings {
             priority: overload::read_priority(&mut table).unwrap_or_default(),
             max_batch: table.count("max_batch", 1..=u64::MAX),
             max_delay: table.duration("max_delay"),
+            sessions: table.count("sessions", 1..=1024),
             new_signature: table.flag("new_signature").unwrap_or(false),
         };
         if settings.max_delay.is_some() && settings.max_batch.is_none_or(|rows| rows == 1) {

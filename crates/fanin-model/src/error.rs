@@ -44,6 +44,9 @@ pub enum LoadError {
     /// The model's signature is not that of the version before it.
     #[error("{0}")]
     Signature(String),
+    /// The library that computes the model cannot be had.
+    #[error("{0}")]
+    Library(String),
     /// The model does not answer its own sample as the sample says.
     #[error("sample.json: {0}")]
     Sample(String),

@@ -1,5 +1,6 @@
 //! Engines: what computes a model.
 
+pub mod onnx;
 pub mod trees;
 
 use crate::{InferError, Signature, Tensor};
@@ -18,6 +19,12 @@ pub trait Engine: Send + Sync {
     /// Whether rows (the first dimension of all inputs and outputs) are computed independently of each other, so that
     /// requests may be put together and taken apart again.
     fn rows_are_independent(&self) -> bool;
+
+    /// Whether a request that takes little may be computed on the thread that received it, which serves others as well: it
+    /// must not wait there for anything.
+    fn may_compute_inline(&self) -> bool {
+        true
+    }
 
     /// Computes outputs for inputs that fit the signature. `wanted` has a bit for each output of the signature, in its
     /// order; outputs are given in that order.

@@ -62,6 +62,11 @@ impl Version {
         &self.model
     }
 
+    /// The version's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The version's number, as the protocol writes it.
     pub fn text(&self) -> &Arc<str> {
         &self.text
@@ -439,7 +444,8 @@ impl Models {
         }
         let predicted = version.predict(rows);
         let bound = self.shared.config.load().inline.map_or(0, |bound| bound.as_nanos() as u64);
-        let result = if predicted <= bound && self.shared.pool.is_free(model.lane) {
+        let inline = predicted <= bound && version.engine.may_compute_inline();
+        let result = if inline && self.shared.pool.is_free(model.lane) {
             crate::pool::compute(version, &inputs, wanted, rows)
         } else {
             let (reply, answer) = oneshot::channel();
