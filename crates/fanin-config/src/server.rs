@@ -19,7 +19,7 @@ pub struct Server {
     #[serde(serialize_with = "text::list")]
     #[schemars(with = "schema::OneOrMore<schema::Address>")]
     pub listen: Vec<SocketAddr>,
-    /// Address of the admin pages (`/health`, `/ready`, `/metrics`, `/config`, `/reload`), or `"off"`. They have no
+    /// Address of the admin pages (`/health`, `/ready`, `/metrics`, `/config`, `/reload`, `/debug/heap`), or `"off"`. They have no
     /// password: keep them on loopback or on an inner network.
     #[serde(serialize_with = "text::or_off")]
     #[schemars(with = "schema::Or<schema::Address, schema::Off>")]
@@ -100,6 +100,11 @@ pub struct Server {
     #[serde(serialize_with = "text::duration")]
     #[schemars(with = "schema::DurationText")]
     pub stall: Duration,
+    /// Notes one in about so many allocated bytes, by the calls that led to it, until it is released, so that `/debug/heap` shows
+    /// where memory went: `"512KiB"` costs little. Read at the start only. Without it there is no such page.
+    #[serde(serialize_with = "text::optional_size", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "schema::Size<1024>")]
+    pub heap_profile: Option<usize>,
     /// Whether a changed file below the configuration's folder is loaded by itself. SIGHUP reloads in any case.
     #[schemars(with = "schema::Flag")]
     pub reload: bool,
@@ -129,6 +134,7 @@ impl Default for Server {
             access_log: AccessLog::Stdout,
             log: "info".into(),
             stall: Duration::from_millis(20),
+            heap_profile: None,
             reload: true,
         }
     }
@@ -242,6 +248,7 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         access_log,
         log: table.text("log").unwrap_or(default.log),
         stall: table.duration("stall").unwrap_or(default.stall),
+        heap_profile: table.size("heap_profile", 1024),
         reload: table.flag("reload").unwrap_or(default.reload),
     };
     table.finish();

@@ -50,6 +50,13 @@ pub(crate) fn size<S: Serializer>(value: &usize, to: S) -> Result<S::Ok, S::Erro
     to.serialize_str(&format_size(*value as u64))
 }
 
+pub(crate) fn optional_size<S: Serializer>(value: &Option<usize>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => size(value, to),
+        None => to.serialize_none(),
+    }
+}
+
 pub(crate) fn path<S: Serializer>(value: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&value.display())
 }

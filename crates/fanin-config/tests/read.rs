@@ -46,6 +46,7 @@ fn every_key_is_read() {
     assert_eq!(server.access_log, AccessLog::File(dir.path().join("access.log")));
     assert_eq!(server.log, "warn,fanin=debug");
     assert_eq!(server.stall, Duration::from_millis(50));
+    assert_eq!(server.heap_profile, Some(512 << 10));
     assert!(!server.reload);
     let tls = server.tls.as_ref().expect("set");
     assert_eq!((&tls.cert, &tls.key), (&dir.path().join("cert.pem"), &dir.path().join("key.pem")));
@@ -66,6 +67,7 @@ fn every_key_is_read() {
         priority: Priority::Low,
         max_batch: Some(8),
         max_delay: Some(Duration::from_millis(1)),
+        sessions: Some(2),
         new_signature: true,
     };
     assert_eq!((models.settings_of("spam"), models.settings_of("other")), (spam, ModelSettings::default()));

@@ -32,10 +32,28 @@ pub trait Application: Send + Sync + 'static {
         "{}".into()
     }
 
+    /// An admin page of the application's own, below `/debug/`: the work that makes it, which is done on a thread of its own, one at
+    /// a time. `None` if there is no such page now.
+    fn debug_page(&self, _path: &str, _query: Option<&str>) -> Option<DebugWork> {
+        None
+    }
+
     /// Words for a value that was given to [`Activity::set`], such as a flow with file and line. For the watchdog's message.
     fn describe(&self, activity: u64) -> String {
         format!("activity {activity}")
     }
+}
+
+/// Makes a page. It may take a second.
+pub type DebugWork = Box<dyn FnOnce() -> DebugPage + Send>;
+
+/// A page that shows the insides of a running program.
+#[derive(Clone, Debug)]
+pub struct DebugPage {
+    /// Its `content-type`.
+    pub kind: &'static str,
+    /// What it holds.
+    pub body: Vec<u8>,
 }
 
 /// The application on one worker thread. It need not be `Send`, and lives as long as it is current or one of its requests

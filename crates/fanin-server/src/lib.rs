@@ -70,7 +70,7 @@ mod worker;
 
 pub use activity::Activity;
 pub use admission::Permit;
-pub use application::{Application, Loader, RouteSpec, Worker, WorkerContext};
+pub use application::{Application, DebugPage, DebugWork, Loader, RouteSpec, Worker, WorkerContext};
 pub use body::{Body, Pieces};
 pub use error::{LoadError, StartError};
 pub use fanin_config::Priority;

@@ -121,6 +121,9 @@ fn admin_pages() {
     assert_eq!((reply.status, reply.header("allow")), (405, Some("POST")));
     let reply = Client::connect(server.admin).send("POST /health HTTP/1.1\r\nhost: a\r\n\r\n").reply();
     assert_eq!(reply.status, 405);
+    assert!(server.admin_get("/debug/test?a=b").text().starts_with("/debug/test Some(\"a=b\")"));
+    let reply = server.admin_get("/debug/none");
+    assert_eq!((reply.status, reply.problem().as_str()), (404, "no-page"));
     assert_eq!(server.get("/metrics").status, 404, "not on the clients' listener");
 }
 

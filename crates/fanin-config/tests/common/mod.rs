@@ -55,6 +55,7 @@ timeout_header = "x-timeout-ms"
 access_log = "access.log"
 log = "warn,fanin=debug"
 stall = "50ms"
+heap_profile = "512KiB"
 reload = "${RELOAD}"
 
 [server.tls]
@@ -159,6 +160,7 @@ keepalive_timeout = "1s"
 max_connection_age = "10m"
 max_connection_age_grace = "5s"
 control = true
+onnx_library = "lib/libonnxruntime.so"
 
 [models.settings.spam]
 versions = [3, 5]
@@ -166,6 +168,7 @@ limit = 1
 priority = "low"
 max_batch = 8
 max_delay = "1ms"
+sessions = 2
 new_signature = true
 
 [[routes]]

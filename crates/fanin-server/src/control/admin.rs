@@ -34,7 +34,7 @@ const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 pub(super) async fn run<L: Loader>(listener: TcpListener, reloader: Rc<Reloader<L>>) {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(reloader.metrics.clone()));
-    let pages = Rc::new(Pages { registry, reloader });
+    let pages = Rc::new(Pages { registry, reloader, debugging: Semaphore::new(1) });
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // Never an error: nobody closes it.
@@ -64,6 +64,8 @@ struct Pages<L: Loader> {
     /// The server's own metrics; the application's are in its generation.
     registry: Registry,
     reloader: Rc<Reloader<L>>,
+    /// A debug page at a time.
+    debugging: Semaphore,
 }
 
 impl<L: Loader> Pages<L> {
@@ -75,6 +77,7 @@ impl<L: Loader> Pages<L> {
             ("/ready", true) => text(StatusCode::OK, "ready\n"),
             ("/metrics", true) => self.metrics(),
             ("/config", true) => Response::json(self.reloader.current.load().app.config()),
+            (path, true) if path.starts_with("/debug/") => self.debug(path, request.uri().query()).await,
             ("/reload", _) if *request.method() == Method::POST => self.reload().await,
             ("/reload", _) => not_allowed("POST"),
             ("/health" | "/ready" | "/metrics" | "/config", false) => not_allowed("GET, HEAD"),
@@ -104,6 +107,28 @@ impl<L: Loader> Pages<L> {
         let mut response = Response::new(StatusCode::OK, page);
         response.headers.insert(CONTENT_TYPE, HeaderValue::from_static(METRICS_TYPE));
         response
+    }
+
+    async fn debug(&self, path: &str, query: Option<&str>) -> Response {
+        let Some(work) = self.reloader.current.load().app.debug_page(path, query) else {
+            return Problem::new(
+                StatusCode::NOT_FOUND,
+                "no-page",
+                "There is no such page, or what it shows is switched off",
+            )
+            .into();
+        };
+        let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Such a page is being made already").into();
+        let Ok(_only) = self.debugging.try_acquire() else { return busy() };
+        // This thread has signals to hear.
+        match tokio::task::spawn_blocking(work).await {
+            Ok(page) => {
+                let mut response = Response::new(StatusCode::OK, page.body);
+                response.headers.insert(CONTENT_TYPE, HeaderValue::from_static(page.kind));
+                response
+            }
+            Err(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "The page could not be made").into(),
+        }
     }
 
     async fn reload(&self) -> Response {

@@ -242,6 +242,12 @@ impl Application for TestApp {
         json!({"greeting": self.setup.greeting}).to_string()
     }
 
+    fn debug_page(&self, path: &str, query: Option<&str>) -> Option<fanin_server::DebugWork> {
+        let body = format!("{path} {query:?} on {:?}", std::thread::current().name()).into_bytes();
+        let made = move || fanin_server::DebugPage { kind: "text/plain", body };
+        (path == "/debug/test").then(|| Box::new(made) as fanin_server::DebugWork)
+    }
+
     fn describe(&self, activity: u64) -> String {
         format!("test activity {activity}")
     }

@@ -60,6 +60,10 @@ impl Origin {
             found.push(Diagnostic::file(&file, problem));
             broken = true;
         }
+        if let (Some(every), false, None) = (config.server.heap_profile, self.look_only, old) {
+            // Before flows are compiled and models loaded: they are in the profile.
+            fanin_heap::start(every);
+        }
         let before = old.map(|old| old.upstreams.clone());
         let upstreams = loop {
             let usable = config.upstreams.values().filter(|upstream| !unsure.contains(&upstream.name));

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arcstr::ArcStr;
 use fanin_config::{Config, Diagnostic};
 use fanin_flow::{CallTrace, Flows};
-use fanin_server::{Application, RouteSpec, WorkerContext};
+use fanin_server::{Application, DebugPage, DebugWork, RouteSpec, WorkerContext};
 use fanin_upstream::Upstreams;
 use prometheus_client::registry::Registry;
 
@@ -87,6 +87,17 @@ impl Application for App {
 
     fn config(&self) -> String {
         self.masked.clone()
+    }
+
+    fn debug_page(&self, path: &str, query: Option<&str>) -> Option<DebugWork> {
+        fanin_heap::every()?;
+        let as_text = || DebugPage { kind: "text/plain; charset=utf-8", body: fanin_heap::text().into_bytes() };
+        let as_pprof = || DebugPage { kind: "application/octet-stream", body: fanin_heap::pprof() };
+        match (path, query) {
+            ("/debug/heap", Some("format=text")) => Some(Box::new(as_text)),
+            ("/debug/heap", _) => Some(Box::new(as_pprof)),
+            _ => None,
+        }
     }
 
     fn describe(&self, activity: u64) -> String {
