@@ -15,7 +15,7 @@ use crate::{Failure, Options};
 
 const MODELS: usize = 10;
 /// So large that a request takes about a millisecond, as the models of the story did: what is refused has to cost little beside.
-const TREES: usize = 1000;
+const TREES: usize = 2000;
 const LEAVES: usize = 31;
 const FEATURES: usize = 50;
 const ROWS: usize = 16;

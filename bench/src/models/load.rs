@@ -72,7 +72,7 @@ pub async fn ask(sender: &mut Sender, addr: SocketAddr, body: &Bytes) -> Result<
     *request.uri_mut() = format!("http://{addr}{PATH}").parse().map_err(|error| format!("{error}"))?;
     request.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
     request.headers_mut().insert("te", HeaderValue::from_static("trailers"));
-    request.headers_mut().insert("grpc-timeout", HeaderValue::from_static("1S"));
+    request.headers_mut().insert("grpc-timeout", HeaderValue::from_static("60S"));
     let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
     let whole = response.into_body().collect().await.map_err(|error| error.to_string())?;
     let status = whole.trailers().and_then(|trailers| trailers.get("grpc-status").cloned());
