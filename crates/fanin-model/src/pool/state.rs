@@ -8,6 +8,9 @@ use slab::Slab;
 use super::{Job, LaneSettings};
 use crate::InferError;
 
+/// The part of a request's time that waiting must leave: one in so many.
+const RESERVE: u32 = 5;
+
 /// A model's queue.
 struct Lane {
     settings: LaneSettings,
@@ -110,7 +113,9 @@ impl State {
         let priority = lane.settings.priority;
         let wait = self.wait(number, job.predicted);
         let left = job.deadline.saturating_duration_since(now);
-        if wait + Duration::from_nanos(job.predicted) > left {
+        // A queue that is just as long as the deadline makes all of it late by the way back, and computes it for nobody.
+        let reserve = if wait.is_zero() { Duration::ZERO } else { left / RESERVE };
+        if wait + Duration::from_nanos(job.predicted) > left.saturating_sub(reserve) {
             return Err(InferError::Overloaded(format!(
                 "the request would wait {wait:.1?} and take {:.1?}, its deadline is in {left:.1?}",
                 Duration::from_nanos(job.predicted)
@@ -375,7 +380,9 @@ mod tests {
         // 40 ms wait in front of it.
         let error = bench.push(lane, 0.0, 10, 49).err().expect("it does not fit");
         assert_eq!(error.to_string(), "the request would wait 40.0ms and take 10.0ms, its deadline is in 49.0ms");
-        bench.push(lane, 0.0, 10, 51).expect("it fits");
+        // A fifth of the time is kept for the way back.
+        assert!(bench.push(lane, 0.0, 10, 60).is_err());
+        bench.push(lane, 0.0, 10, 63).expect("it fits");
         // Another model is in front of most of them.
         let other = bench.state.add(settings(Priority::Normal));
         bench.push(other, 0.0, 10, 25).expect("it fits");
