@@ -32,7 +32,7 @@ fn bodies_of_every_size_come_whole() {
     // Around the size up to which head and body are joined; the head takes some of it.
     for size in (0..3).chain((3800..4200).step_by(7)).chain([20_000]) {
         let body: String = ('a'..='z').cycle().take(size).collect();
-        client.send(&format!("POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: {size}\r\n\r\n{body}"));
+        client.send(format!("POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: {size}\r\n\r\n{body}"));
         let reply = client.reply();
         assert_eq!(reply.status, 200);
         assert!(reply.text() == body, "{size} bytes");
