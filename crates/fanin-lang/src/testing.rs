@@ -379,6 +379,15 @@ pub fn run(
 
 /// A value that is all there as JSON, near enough for tests.
 pub fn json(value: &Value, out: &mut String) {
+    json_within(value, out, 0);
+}
+
+fn json_within(value: &Value, out: &mut String, depth: usize) {
+    // Deeper than anything that the language itself looks through, or a value within itself.
+    if depth > crate::value::compare::MAX_NESTING {
+        out.push_str("\"<deep>\"");
+        return;
+    }
     let Ok(value) = value.decide() else {
         out.push_str("\"<failed>\"");
         return;
@@ -403,7 +412,7 @@ pub fn json(value: &Value, out: &mut String) {
                     if at > 0 {
                         out.push(',');
                     }
-                    json(item, out);
+                    json_within(item, out, depth + 1);
                 }
                 out.push(']');
             }
@@ -413,9 +422,9 @@ pub fn json(value: &Value, out: &mut String) {
                     if at > 0 {
                         out.push(',');
                     }
-                    json(key, out);
+                    json_within(key, out, depth + 1);
                     out.push(':');
-                    json(value, out);
+                    json_within(value, out, depth + 1);
                 }
                 out.push('}');
             }
@@ -426,7 +435,7 @@ pub fn json(value: &Value, out: &mut String) {
                         out.push(',');
                     }
                     let _ = write!(out, "{:?}:", name.as_str());
-                    json(value, out);
+                    json_within(value, out, depth + 1);
                 }
                 out.push('}');
             }
