@@ -4,8 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-use smallvec::SmallVec;
-
 use crate::error::Failure;
 use crate::value::{Key, Value};
 
@@ -39,8 +37,31 @@ pub trait Waiter {
     fn settled(&self, token: u64);
 }
 
-/// Most slots have one waiter.
-type Waiters = SmallVec<[(Rc<dyn Waiter>, u64); 1]>;
+/// A slot's way: somebody may wait for it until it has its outcome, and then nobody does.
+enum State {
+    Open,
+    /// Most slots have one waiter.
+    Awaited(Rc<dyn Waiter>, u64),
+    AwaitedBy(Vec<(Rc<dyn Waiter>, u64)>),
+    Settled(Outcome),
+}
+
+impl State {
+    fn outcome(&self) -> Option<&Outcome> {
+        match self {
+            State::Settled(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// Leaves it open.
+    fn take_outcome(&mut self) -> Option<Outcome> {
+        match std::mem::replace(self, State::Open) {
+            State::Settled(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+}
 
 /// A reference to a value that is not there yet. Clones are the same slot.
 #[derive(Clone)]
@@ -48,8 +69,7 @@ pub struct Slot(pub(crate) Rc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) kind: SlotKind,
-    outcome: RefCell<Option<Outcome>>,
-    waiters: RefCell<Waiters>,
+    state: RefCell<State>,
     pub(crate) settled: Cell<bool>,
 }
 
@@ -59,7 +79,8 @@ pub(crate) enum SlotKind {
     /// A part of an answer: soft, evaluated when it is decided on.
     Part { of: Slot, path: Box<[Key]> },
     /// The result of a fiber.
-    Fiber(RefCell<Vec<Derived>>),
+    #[allow(clippy::box_collection, reason = "thin, so that all slots are small")]
+    Fiber(RefCell<Option<Box<Vec<Derived>>>>),
     /// A value derived from a fiber's result the moment that comes, or settled from its start.
     Derived { of: Option<Slot>, path: Box<[Key]> },
 }
@@ -85,12 +106,7 @@ pub(crate) struct Later {
 
 impl Slot {
     fn with(kind: SlotKind) -> Self {
-        Self(Rc::new(Inner {
-            kind,
-            outcome: RefCell::new(None),
-            waiters: RefCell::new(Waiters::new()),
-            settled: Cell::new(false),
-        }))
+        Self(Rc::new(Inner { kind, state: RefCell::new(State::Open), settled: Cell::new(false) }))
     }
 
     /// A slot for a call of the host, who settles it.
@@ -100,7 +116,7 @@ impl Slot {
     }
 
     pub(crate) fn fiber() -> Self {
-        Self::with(SlotKind::Fiber(RefCell::new(Vec::new())))
+        Self::with(SlotKind::Fiber(RefCell::new(None)))
     }
 
     pub(crate) fn derived(of: Slot, path: Box<[Key]>) -> Self {
@@ -179,7 +195,7 @@ impl Slot {
     /// pending (a function that returned a call's answer unlooked).
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
-        if let Some(outcome) = &*self.0.outcome.borrow() {
+        if let Some(outcome) = self.0.state.borrow().outcome() {
             return Some(outcome.clone());
         }
         let SlotKind::Part { of, path } = &self.0.kind else { return None };
@@ -187,7 +203,7 @@ impl Slot {
             Ok(whole) => crate::value::part::walk(&whole, path),
             Err(failure) => Err(failure),
         };
-        *self.0.outcome.borrow_mut() = Some(outcome.clone());
+        *self.0.state.borrow_mut() = State::Settled(outcome.clone());
         self.0.settled.set(true);
         Some(outcome)
     }
@@ -195,10 +211,10 @@ impl Slot {
     /// Calls `look` with the outcome without cloning it.
     #[inline]
     pub(crate) fn peek<R>(&self, look: impl FnOnce(&Outcome) -> R) -> Option<R> {
-        if self.0.outcome.borrow().is_none() {
+        if self.0.state.borrow().outcome().is_none() {
             let _ = self.outcome()?;
         }
-        self.0.outcome.borrow().as_ref().map(look)
+        self.0.state.borrow().outcome().map(look)
     }
 
     /// Gives the slot its outcome and tells everyone who waits. The first outcome stays: a late one
@@ -212,16 +228,19 @@ impl Slot {
         if self.0.settled.replace(true) {
             return;
         }
-        *self.0.outcome.borrow_mut() = Some(match outcome {
+        let outcome = match outcome {
             Ok(value @ Value::Pending(_)) => Ok(shorten(value)),
             other => other,
-        });
-        if self.0.waiters.borrow().is_empty() {
-            return;
-        }
-        let waiters = std::mem::take(&mut *self.0.waiters.borrow_mut());
-        for (waiter, token) in waiters {
-            waiter.settled(token);
+        };
+        let before = std::mem::replace(&mut *self.0.state.borrow_mut(), State::Settled(outcome));
+        match before {
+            State::Open | State::Settled(_) => {}
+            State::Awaited(waiter, token) => waiter.settled(token),
+            State::AwaitedBy(waiters) => {
+                for (waiter, token) in waiters {
+                    waiter.settled(token);
+                }
+            }
         }
     }
 
@@ -231,19 +250,27 @@ impl Slot {
         if root.0.settled.get() {
             waiter.settled(token);
         } else {
-            root.0.waiters.borrow_mut().push((waiter, token));
+            let mut state = root.0.state.borrow_mut();
+            *state = match std::mem::replace(&mut *state, State::Open) {
+                State::Awaited(first, at) => State::AwaitedBy(vec![(first, at), (waiter, token)]),
+                State::AwaitedBy(mut waiters) => {
+                    waiters.push((waiter, token));
+                    State::AwaitedBy(waiters)
+                }
+                State::Open | State::Settled(_) => State::Awaited(waiter, token),
+            };
         }
     }
 
     pub(crate) fn derive(&self, derived: Derived) {
         if let SlotKind::Fiber(list) = &self.0.kind {
-            list.borrow_mut().push(derived);
+            list.borrow_mut().get_or_insert_default().push(derived);
         }
     }
 
     pub(crate) fn take_derived(&self) -> Vec<Derived> {
         match &self.0.kind {
-            SlotKind::Fiber(list) => std::mem::take(&mut list.borrow_mut()),
+            SlotKind::Fiber(list) => list.borrow_mut().take().map_or_else(Vec::new, |list| *list),
             _ => Vec::new(),
         }
     }
@@ -271,10 +298,10 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // A chain of slots that pass each other's value on is taken apart in a loop: dropping it
         // link by link would recurse once for each.
-        let mut next = self.outcome.get_mut().take();
+        let mut next = self.state.get_mut().take_outcome();
         while let Some(Ok(Value::Pending(slot))) = next {
             match Rc::try_unwrap(slot.0) {
-                Ok(mut inner) => next = inner.outcome.get_mut().take(),
+                Ok(mut inner) => next = inner.state.get_mut().take_outcome(),
                 Err(_) => break,
             }
         }

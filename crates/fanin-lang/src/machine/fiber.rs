@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use smallvec::SmallVec;
+
 use super::{Acc, Callers as Link, Frame};
 use crate::code::Build;
 use crate::error::TraceFrame;
@@ -62,10 +64,14 @@ pub(crate) enum End {
     Gather { slot: Slot, acc: Rc<Acc>, build: Option<Build> },
 }
 
+/// Most fibers lend nothing.
+pub(crate) type Lends = Option<Box<Vec<Value>>>;
+
 #[derive(Debug)]
 pub(crate) struct Fiber {
-    pub(crate) frames: Vec<Frame>,
-    pub(crate) regs: Vec<Value>,
+    /// Both empty while it runs.
+    pub(crate) frames: SmallVec<[Frame; 1]>,
+    pub(crate) regs: Box<[Value]>,
     pub(crate) end: End,
     pub(crate) path: Path,
     pub(crate) tick: u32,
@@ -73,7 +79,7 @@ pub(crate) struct Fiber {
     pub(crate) depth: u32,
     pub(crate) callers: Link,
     /// Containers that it can see and that others must not change while it waits.
-    pub(crate) lends: Vec<Value>,
+    pub(crate) lends: Lends,
     /// Turns of loops in which it has waited.
     pub(crate) turns: Turns,
     /// Whether that has been worked out. What others can change is all that it could see when it was
@@ -85,14 +91,14 @@ impl Default for Fiber {
     /// A root.
     fn default() -> Self {
         Self {
-            frames: Vec::new(),
-            regs: Vec::new(),
+            frames: SmallVec::new(),
+            regs: Box::default(),
             end: End::Root,
             path: Path::root(),
             tick: 0,
             depth: 0,
             callers: None,
-            lends: Vec::new(),
+            lends: None,
             turns: Turns::default(),
             lent: false,
         }
@@ -141,30 +147,47 @@ impl Turns {
 }
 
 /// Fibers by token; a token is never used for a second fiber.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Fibers {
-    slots: Vec<(u32, Option<Box<Fiber>>)>,
-    free: Vec<u32>,
+    places: SmallVec<[Seat; 1]>,
+    /// The first of the free places, [`NONE`] if there is none.
+    free: u32,
+}
+
+/// No place.
+const NONE: u32 = u32::MAX;
+
+/// Where a fiber waits, by the second half of its token.
+#[derive(Debug)]
+struct Seat {
+    generation: u32,
+    /// While it is free: the next free one.
+    next: u32,
+    fiber: Option<Box<Fiber>>,
+}
+
+impl Default for Fibers {
+    fn default() -> Self {
+        Self { places: SmallVec::new(), free: NONE }
+    }
 }
 
 impl Fibers {
     /// A token for a fiber that is running.
     pub(crate) fn reserve(&mut self) -> u64 {
-        match self.free.pop() {
-            Some(at) => token(self.slots[at as usize].0, at),
-            None => {
-                if self.slots.capacity() == 0 {
-                    self.slots.reserve_exact(1);
-                }
-                self.slots.push((0, None));
-                token(0, self.slots.len() as u32 - 1)
-            }
+        let at = self.free;
+        if at == NONE {
+            self.places.push(Seat { generation: 0, next: NONE, fiber: None });
+            return token(0, self.places.len() as u32 - 1);
         }
+        let place = &self.places[at as usize];
+        self.free = place.next;
+        token(place.generation, at)
     }
 
     fn place(&mut self, token: u64) -> Option<&mut Option<Box<Fiber>>> {
-        let (generation, place) = self.slots.get_mut(token as u32 as usize)?;
-        (u64::from(*generation) == token >> 32).then_some(place)
+        let place = self.places.get_mut(token as u32 as usize)?;
+        (u64::from(place.generation) == token >> 32).then_some(&mut place.fiber)
     }
 
     /// Takes a waiting fiber out to run it; its token stays its own.
@@ -187,38 +210,39 @@ impl Fibers {
     /// Forgets a fiber that was taken out.
     pub(crate) fn retire(&mut self, token: u64) {
         let at = token as u32;
-        if let Some((generation, place)) = self.slots.get_mut(at as usize)
-            && u64::from(*generation) == token >> 32
+        if let Some(place) = self.places.get_mut(at as usize)
+            && u64::from(place.generation) == token >> 32
         {
-            *place = None;
-            *generation = generation.wrapping_add(1);
-            self.free.push(at);
+            place.fiber = None;
+            place.generation = place.generation.wrapping_add(1);
+            place.next = self.free;
+            self.free = at;
         }
     }
 
     /// Tokens of all waiting fibers.
     pub(crate) fn tokens(&self) -> Vec<u64> {
-        self.slots
+        self.places
             .iter()
             .enumerate()
-            .filter(|(_, (_, fiber))| fiber.is_some())
-            .map(|(at, (generation, _))| token(*generation, at as u32))
+            .filter(|(_, place)| place.fiber.is_some())
+            .map(|(at, place)| token(place.generation, at as u32))
             .collect()
     }
 
     pub(crate) fn memory(&self) -> usize {
-        self.slots.capacity() * size_of::<(u32, Option<Box<Fiber>>)>()
-            + self
-                .slots
-                .iter()
-                .filter_map(|(_, fiber)| fiber.as_ref())
-                .map(|fiber| {
-                    size_of::<Fiber>()
-                        + fiber.frames.capacity() * size_of::<Frame>()
-                        + fiber.regs.capacity() * size_of::<Value>()
-                        + fiber.lends.capacity() * size_of::<Value>()
-                })
-                .sum::<usize>()
+        let own = if self.places.spilled() { self.places.capacity() * size_of::<Seat>() } else { 0 };
+        let fibers = self.places.iter().filter_map(|place| place.fiber.as_ref());
+        own + fibers
+            .map(|fiber| {
+                let lends = fiber
+                    .lends
+                    .as_ref()
+                    .map_or(0, |lends| size_of::<Vec<Value>>() + lends.capacity() * size_of::<Value>());
+                let frames = if fiber.frames.spilled() { fiber.frames.capacity() * size_of::<Frame>() } else { 0 };
+                size_of::<Fiber>() + frames + size_of_val(&*fiber.regs) + lends
+            })
+            .sum::<usize>()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::fiber::{End, Fiber, Fibers, Place, Ready};
 use super::index::{At, index};
@@ -42,26 +43,40 @@ pub struct Instance {
 /// Everything of an instance but its program, so that the program can be borrowed while this changes.
 #[derive(Debug)]
 pub(super) struct State {
-    /// Function and first registers, until it has started. What never waits is never a fiber on the
-    /// heap: it starts on the machine's stack and ends there.
-    start: Option<(u32, Vec<Value>)>,
+    stage: Stage,
     pub(super) fibers: Fibers,
     /// Made when something waits for the first time.
     ready: Option<Rc<Ready>>,
-    /// The fiber that ran when the budget was used up: it goes on before any other.
-    current: Option<u64>,
     /// Fibers that have not ended.
     pub(super) live: u32,
     pub(super) meter: Meter,
-    result: Option<Value>,
-    failed: Option<(Order, Box<Failure>)>,
+    failed: Option<Box<(Order, Box<Failure>)>>,
+    /// What few runs have.
+    pub(super) rare: Option<Box<Rare>>,
+    /// The most turns of a loop in which one fiber has waited, and where it waited last.
+    pub(super) in_a_row: (u32, Site),
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Function and first registers, until it has started. What never waits is never a fiber on the
+    /// heap: it starts on the machine's stack and ends there.
+    Start(u32, Vec<Value>),
+    Running,
+    /// What the root returned.
+    Returned(Value),
+}
+
+/// What few runs have.
+#[derive(Debug, Default)]
+pub(super) struct Rare {
+    /// The fiber that ran when the budget was used up: it goes on before any other.
+    current: Option<u64>,
     /// Fibers that wait until a container is no longer lent.
     pub(super) lent: Vec<u64>,
     /// The root, while it waits for all other fibers.
     pub(super) barrier: Option<u64>,
     pub(super) building: Option<Box<Building>>,
-    /// The most turns of a loop in which one fiber has waited, and where it waited last.
-    pub(super) in_a_row: (u32, Site),
 }
 
 impl Instance {
@@ -73,8 +88,9 @@ impl Instance {
         program: &Program,
         function: FunctionRef,
         args: Vec<Value>,
-        limits: Limits,
+        limits: impl Into<Arc<Limits>>,
     ) -> Result<Self, Box<Failure>> {
+        let limits = limits.into();
         let code = &program.0.codes[function.code as usize];
         let callee = match &program.0.globals[function.global as usize] {
             FrozenValue::Frozen(frozen) => match &**frozen {
@@ -95,38 +111,41 @@ impl Instance {
     }
 
     pub(crate) fn top_level(program: &Program, main: u32, building: Building, limits: Limits) -> Self {
-        Self::with(program.clone(), main, Vec::new(), limits, Some(Box::new(building)))
+        Self::with(program.clone(), main, Vec::new(), limits.into(), Some(Box::new(building)))
     }
 
     /// `regs` are the first registers of the function; the others have no value.
-    fn with(program: Program, code: u32, regs: Vec<Value>, limits: Limits, building: Option<Box<Building>>) -> Self {
+    fn with(
+        program: Program,
+        code: u32,
+        regs: Vec<Value>,
+        limits: Arc<Limits>,
+        building: Option<Box<Building>>,
+    ) -> Self {
         let state = State {
-            start: Some((code, regs)),
+            stage: Stage::Start(code, regs),
             fibers: Fibers::default(),
             ready: None,
-            current: None,
             live: 1,
             meter: Meter::new(limits),
-            result: None,
             failed: None,
-            lent: Vec::new(),
-            barrier: None,
-            building,
+            rare: building.map(|building| Box::new(Rare { building: Some(building), ..Rare::default() })),
             in_a_row: (0, Site::default()),
         };
         Self { program, state }
     }
 
     pub(crate) fn take_building(&mut self) -> Vec<Value> {
-        self.state.building.take().map(|building| building.take()).unwrap_or_default()
+        let building = self.state.rare.as_mut().and_then(|rare| rare.building.take());
+        building.map(|building| building.take()).unwrap_or_default()
     }
 
     /// Whether a run would get anywhere.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let state = &self.state;
-        state.start.is_some()
-            || state.current.is_some()
+        matches!(state.stage, Stage::Start(..))
+            || state.rare.as_ref().is_some_and(|rare| rare.current.is_some())
             || state.ready.as_ref().is_some_and(|ready| !ready.0.borrow().is_empty())
     }
 
@@ -147,7 +166,8 @@ impl Instance {
     #[must_use]
     pub fn memory(&self) -> usize {
         let state = &self.state;
-        size_of::<Self>() + state.fibers.memory() + size_of::<Ready>() + state.lent.capacity() * size_of::<u64>()
+        let rare = state.rare.as_ref().map_or(0, |rare| size_of::<Rare>() + rare.lent.capacity() * size_of::<u64>());
+        size_of::<Self>() + state.fibers.memory() + size_of::<Ready>() + rare
     }
 
     /// What the run has used of its limits so far.
@@ -158,7 +178,11 @@ impl Instance {
 
     /// Runs until the flow is done, nothing can run, or `budget` steps are used up.
     pub fn run(&mut self, machine: &mut Machine, host: &mut dyn Host, budget: u64) -> Run {
-        self.state.run(&self.program.0, machine, host, budget)
+        // Room for texts is the machine's: what waits keeps none.
+        self.state.meter.swap_scratch(&mut machine.scratch);
+        let run = self.state.run(&self.program.0, machine, host, budget);
+        self.state.meter.swap_scratch(&mut machine.scratch);
+        run
     }
 }
 
@@ -167,7 +191,9 @@ impl State {
         machine.regs.clear();
         machine.frames.clear();
         self.meter.slice(budget);
-        if let Some((code, mut regs)) = self.start.take() {
+        if let Stage::Start(code, regs) = &mut self.stage {
+            let (code, mut regs) = (*code, std::mem::take(regs));
+            self.stage = Stage::Running;
             machine.regs.append(&mut regs);
             machine.regs.resize_with(usize::from(program.codes[code as usize].registers), || Value::UNBOUND);
             machine.frames.push(Frame { code, pc: 0, base: 0, dst: 0 });
@@ -177,7 +203,8 @@ impl State {
             }
         }
         loop {
-            let next = match self.current.take() {
+            let current = self.rare.as_mut().and_then(|rare| rare.current.take());
+            let next = match current {
                 Some(token) => Some(token),
                 None => self.ready.as_ref().and_then(|ready| ready.0.borrow_mut().pop_front()),
             };
@@ -197,8 +224,8 @@ impl State {
                 }
                 continue;
             }
-            machine.regs.append(&mut fiber.regs);
-            machine.frames.append(&mut fiber.frames);
+            machine.regs.extend(std::mem::take(&mut fiber.regs).into_vec());
+            machine.frames.extend(std::mem::take(&mut fiber.frames));
             if let Some(run) = self.turn(program, machine, host, Some(token), fiber) {
                 return run;
             }
@@ -207,8 +234,11 @@ impl State {
             return Run::Waiting;
         }
         match self.failed.take() {
-            Some((_, failure)) => Run::Failed(failure),
-            None => Run::Done(self.result.take().unwrap_or_default()),
+            Some(failed) => Run::Failed(failed.1),
+            None => match std::mem::replace(&mut self.stage, Stage::Running) {
+                Stage::Returned(value) => Run::Done(value),
+                _ => Run::Done(Value::None),
+            },
         }
     }
 
@@ -237,7 +267,7 @@ impl State {
                 unlend(&mut fiber.lends);
                 self.retire(token);
                 match &fiber.end {
-                    End::Root => self.result = Some(value),
+                    End::Root => self.stage = Stage::Returned(value),
                     End::Function(slot) | End::Item { slot, .. } | End::Gather { slot, .. } => {
                         let slot = slot.clone();
                         self.settle(program, &slot, value, host);
@@ -262,7 +292,7 @@ impl State {
                 save(machine, &mut fiber);
                 let token = token.unwrap_or_else(|| self.fibers.reserve());
                 self.fibers.put(token, fiber);
-                self.current = Some(token);
+                self.rare().current = Some(token);
                 return Some(Run::Yielded);
             }
             super::run::Exit::Failed(failure) => {
@@ -285,6 +315,10 @@ impl State {
         self.ready.get_or_insert_default()
     }
 
+    pub(super) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
     fn retire(&mut self, token: Option<u64>) {
         if let Some(token) = token {
             self.fibers.retire(token);
@@ -294,12 +328,10 @@ impl State {
 
     /// A fiber has ended: what it could see may be changed again.
     fn ended(&mut self) {
-        for token in std::mem::take(&mut self.lent) {
-            self.ready().settled(token);
-        }
-        if self.live == 1
-            && let Some(token) = self.barrier.take()
-        {
+        let Some(rare) = &mut self.rare else { return };
+        let lent = std::mem::take(&mut rare.lent);
+        let barrier = if self.live == 1 { rare.barrier.take() } else { None };
+        for token in lent.into_iter().chain(barrier) {
             self.ready().settled(token);
         }
     }
@@ -354,7 +386,7 @@ impl State {
     /// before it goes on to its end and may fail earlier still.
     #[cold]
     fn fail(&mut self, order: Order, failure: Box<Failure>) {
-        if self.failed.as_ref().is_some_and(|(first, _)| *first <= order) {
+        if self.failed.as_ref().is_some_and(|failed| failed.0 <= order) {
             return;
         }
         for token in self.fibers.tokens() {
@@ -370,7 +402,7 @@ impl State {
                 self.retire(Some(token));
             }
         }
-        self.failed = Some((order, failure));
+        self.failed = Some(Box::new((order, failure)));
     }
 }
 

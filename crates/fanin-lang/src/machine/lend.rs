@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
+use super::fiber::Lends;
 use crate::code::Reg;
 use crate::slot::{Derived, Slot, SlotKind};
 use crate::value::Value;
@@ -14,7 +15,7 @@ use crate::value::Value;
 ///
 /// Nobody but the fiber can change what is in its own variables, the roots at the places `own`: only
 /// what is inside them is marked.
-pub(crate) fn lend(roots: &[Value], own: &[Reg], token: u64, lends: &mut Vec<Value>) -> u64 {
+pub(crate) fn lend(roots: &[Value], own: &[Reg], token: u64, lends: &mut Lends) -> u64 {
     let mut stack: Vec<Value> = Vec::new();
     for (at, root) in roots.iter().enumerate().filter(|(_, value)| value.may_hold()) {
         match root {
@@ -42,16 +43,16 @@ pub(crate) fn lend(roots: &[Value], own: &[Reg], token: u64, lends: &mut Vec<Val
             Value::List(list) if seen.insert(Rc::as_ptr(list).addr()) => {
                 list.marks.lent.set(list.marks.lent.get() + 1);
                 list.items().iter().for_each(&mut more);
-                lends.push(value.clone());
+                lends.get_or_insert_default().push(value.clone());
             }
             Value::Dict(dict) if seen.insert(Rc::as_ptr(dict).addr()) => {
                 dict.marks.lent.set(dict.marks.lent.get() + 1);
                 dict.map().iter().for_each(|(_, value)| more(value));
-                lends.push(value.clone());
+                lends.get_or_insert_default().push(value.clone());
             }
             Value::Set(set) if seen.insert(Rc::as_ptr(set).addr()) => {
                 set.marks.lent.set(set.marks.lent.get() + 1);
-                lends.push(value.clone());
+                lends.get_or_insert_default().push(value.clone());
             }
             Value::Tuple(tuple) if seen.insert(Rc::as_ptr(tuple).addr()) => {
                 tuple.iter().for_each(&mut more);
@@ -111,8 +112,8 @@ fn later(slot: &Slot, token: u64) {
 }
 
 /// Takes the marks off again.
-pub(crate) fn unlend(lends: &mut Vec<Value>) {
-    for value in lends.drain(..) {
+pub(crate) fn unlend(lends: &mut Lends) {
+    for value in lends.take().into_iter().flat_map(|lends| *lends) {
         let lent = match &value {
             Value::List(list) => &list.marks.lent,
             Value::Dict(dict) => &dict.marks.lent,
@@ -121,5 +122,4 @@ pub(crate) fn unlend(lends: &mut Vec<Value>) {
         };
         lent.set(lent.get().saturating_sub(1));
     }
-    *lends = Vec::new();
 }

@@ -106,7 +106,8 @@ pub(crate) struct Meter {
     /// Steps left after that.
     left: u64,
     memory: u64,
-    limits: Limits,
+    /// Those of all runs of one function, most often.
+    limits: Arc<Limits>,
     tracked: Vec<Tracked>,
     /// Room in which texts are put together, so that one that is made takes one allocation.
     scratch: String,
@@ -131,7 +132,7 @@ enum Tracked {
 }
 
 impl Meter {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Arc<Limits>) -> Self {
         Self {
             fuel: 0,
             left: limits.steps,
@@ -167,6 +168,12 @@ impl Meter {
     pub(crate) fn suspend(&mut self, task: Box<dyn std::any::Any>) -> Stop {
         self.task = Some(task);
         Stop::Yield
+    }
+
+    /// Exchanges the room for texts with another.
+    #[inline]
+    pub(crate) fn swap_scratch(&mut self, other: &mut String) {
+        std::mem::swap(&mut self.scratch, other);
     }
 
     /// An empty string with room; give it back with [`put_scratch`](Self::put_scratch).

@@ -58,6 +58,8 @@ pub struct Machine {
     pub(crate) frames: Vec<Frame>,
     /// A root that has ended, for the next.
     spare: Option<Box<fiber::Fiber>>,
+    /// Room in which instances put texts together while they run.
+    scratch: String,
 }
 
 impl Machine {

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::fiber::{End, Fiber, Turns};
 use super::instance::State;
 use super::lend::lend;
@@ -56,13 +58,13 @@ impl State {
         machine.frames.pop();
         let aside = Fiber {
             regs: machine.regs.drain(frame.base as usize..).collect(),
-            frames: exact(Frame { base: 0, ..frame }),
+            frames: smallvec![Frame { base: 0, ..frame }],
             end: End::Function(slot.clone()),
             path: fiber.path.below(fiber.tick + 1),
             tick: 0,
             depth: fiber.depth + machine.frames.len() as u32,
             callers: callers_of(&machine.frames, &fiber.callers),
-            lends: Vec::new(),
+            lends: None,
             lent: false,
             turns: Turns::default(),
         };
@@ -105,14 +107,14 @@ impl State {
         regs[usize::from(item.acc)] = Value::Acc(Rc::new(Acc::default()));
         let below = &machine.frames[..machine.frames.len() - 1];
         let aside = Fiber {
-            regs,
-            frames: exact(Frame { base: 0, ..frame }),
+            regs: regs.into_boxed_slice(),
+            frames: smallvec![Frame { base: 0, ..frame }],
             end: End::Item { slot, item: index, one },
             path: fiber.path.below(fiber.tick + 1),
             tick: 0,
             depth: fiber.depth + below.len() as u32,
             callers: callers_of(below, &fiber.callers),
-            lends: Vec::new(),
+            lends: None,
             lent: false,
             turns: Turns::default(),
         };
@@ -135,14 +137,14 @@ impl State {
         self.meter.fibers(self.live)?;
         let slot = Slot::fiber();
         let aside = Fiber {
-            regs: Vec::new(),
-            frames: Vec::new(),
+            regs: Box::default(),
+            frames: SmallVec::new(),
             end: End::Gather { slot: slot.clone(), acc: acc.clone(), build: Some(build) },
             path: fiber.path.below(fiber.tick + 1),
             tick: 0,
             depth: fiber.depth + machine.frames.len() as u32,
             callers: fiber.callers.clone(),
-            lends: Vec::new(),
+            lends: None,
             lent: false,
             turns: Turns::default(),
         };
@@ -180,17 +182,10 @@ impl State {
         self.fibers.put(token, fiber);
         match stop {
             Stop::Wait(slot) => slot.on_settled(Rc::clone(self.ready()) as Rc<dyn Waiter>, token),
-            Stop::Lent => self.lent.push(token),
-            Stop::Barrier => self.barrier = Some(token),
+            Stop::Lent => self.rare().lent.push(token),
+            Stop::Barrier => self.rare().barrier = Some(token),
             // Failures end a fiber, and a turn that is over does not park it.
             Stop::Fail(_) | Stop::Yield => {}
         }
     }
-}
-
-fn exact(frame: Frame) -> Vec<Frame> {
-    let mut frames = Vec::new();
-    frames.reserve_exact(1);
-    frames.push(frame);
-    frames
 }

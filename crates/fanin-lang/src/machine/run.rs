@@ -40,7 +40,7 @@ impl State {
                     program,
                     host,
                     meter: &mut self.meter,
-                    building: self.building.as_deref(),
+                    building: self.rare.as_deref().and_then(|rare| rare.building.as_deref()),
                     frames: &machine.frames,
                     fiber,
                     others: self.live - 1,
@@ -112,7 +112,7 @@ impl State {
             let stop = match stop {
                 // It may be lent to this very fiber, which made it before it first waited. Nobody else
                 // can change what a fiber made, so its own marks may go until it waits again.
-                Stop::Lent if !fiber.lends.is_empty() => {
+                Stop::Lent if fiber.lends.is_some() => {
                     unlend(&mut fiber.lends);
                     fiber.lent = false;
                     continue;
@@ -142,7 +142,8 @@ impl State {
         info: &crate::code::CallInfo,
         dst: u16,
     ) -> Result<(), Stop> {
-        let callee = Callee::of(&info.target, &machine.regs[caller.base as usize..], program, self.building.as_deref());
+        let building = self.rare.as_deref().and_then(|rare| rare.building.as_deref());
+        let callee = Callee::of(&info.target, &machine.regs[caller.base as usize..], program, building);
         let Some(callee) = callee else { return Err(Stop::fail(Kind::Type, "this cannot be called")) };
         let index = callee.code();
         let code = &program.codes[index as usize];
