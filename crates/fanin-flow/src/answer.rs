@@ -1,6 +1,6 @@
 //! What stands behind a call's slot: its answer's status, headers and text, or why it failed.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -8,40 +8,45 @@ use arcstr::ArcStr;
 use fanin_json::Doc;
 use fanin_lang::value::Struct;
 use fanin_lang::{Failure, Kind, Outcome, SlotSource, Value};
-use fanin_upstream::{Answer, CallError};
+use fanin_upstream::{Answer, CallError, Upstream};
 
 use crate::incoming::{join_headers, object};
 
 /// A call's end, as `.status`, `.error` and the response's assembly see it.
 pub(crate) struct CallSource {
-    upstream: Arc<str>,
-    answer: OnceCell<Answer>,
+    upstream: Arc<Upstream>,
+    /// On the heap, because most of a call's time it is not there.
+    answer: OnceCell<Box<Answered>>,
     error: OnceCell<Arc<CallError>>,
-    headers: RefCell<Option<Doc>>,
     /// The answer was a batch's: its headers about its body are not this call's.
     split: Cell<bool>,
     /// The answer's bytes are not this call's own: it got a part of what others got too.
     part: Cell<bool>,
 }
 
+struct Answered {
+    answer: Answer,
+    /// As flows see them.
+    headers: OnceCell<Doc>,
+}
+
 impl CallSource {
-    pub(crate) fn new(upstream: Arc<str>) -> Rc<CallSource> {
+    pub(crate) fn new(upstream: Arc<Upstream>) -> Rc<CallSource> {
         Rc::new(CallSource {
             upstream,
             answer: OnceCell::new(),
             error: OnceCell::new(),
-            headers: RefCell::new(None),
             part: Cell::new(false),
             split: Cell::new(false),
         })
     }
 
     pub(crate) fn upstream(&self) -> &Arc<str> {
-        &self.upstream
+        self.upstream.name()
     }
 
     pub(crate) fn set_answer(&self, answer: Answer) {
-        let _ = self.answer.set(answer);
+        let _ = self.answer.set(Box::new(Answered { answer, headers: OnceCell::new() }));
     }
 
     pub(crate) fn set_error(&self, error: Arc<CallError>) {
@@ -62,7 +67,7 @@ impl CallSource {
     }
 
     pub(crate) fn answer(&self) -> Option<&Answer> {
-        self.answer.get()
+        self.answer.get().map(|answered| &answered.answer)
     }
 
     pub(crate) fn error(&self) -> Option<&Arc<CallError>> {
@@ -117,15 +122,16 @@ impl SlotSource for CallSource {
                 (None, Ok(_)) => Value::None,
             },
             "status" | "headers" | "text" => {
-                let Some(answer) = self.answer.get() else {
+                let Some(answered) = self.answer.get() else {
                     return match outcome {
                         Err(failure) => Err((**failure).clone()),
                         Ok(_) => Ok(Some(Value::None)),
                     };
                 };
+                let answer = &answered.answer;
                 match name {
                     "status" => Value::Int(answer.status.as_u16().into()),
-                    "headers" => Value::json(self.headers(answer)?),
+                    "headers" => Value::json(self.headers(answered)?),
                     _ if self.part.get() => match outcome {
                         Ok(value) => {
                             let json = crate::json::to_bytes(value, usize::MAX)
@@ -137,7 +143,7 @@ impl SlotSource for CallSource {
                     _ => match std::str::from_utf8(&answer.body) {
                         Ok(text) => Value::str(text),
                         Err(_) => {
-                            let message = format!("the answer of {} is not UTF-8 text", self.upstream);
+                            let message = format!("the answer of {} is not UTF-8 text", self.upstream());
                             return Err(Failure::new(Kind::Value, message));
                         }
                     },
@@ -153,27 +159,26 @@ impl SlotSource for CallSource {
     }
 
     fn describe(&self) -> String {
-        format!("answer of {}", self.upstream)
+        format!("answer of {}", self.upstream())
     }
 }
 
 impl CallSource {
-    fn headers(&self, answer: &Answer) -> Result<Doc, Failure> {
-        if let Some(doc) = &*self.headers.borrow() {
+    fn headers(&self, answered: &Answered) -> Result<Doc, Failure> {
+        if let Some(doc) = answered.headers.get() {
             return Ok(doc.clone());
         }
-        let mut joined = join_headers(&answer.headers);
+        let mut joined = join_headers(&answered.answer.headers);
         if self.split.get() {
             joined.retain(|(name, _)| !OF_THE_BODY.contains(&name.as_str()));
         }
         let doc = object(joined.iter().map(|(name, value)| (name.as_str(), value.as_str())))
             .map_err(|_| Failure::new(Kind::Host, "internal: headers"))?;
-        *self.headers.borrow_mut() = Some(doc.clone());
-        Ok(doc)
+        Ok(answered.headers.get_or_init(|| doc).clone())
     }
 
     fn describe_error(&self, error: &CallError) -> Value {
-        let status = self.answer.get().map_or(Value::None, |answer| Value::Int(answer.status.as_u16().into()));
+        let status = self.answer().map_or(Value::None, |answer| Value::Int(answer.status.as_u16().into()));
         Value::Struct(Rc::new(Struct::new(vec![
             (ArcStr::from("upstream"), Value::str(&error.upstream)),
             (ArcStr::from("kind"), Value::str(error.kind.as_str())),

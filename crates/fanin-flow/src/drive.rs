@@ -6,12 +6,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::AtomicU32;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fanin_config::{FlowLimits, OnDisconnect};
 use fanin_lang::{
-    Deep, Failure, FunctionRef, Instance, Kind, Limit, Limits, Machine, Order, Program, Run, Slot, Usage, Value, deep,
+    Deep, Failure, FunctionRef, Instance, Kind, Limit, Limits, Machine, Order, Program, Run, Slot, Value, deep,
 };
 use fanin_upstream::CallError;
 use smallvec::SmallVec;
@@ -24,10 +25,10 @@ use crate::in_a_row::{self, InARow};
 use crate::incoming::{BODY, ClientMistake, HEADERS, Incoming, QUERY, Req, ReqObject};
 use crate::log::FailureLog;
 use crate::merge::open::OpenBatches;
-use crate::reply::{FlowError, Reply};
+use crate::reply::{FlowError, Reply, Success};
 use crate::respond;
 use crate::threads::{self, Pool};
-use crate::turns::Turns;
+use crate::turns::{Turn, Turns};
 
 /// Steps after which a flow looks at the time: 10 microseconds of arithmetic, some more where a step does more.
 const LOOK: u64 = 3_000;
@@ -55,8 +56,13 @@ pub(crate) struct RouteFlow {
     pub(crate) name: String,
     /// File and function.
     pub(crate) flow: String,
+    pub(crate) program: Program,
     pub(crate) function: FunctionRef,
-    pub(crate) limits: Arc<FlowLimits>,
+    pub(crate) limits: FlowLimits,
+    /// Those of the limits that the machine looks after.
+    pub(crate) bounds: Arc<Limits>,
+    /// Calls that its last run made: room for so many is made at once.
+    pub(crate) calls: AtomicU32,
     pub(crate) on_disconnect: OnDisconnect,
     pub(crate) errors: bool,
     /// Lines that wait many times in a row, of all routes.
@@ -65,45 +71,42 @@ pub(crate) struct RouteFlow {
 
 /// A running flow. When its client leaves and it is dropped, it goes on by itself if the route says so: a flow that has
 /// begun to change something is not left half-way. Must be dropped where `spawn_local` works.
-pub struct FlowFuture {
-    run: Option<Pin<Box<dyn Future<Output = Reply>>>>,
+pub struct FlowFuture(Running);
+
+enum Running {
+    Here(Box<Flow>),
+    There(Box<There>),
+    Ended,
+}
+
+/// On a thread of a pool.
+struct There {
+    run: Pin<Box<dyn Future<Output = Reply>>>,
     wrote: Rc<Cell<bool>>,
     on_disconnect: OnDisconnect,
 }
 
 impl FlowFuture {
-    pub(crate) fn new(
-        worker: Rc<Worker>,
-        program: Program,
-        route: Arc<RouteFlow>,
-        mut incoming: Incoming,
-    ) -> FlowFuture {
-        let wrote = Rc::new(Cell::new(false));
-        let on_disconnect = route.on_disconnect;
-        let hold = incoming.hold.take();
-        // Here and not in the future, which would carry the request's parts along and be copied with them.
-        let req = Rc::new(Req::new(incoming, route.limits.max_json_depth));
-        let run = Box::pin(run(worker, program, route, req, hold, wrote.clone()));
-        FlowFuture { run: Some(run), wrote, on_disconnect }
+    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, incoming: Incoming) -> FlowFuture {
+        FlowFuture(Running::Here(Box::new(Flow::new(worker, route, incoming))))
     }
 
     /// The same on a thread of `pool`.
     pub(crate) fn on_thread(
         worker: Rc<Worker>,
         pool: Arc<Pool>,
-        program: Program,
         route: Arc<RouteFlow>,
         incoming: Incoming,
     ) -> FlowFuture {
         let wrote = Rc::new(Cell::new(false));
         let on_disconnect = route.on_disconnect;
-        let run = Box::pin(threads::run(worker, pool, program, route, incoming, wrote.clone()));
-        FlowFuture { run: Some(run), wrote, on_disconnect }
+        let run = Box::pin(threads::run(worker, pool, route, incoming, wrote.clone()));
+        FlowFuture(Running::There(Box::new(There { run, wrote, on_disconnect })))
     }
 
     /// Ends the flow, whatever its route says.
     pub(crate) fn cancel(&mut self) {
-        self.run = None;
+        self.0 = Running::Ended;
     }
 }
 
@@ -111,96 +114,302 @@ impl Future for FlowFuture {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
-        match &mut self.run {
-            Some(run) => {
-                let reply = std::task::ready!(run.as_mut().poll(context));
-                self.run = None;
-                Poll::Ready(reply)
-            }
-            None => Poll::Pending,
-        }
+        let reply = match &mut self.0 {
+            Running::Here(flow) => ready!(Pin::new(&mut **flow).poll(context)),
+            Running::There(there) => ready!(there.run.as_mut().poll(context)),
+            Running::Ended => return Poll::Pending,
+        };
+        self.0 = Running::Ended;
+        Poll::Ready(reply)
     }
 }
 
 impl Drop for FlowFuture {
     fn drop(&mut self) {
-        let goes_on = match self.on_disconnect {
+        let (on_disconnect, wrote) = match &self.0 {
+            Running::Here(flow) => (flow.host.route.on_disconnect, flow.host.wrote),
+            Running::There(there) => (there.on_disconnect, there.wrote.get()),
+            Running::Ended => return,
+        };
+        let goes_on = match on_disconnect {
             OnDisconnect::Cancel => false,
             OnDisconnect::Finish => true,
-            OnDisconnect::Effect => self.wrote.get(),
+            OnDisconnect::Effect => wrote,
         };
-        if let Some(run) = self.run.take()
-            && goes_on
-            && !std::thread::panicking()
-            && tokio::runtime::Handle::try_current().is_ok()
-        {
-            tokio::task::spawn_local(run);
+        if goes_on && !std::thread::panicking() && tokio::runtime::Handle::try_current().is_ok() {
+            match std::mem::replace(&mut self.0, Running::Ended) {
+                Running::Here(flow) => drop(tokio::task::spawn_local(flow)),
+                Running::There(there) => drop(tokio::task::spawn_local(there.run)),
+                Running::Ended => {}
+            }
         }
     }
 }
 
-async fn run(
-    worker: Rc<Worker>,
-    program: Program,
-    route: Arc<RouteFlow>,
-    req: Rc<Req>,
+/// One flow from its request to its reply. Written out, and not an `async fn`, because thousands of them may wait at a time: it
+/// holds nothing twice, and what few flows need is on the heap.
+struct Flow {
+    host: FlowHost,
+    /// Until the reply, also when the function has returned: what it made is taken apart with it.
+    instance: Option<Instance>,
+    stage: Stage,
+    /// Kept until the flow has ended.
     _hold: Option<Box<dyn Any>>,
-    wrote: Rc<Cell<bool>>,
-) -> Reply {
-    let (start, deadline) = req.times();
-    let limits = &route.limits;
-    let mut host = FlowHost::new(
-        program.clone(),
-        req.clone(),
-        (worker.caller.clone(), worker.open.clone()),
-        limits.clone(),
-        (start, deadline),
-        wrote,
-        worker.traced,
-    );
-    let bounds = Limits {
-        steps: limits.max_steps,
-        memory: limits.max_memory as u64,
-        depth: limits.max_depth as u32,
-        fibers: limits.max_fibers as u32,
-        value: limits.max_value as u64,
-    };
-    let mut usage = Usage::default();
-    let mut limit = None;
-    let outcome = match Instance::new(&program, route.function, vec![Value::object(ReqObject(req))], bounds) {
-        Ok(mut instance) => {
-            let mut litter = Litter(false);
-            let evaluated = evaluate(&worker, &route, &mut instance, &mut host, &mut litter, deadline).await;
-            let (turns, site) = instance.waits_in_a_row();
-            if turns >= in_a_row::MANY {
-                route.in_a_row.note(&route.name, &program.position(site), turns);
+}
+
+enum Stage {
+    /// The function can run.
+    Runs,
+    /// Nothing can run until a call ends.
+    Waits,
+    /// Others have their turn.
+    Yields(NextTurn),
+    /// The function has returned, and what it returned is not all there.
+    Returned(Box<Returned>),
+    /// The function cannot be called.
+    Refused(Box<Failure>),
+    /// All is done, and what the flow has made is freed, which may take as long as making it did. Not left to somebody else: who
+    /// makes much has to free it before its next request can make more.
+    Frees(Box<Frees>),
+}
+
+type NextTurn = Pin<Box<dyn Future<Output = Option<Turn>>>>;
+
+struct Frees {
+    reply: Option<Reply>,
+    turn: NextTurn,
+}
+
+/// What a function returned.
+struct Returned {
+    value: Value,
+    /// Answers in it that may not be there yet, the first in program order last.
+    awaited: SmallVec<[Slot; 6]>,
+}
+
+impl Flow {
+    fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, mut incoming: Incoming) -> Flow {
+        let hold = incoming.hold.take();
+        let req = Rc::new(Req::new(incoming, route.limits.max_json_depth));
+        let args = vec![Value::object(ReqObject(req.clone()))];
+        let (instance, stage) = match Instance::new(&route.program, route.function, args, route.bounds.clone()) {
+            Ok(instance) => (Some(instance), Stage::Runs),
+            Err(failure) => (None, Stage::Refused(failure)),
+        };
+        Flow { host: FlowHost::new(worker, route, req), instance, stage, _hold: hold }
+    }
+
+    /// Runs until something must be waited for.
+    fn go(&mut self, context: &mut Context<'_>) -> Poll<Result<Success, End>> {
+        // The turn that it has, if it computes for long, and since when.
+        let (mut place, mut began) = (None, None);
+        loop {
+            match &mut self.stage {
+                Stage::Runs => {
+                    let Some(instance) = &mut self.instance else { return Poll::Ready(Err(nothing("runs"))) };
+                    let worker = self.host.worker.clone();
+                    (worker.activity)(Some(self.host.route.index));
+                    let run = || instance.run(&mut worker.machine.borrow_mut(), &mut self.host, LOOK);
+                    let (run, rest) = fanin_lang::drop_in_parts(run);
+                    (worker.activity)(None);
+                    if rest {
+                        self.host.litter = fanin_lang::drop_rest();
+                    }
+                    match run {
+                        Run::Done(value) => {
+                            drop(place);
+                            self.note_waits();
+                            let mut returned = self.returned(value);
+                            match self.finish(&mut returned, context) {
+                                Poll::Ready(end) => return Poll::Ready(end),
+                                Poll::Pending => self.stage = Stage::Returned(Box::new(returned)),
+                            }
+                            return Poll::Pending;
+                        }
+                        Run::Failed(failure) => {
+                            self.note_waits();
+                            return Poll::Ready(Err(End::Failed(failure)));
+                        }
+                        Run::Yielded => {
+                            let now = Instant::now();
+                            if now >= self.host.deadline() {
+                                self.note_waits();
+                                return Poll::Ready(Err(End::Deadline));
+                            }
+                            let turn = now.saturating_duration_since(*began.get_or_insert(now));
+                            if turn >= TURN {
+                                let computed = self.host.computed(turn);
+                                place = None;
+                                self.stage = Stage::Yields(next_turn(&worker, computed));
+                            }
+                        }
+                        Run::Waiting => {
+                            (place, began) = (None, None);
+                            self.host.pump();
+                            if !instance.is_ready() {
+                                self.stage = Stage::Waits;
+                            }
+                        }
+                    }
+                }
+                Stage::Waits => {
+                    if !ready!(self.host.completions(true, context)) {
+                        return Poll::Ready(Err(nothing("the flow waits for")));
+                    }
+                    self.stage = Stage::Runs;
+                }
+                Stage::Yields(turn) => {
+                    place = ready!(turn.as_mut().poll(context));
+                    began = Some(Instant::now());
+                    self.stage = Stage::Runs;
+                }
+                Stage::Returned(_) => {
+                    let Stage::Returned(mut returned) = std::mem::replace(&mut self.stage, Stage::Runs) else {
+                        continue;
+                    };
+                    let end = self.finish(&mut returned, context);
+                    if end.is_pending() {
+                        self.stage = Stage::Returned(returned);
+                    }
+                    return end;
+                }
+                Stage::Refused(_) => match std::mem::replace(&mut self.stage, Stage::Runs) {
+                    Stage::Refused(failure) => return Poll::Ready(Err(End::Failed(failure))),
+                    _ => continue,
+                },
+                Stage::Frees(_) => return Poll::Ready(Err(nothing("the reply waits for"))),
             }
-            let end = match evaluated {
-                Ok(value) => finish(&mut host, value, &route).await,
-                Err(end) => Err(end),
-            };
-            usage = instance.usage();
-            if litter.0 || usage.memory > SMALL {
-                drop_in_turns(&worker, instance, litter).await;
+        }
+    }
+
+    /// The function has come to its end: a loop in it may have waited in each of its turns.
+    fn note_waits(&self) {
+        let Some(instance) = &self.instance else { return };
+        let (turns, site) = instance.waits_in_a_row();
+        if turns >= in_a_row::MANY {
+            let route = &self.host.route;
+            route.in_a_row.note(&route.name, &route.program.position(site), turns);
+        }
+    }
+
+    /// Looks up what a returned value may lack, in the order of the program so that the same failure is reported whatever came
+    /// first.
+    fn returned(&mut self, value: Value) -> Returned {
+        self.host.pump();
+        let mut calls: SmallVec<[(Order, Slot); 8]> = SmallVec::new();
+        respond::slots(&value, &mut |slot| {
+            if let Some(order) = self.host.order(slot) {
+                calls.push((order, slot.clone()));
             }
-            end
+        });
+        calls.sort_by(|(a, _), (b, _)| b.cmp(a));
+        Returned { value, awaited: calls.into_iter().map(|(_, slot)| slot).collect() }
+    }
+
+    /// Awaits together what the returned value still lacks, then writes it.
+    fn finish(&mut self, returned: &mut Returned, context: &mut Context<'_>) -> Poll<Result<Success, End>> {
+        while let Some(slot) = returned.awaited.last() {
+            match slot.outcome() {
+                Some(Ok(_)) => {
+                    returned.awaited.pop();
+                }
+                Some(Err(failure)) => {
+                    return Poll::Ready(Err(self.host.named((*failure).clone(), Some(slot)).into()));
+                }
+                None => ready!(self.settle_some(context))?,
+            }
         }
-        Err(failure) => Err(End::Failed(failure)),
-    };
-    let result = match outcome {
-        Ok(success) => Ok(success),
-        Err(End::Deadline) => Err(FlowError::deadline()),
-        Err(End::Failed(failure)) => {
-            let failure = host.named(*failure, None);
-            limit = Limit::of(&failure);
-            let error = to_error(&failure);
-            worker.log.failure(&route.name, &program, &failure, &error);
-            Err(error)
+        // What is left: values inside defaults and the like.
+        loop {
+            match deep(&returned.value) {
+                Deep::Ready | Deep::Absent(_) => break,
+                Deep::Pending(_) => ready!(self.settle_some(context))?,
+                Deep::Failed(failure) => return Poll::Ready(Err(End::Failed(Box::new((*failure).clone())))),
+                Deep::TooDeep => {
+                    let failure = Failure::new(Kind::Limit, "the response is nested too deep");
+                    return Poll::Ready(Err(failure.into()));
+                }
+            }
         }
-    };
-    let partial = (result.is_ok() && host.any_missing()).then(|| respond::missing_names(&host));
-    let (calls, upstream, trace) = host.finish();
-    Reply { result, calls, upstream, partial, usage, limit, trace }
+        Poll::Ready(respond::success(&self.host, &returned.value).map_err(End::from))
+    }
+
+    fn settle_some(&mut self, context: &mut Context<'_>) -> Poll<Result<(), End>> {
+        if !ready!(self.host.completions(false, context)) {
+            return Poll::Ready(Err(nothing("the response waits for")));
+        }
+        self.host.pump();
+        Poll::Ready(Ok(()))
+    }
+
+    fn reply(&mut self, outcome: Result<Success, End>) -> Reply {
+        let usage = self.instance.as_ref().map(Instance::usage).unwrap_or_default();
+        let mut limit = None;
+        let result = match outcome {
+            Ok(success) => Ok(success),
+            Err(End::Deadline) => Err(FlowError::deadline()),
+            Err(End::Failed(failure)) => {
+                let failure = self.host.named(*failure, None);
+                limit = Limit::of(&failure);
+                let error = to_error(&failure);
+                let route = &self.host.route;
+                self.host.worker.log.failure(&route.name, &route.program, &failure, &error);
+                Err(error)
+            }
+        };
+        let partial = (result.is_ok() && self.host.any_missing()).then(|| respond::missing_names(&self.host));
+        let (calls, upstream, trace) = self.host.finish();
+        Reply { result, calls, upstream, partial, usage, limit, trace }
+    }
+}
+
+impl Future for Flow {
+    type Output = Reply;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
+        let this = &mut *self;
+        if !matches!(this.stage, Stage::Frees(_)) {
+            let outcome = ready!(this.go(context));
+            let reply = this.reply(outcome);
+            if this.host.litter || reply.usage.memory > SMALL {
+                let instance = this.instance.take();
+                this.host.litter |= fanin_lang::drop_in_parts(|| drop(instance)).1;
+            }
+            if !this.host.litter {
+                return Poll::Ready(reply);
+            }
+            let turn = next_turn(&this.host.worker, Duration::MAX);
+            this.stage = Stage::Frees(Box::new(Frees { reply: Some(reply), turn }));
+        }
+        while let Stage::Frees(frees) = &mut this.stage {
+            let turn = ready!(frees.turn.as_mut().poll(context));
+            this.host.litter = fanin_lang::drop_rest();
+            drop(turn);
+            if this.host.litter {
+                frees.turn = next_turn(&this.host.worker, Duration::MAX);
+            } else if let Some(reply) = frees.reply.take() {
+                return Poll::Ready(reply);
+            } else {
+                break;
+            }
+        }
+        // The reply has been given.
+        Poll::Pending
+    }
+}
+
+impl Drop for Flow {
+    /// What a flow that is cancelled has left to be dropped in parts is dropped at once.
+    fn drop(&mut self) {
+        while self.host.litter {
+            self.host.litter = fanin_lang::drop_rest();
+        }
+    }
+}
+
+fn next_turn(worker: &Worker, computed: Duration) -> NextTurn {
+    let turns = worker.turns.clone();
+    Box::pin(async move { turns.next(computed).await })
 }
 
 /// Why there is no response.
@@ -215,117 +424,9 @@ impl From<Failure> for End {
     }
 }
 
-async fn evaluate(
-    worker: &Worker,
-    route: &RouteFlow,
-    instance: &mut Instance,
-    host: &mut FlowHost,
-    litter: &mut Litter,
-    deadline: Instant,
-) -> Result<Value, End> {
-    let (mut computed, mut place) = (Duration::ZERO, None);
-    let mut turn_began: Option<Instant> = None;
-    loop {
-        (worker.activity)(Some(route.index));
-        let (turn, rest) = fanin_lang::drop_in_parts(|| instance.run(&mut worker.machine.borrow_mut(), host, LOOK));
-        (worker.activity)(None);
-        if rest {
-            litter.0 = fanin_lang::drop_rest();
-        }
-        match turn {
-            Run::Done(value) => return Ok(value),
-            Run::Failed(failure) => return Err(End::Failed(failure)),
-            Run::Yielded => {
-                let now = Instant::now();
-                if now >= deadline {
-                    return Err(End::Deadline);
-                }
-                let turn = now.saturating_duration_since(*turn_began.get_or_insert(now));
-                if turn < TURN {
-                    continue;
-                }
-                computed += turn;
-                drop(place.take());
-                place = worker.turns.next(computed).await;
-                turn_began = Some(Instant::now());
-            }
-            Run::Waiting => {
-                place = None;
-                turn_began = None;
-                host.pump();
-                if instance.is_ready() {
-                    continue;
-                }
-                if !host.completions(true).await {
-                    return Err(Failure::new(Kind::Host, "internal: the flow waits for nothing").into());
-                }
-            }
-        }
-    }
-}
-
-/// Frees what a flow has made, which may take as long as making it did. Not left to somebody else: who makes much has to free it
-/// before its next request can make more.
-async fn drop_in_turns(worker: &Worker, instance: Instance, mut litter: Litter) {
-    litter.0 |= fanin_lang::drop_in_parts(|| drop(instance)).1;
-    while litter.0 {
-        let turn = worker.turns.next(Duration::MAX).await;
-        litter.0 = fanin_lang::drop_rest();
-        drop(turn);
-    }
-}
-
-/// Whether the flow has left something to be dropped in parts. Drops it at once when the flow is cancelled.
-struct Litter(bool);
-
-impl Drop for Litter {
-    fn drop(&mut self) {
-        while self.0 {
-            self.0 = fanin_lang::drop_rest();
-        }
-    }
-}
-
-/// Awaits together what the returned value still lacks, in the order of the program so that the same failure is reported
-/// whatever came first, then writes it.
-async fn finish(host: &mut FlowHost, value: Value, route: &RouteFlow) -> Result<crate::reply::Success, End> {
-    host.pump();
-    let mut calls: SmallVec<[(Order, Slot); 8]> = SmallVec::new();
-    respond::slots(&value, &mut |slot| {
-        if let Some(order) = host.order(slot) {
-            calls.push((order, slot.clone()));
-        }
-    });
-    calls.sort_by(|(a, _), (b, _)| a.cmp(b));
-    for (_, slot) in &calls {
-        let outcome = loop {
-            if let Some(outcome) = slot.outcome() {
-                break outcome;
-            }
-            settle_some(host).await?;
-        };
-        if let Err(failure) = outcome {
-            return Err(host.named((*failure).clone(), Some(slot)).into());
-        }
-    }
-    // What is left: values inside defaults and the like.
-    loop {
-        match deep(&value) {
-            Deep::Ready | Deep::Absent(_) => break,
-            Deep::Pending(_) => settle_some(host).await?,
-            Deep::Failed(failure) => return Err(End::Failed(Box::new((*failure).clone()))),
-            Deep::TooDeep => return Err(Failure::new(Kind::Limit, "the response is nested too deep").into()),
-        }
-    }
-    respond::success(host, &value, route).map_err(End::from)
-}
-
-async fn settle_some(host: &mut FlowHost) -> Result<(), End> {
-    if !host.completions(false).await {
-        return Err(Failure::new(Kind::Host, "internal: the response waits for nothing").into());
-    }
-    host.pump();
-    Ok(())
+#[cold]
+fn nothing(what: &str) -> End {
+    Failure::new(Kind::Host, format!("internal: {what} nothing")).into()
 }
 
 /// What the client gets to know of a failure.

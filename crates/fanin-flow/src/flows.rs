@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
-use fanin_config::{Config, Diagnostic, Executor, FILE_NAME, Route, Severity, Source};
+use fanin_config::{Config, Diagnostic, Executor, FILE_NAME, FlowLimits, Route, Severity, Source};
 use fanin_lang::{Instance, Limits, Machine, Program, Value};
 use fanin_upstream::Upstreams;
 use prometheus_client::registry::Registry;
@@ -83,8 +84,11 @@ impl Flows {
                     index,
                     name: format!("{} {}", route.method, route.path),
                     flow: route.flow.to_string(),
+                    program: program.clone(),
                     function,
-                    limits: Arc::new(route.limits.clone()),
+                    bounds: Arc::new(bounds(&route.limits)),
+                    limits: route.limits.clone(),
+                    calls: AtomicU32::new(1),
                     on_disconnect: route.on_disconnect,
                     errors: route.errors,
                     in_a_row: in_a_row.clone(),
@@ -125,6 +129,13 @@ impl Flows {
         self.pools = config.routes.iter().map(|route| pool(route, true)).collect();
     }
 
+    /// For such tests: waits until all threads of the pools stand still. Is to be called before the runtime rests.
+    #[doc(hidden)]
+    pub fn rest(&self) -> impl Fn() + use<> {
+        let motions: Vec<_> = self.pools.iter().flatten().filter_map(|pool| pool.shared.motion.clone()).collect();
+        move || motions.iter().for_each(|motion| motion.wait())
+    }
+
     /// Adds the metrics of flows, and of pools of threads if there are any.
     pub fn register(&self, registry: &mut Registry) {
         self.in_a_row.register(registry);
@@ -160,6 +171,17 @@ impl Flows {
                 traced,
             }),
         }
+    }
+}
+
+/// The limits that the machine looks after.
+fn bounds(limits: &FlowLimits) -> Limits {
+    Limits {
+        steps: limits.max_steps,
+        memory: limits.max_memory as u64,
+        depth: limits.max_depth as u32,
+        fibers: limits.max_fibers as u32,
+        value: limits.max_value as u64,
     }
 }
 
@@ -252,11 +274,10 @@ impl WorkerFlows {
     /// # Panics
     /// If there is no such route.
     pub fn run(&self, route: usize, incoming: Incoming) -> FlowFuture {
-        let flow = self.flows.routes[route].clone();
-        let (worker, program) = (self.worker.clone(), self.flows.program.clone());
+        let (worker, flow) = (self.worker.clone(), self.flows.routes[route].clone());
         match &self.flows.pools[route] {
-            None => FlowFuture::new(worker, program, flow, incoming),
-            Some(pool) => FlowFuture::on_thread(worker, pool.clone(), program, flow, incoming),
+            None => FlowFuture::new(worker, flow, incoming),
+            Some(pool) => FlowFuture::on_thread(worker, pool.clone(), flow, incoming),
         }
     }
 }

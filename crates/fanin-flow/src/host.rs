@@ -2,17 +2,18 @@
 
 mod merging;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arcstr::ArcStr;
 use fanin_config::FlowLimits;
 use fanin_json::Doc;
 use fanin_lang::{
-    Failure, Host, HostCall, HostRef, Kind, Level, Order, Position, Program, Site, Slot, Value, Waiter, name_origin,
+    Failure, Host, HostCall, HostRef, Kind, Level, Order, Position, Site, Slot, Value, Waiter, name_origin,
 };
 use fanin_upstream::shared::Body;
 use fanin_upstream::{Answer, CallContext, CallError, Fault};
@@ -21,10 +22,9 @@ use tokio::time::Instant;
 
 use crate::answer::CallSource;
 use crate::call::{self, Arguments, Need, OnFailure, Terms};
-use crate::caller::Caller;
+use crate::drive::{RouteFlow, Worker};
 use crate::incoming::Req;
 use crate::inflight::{Calls, Checked, InFlight};
-use crate::merge::open::OpenBatches;
 use crate::trace::CallTrace;
 use crate::upstream::UpstreamObject;
 
@@ -38,17 +38,22 @@ impl Waiter for Woken {
     }
 }
 
-/// One call of the request.
+/// One call of the request: what is left of it once it is sent.
 struct Entry {
     object: HostRef,
     slot: Slot,
     source: Rc<CallSource>,
-    terms: Terms,
-    /// Until it is sent.
-    arguments: Option<Box<Arguments>>,
+    /// Until it is sent, if that is not at once.
+    unsent: Option<Box<(Arguments, Terms)>>,
+    on_failure: OnFailure,
+    /// Statuses that are answers; most calls name none.
+    ok: Option<Box<[u16]>>,
     order: Order,
     site: Site,
     end: End,
+    safe: bool,
+    /// It may be served by a batch.
+    batch: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,66 +70,85 @@ enum End {
 
 /// One running flow's calls.
 pub(crate) struct FlowHost {
-    program: Program,
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) route: Arc<RouteFlow>,
     req: Rc<Req>,
-    caller: Rc<dyn Caller>,
-    limits: Arc<FlowLimits>,
     calls: Vec<Entry>,
     inflight: Calls,
-    woken: Rc<Woken>,
+    /// Made when a call waits for its arguments.
+    woken: Option<Rc<Woken>>,
     /// Calls that wait to be sent together; most requests have none.
     rounds: Option<Box<merging::Rounds>>,
-    /// Batches of this worker that other requests may join.
-    open: Rc<OpenBatches>,
-    start: Instant,
-    deadline: Instant,
     /// Set once a call that may change something has been sent.
-    wrote: Rc<Cell<bool>>,
+    pub(crate) wrote: bool,
+    /// The flow has left something to be dropped in parts.
+    pub(crate) litter: bool,
+    /// Microseconds that the flow has computed in turns, up to the type's bound: more makes no difference.
+    computed: u16,
     busy_since: Option<Instant>,
-    busy: Duration,
-    traces: Option<Vec<CallTrace>>,
+    /// Microseconds.
+    busy: u32,
+    #[allow(clippy::box_collection, reason = "thin: few flows are traced")]
+    traces: Option<Box<Vec<CallTrace>>>,
 }
 
 impl FlowHost {
-    pub(crate) fn new(
-        program: Program,
-        req: Rc<Req>,
-        (caller, open): (Rc<dyn Caller>, Rc<OpenBatches>),
-        limits: Arc<FlowLimits>,
-        times: (Instant, Instant),
-        wrote: Rc<Cell<bool>>,
-        traced: bool,
-    ) -> FlowHost {
+    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, req: Rc<Req>) -> FlowHost {
         FlowHost {
-            program,
+            traces: worker.traced.then(Box::default),
+            worker,
+            route,
             req,
-            caller,
-            limits,
             calls: Vec::new(),
             inflight: Calls::None,
-            woken: Rc::default(),
+            woken: None,
             rounds: None,
-            open,
-            start: times.0,
-            deadline: times.1,
-            wrote,
+            wrote: false,
+            litter: false,
+            computed: 0,
             busy_since: None,
-            busy: Duration::ZERO,
-            traces: traced.then(Vec::new),
+            busy: 0,
         }
+    }
+
+    /// When the request came.
+    fn began(&self) -> Instant {
+        self.req.start()
+    }
+
+    /// When the request must have ended.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.req.deadline()
+    }
+
+    fn limits(&self) -> &FlowLimits {
+        &self.route.limits
+    }
+
+    /// The flow has computed for another turn; gives how long in all.
+    pub(crate) fn computed(&mut self, turn: Duration) -> Duration {
+        let micros = u16::try_from(turn.as_micros()).unwrap_or(u16::MAX);
+        self.computed = self.computed.saturating_add(micros);
+        Duration::from_micros(self.computed.into())
+    }
+
+    fn position(&self, site: Site) -> Position {
+        self.route.program.position(site)
     }
 
     /// When optional calls must have settled: before the deadline, so that a partial answer is still in time.
     fn optional_deadline(&self) -> Instant {
-        let whole = self.deadline.saturating_duration_since(self.start);
+        let (start, deadline) = (self.began(), self.deadline());
+        let whole = deadline.saturating_duration_since(start);
         let reserve = (whole / 10).max(Duration::from_millis(5));
-        self.deadline.checked_sub(reserve).unwrap_or(self.start)
+        deadline.checked_sub(reserve).unwrap_or(start)
     }
 
     /// Sends calls whose arguments have arrived.
     pub(crate) fn pump(&mut self) {
         loop {
-            let tokens = std::mem::take(&mut *self.woken.0.borrow_mut());
+            let Some(woken) = &self.woken else { return };
+            let tokens = std::mem::take(&mut *woken.0.borrow_mut());
             if tokens.is_empty() {
                 return;
             }
@@ -137,12 +161,12 @@ impl FlowHost {
     /// Sends a call, or has it wait for what it needs.
     fn advance(&mut self, index: usize) {
         let Some(entry) = self.calls.get_mut(index) else { return };
-        let Some(arguments) = &entry.arguments else { return };
-        match arguments.need() {
-            Need::Waits(slot) => slot.on_settled(self.woken.clone(), index as u64),
+        let Some(unsent) = &entry.unsent else { return };
+        match unsent.0.need() {
+            Need::Waits(slot) => slot.on_settled(self.woken.get_or_insert_default().clone(), index as u64),
             Need::Failed(failure) => {
                 // It is another's failure, so `optional` of this call does not cover it.
-                entry.arguments = None;
+                entry.unsent = None;
                 entry.end = End::Failed;
                 let slot = entry.slot.clone();
                 let failure = self.named((*failure).clone(), Some(&slot));
@@ -150,9 +174,9 @@ impl FlowHost {
                 self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
             }
             Need::Absent(failure) => {
-                entry.arguments = None;
+                entry.unsent = None;
                 entry.end = End::Missing;
-                let value = match &entry.terms.on_failure {
+                let value = match &entry.on_failure {
                     OnFailure::Default(value) => value.clone(),
                     _ => Value::Absent(failure),
                 };
@@ -160,42 +184,39 @@ impl FlowHost {
                 self.trace(index, |trace, _| trace.outcome = "absent".to_owned());
             }
             Need::Ready => {
-                if let Some(arguments) = entry.arguments.take() {
-                    self.send(index, &arguments);
+                if let Some(unsent) = entry.unsent.take() {
+                    self.send(index, &unsent.0, &unsent.1);
                 }
             }
         }
     }
 
-    fn send(&mut self, index: usize, arguments: &Arguments) {
-        if let Some(merging) = &self.calls[index].terms.merging {
-            let merging = **merging;
-            return self.send_merging(index, arguments, merging);
+    fn send(&mut self, index: usize, arguments: &Arguments, terms: &Terms) {
+        if let Some(merging) = &terms.merging {
+            return self.send_merging(index, arguments, terms.timeout, **merging);
         }
-        let optional_deadline = self.optional_deadline();
         let entry = &mut self.calls[index];
         // Entries are made only for upstreams.
         let Some(object) = entry.object.downcast::<UpstreamObject>() else { return };
-        let upstream = object.upstream.clone();
-        let request = match arguments.request(object, &entry.terms.method, self.req.headers()) {
+        let request = match arguments.request(object, &terms.method, self.req.headers()) {
             Ok(request) => request,
             Err(failure) => {
                 entry.end = End::Failed;
-                entry.slot.settle(Err(failure.at(self.program.position(entry.site))));
+                entry.slot.settle(Err(failure.at(self.route.program.position(entry.site))));
                 self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
                 return;
             }
         };
-        let required = matches!(entry.terms.on_failure, OnFailure::Fail);
+        let required = matches!(entry.on_failure, OnFailure::Fail);
         let context = CallContext {
-            deadline: if required { self.deadline } else { optional_deadline },
-            request_started: self.start,
-            timeout: entry.terms.timeout,
-            safe: entry.terms.safe,
-            operation: entry.terms.operation,
+            deadline: if required { self.deadline() } else { self.optional_deadline() },
+            request_started: self.began(),
+            timeout: terms.timeout,
+            safe: terms.safe,
+            operation: terms.operation,
         };
-        if !entry.terms.safe {
-            self.wrote.set(true);
+        if !terms.safe {
+            self.wrote = true;
         }
         if self.traces.is_some() {
             let target = format!("{} {}", request.method, request.path_and_query);
@@ -204,9 +225,10 @@ impl FlowHost {
                 trace.sent = Some(now);
             });
         }
-        let head = self.calls[index].terms.method == Method::HEAD;
-        let future = self.caller.call(&upstream, request, context);
-        self.push(InFlight::new(index, future, head, self.limits.max_json_depth));
+        let Some(object) = self.calls[index].object.downcast::<UpstreamObject>() else { return };
+        let future = self.worker.caller.call(&object.upstream, request, context);
+        let call = InFlight::new(index, future, terms.method == Method::HEAD, self.limits().max_json_depth);
+        self.push(call);
     }
 
     fn push(&mut self, call: InFlight) {
@@ -218,35 +240,35 @@ impl FlowHost {
 
     /// Waits until a call ends, then takes all that have ended. `false` if none is under way. When nothing is ready, calls
     /// that were made to be sent together are; `suspended` says that parts of the flow wait and may make more.
-    pub(crate) async fn completions(&mut self, suspended: bool) -> bool {
+    pub(crate) fn completions(&mut self, suspended: bool, context: &mut Context<'_>) -> Poll<bool> {
         let mut taken = false;
-        std::future::poll_fn(|context| {
-            loop {
-                match self.inflight.poll_next(context) {
-                    Poll::Ready(Some((index, result))) => {
-                        taken = true;
-                        self.complete(index, result);
-                    }
-                    _ if taken => return Poll::Ready(()),
-                    ended if self.rounds.is_none() => return ended.map(|_| ()),
-                    ended => match self.round(suspended, context) {
-                        Poll::Ready(true) => {}
-                        Poll::Ready(false) => return ended.map(|_| ()),
-                        Poll::Pending => return Poll::Pending,
-                    },
+        loop {
+            match self.inflight.poll_next(context) {
+                Poll::Ready(Some((index, result))) => {
+                    taken = true;
+                    self.complete(index, result);
                 }
+                _ if taken => break,
+                Poll::Pending if self.rounds.is_none() => return Poll::Pending,
+                Poll::Ready(None) if self.rounds.is_none() => break,
+                ended => match self.round(suspended, context) {
+                    Poll::Ready(true) => {}
+                    Poll::Ready(false) if ended.is_pending() => return Poll::Pending,
+                    Poll::Ready(false) => break,
+                    Poll::Pending => return Poll::Pending,
+                },
             }
-        })
-        .await;
+        }
         if self.inflight.is_empty() {
             self.rest();
         }
-        taken
+        Poll::Ready(taken)
     }
 
     fn rest(&mut self) {
         if let Some(since) = self.busy_since.take() {
-            self.busy += since.elapsed();
+            let micros = u32::try_from(since.elapsed().as_micros()).unwrap_or(u32::MAX);
+            self.busy = self.busy.saturating_add(micros);
         }
     }
 
@@ -255,7 +277,7 @@ impl FlowHost {
         let (error, own_mistake) = match result {
             Ok((answer, checked)) => {
                 let status = answer.status;
-                let fine = status.is_success() || entry.terms.ok.contains(&status.as_u16());
+                let fine = status.is_success() || entry.ok.as_ref().is_some_and(|ok| ok.contains(&status.as_u16()));
                 let error = match (&checked, fine) {
                     (_, false) => Some(CallError::status(entry.source.upstream(), &answer)),
                     (Err(error), true) => Some(CallError::decode(entry.source.upstream(), &answer, error.to_string())),
@@ -273,7 +295,7 @@ impl FlowHost {
                             }
                         };
                         entry.end = End::Answered;
-                        if entry.terms.merging.as_ref().is_some_and(|merging| merging.batch) {
+                        if entry.batch {
                             entry.source.set_split();
                         }
                         entry.source.set_answer(answer);
@@ -301,8 +323,8 @@ impl FlowHost {
         entry.source.set_error(error.clone());
         let kind = error.kind.as_str();
         let failure =
-            Failure::new(Kind::Host, error.to_string()).at(self.program.position(entry.site)).with_payload(error);
-        match &entry.terms.on_failure {
+            Failure::new(Kind::Host, error.to_string()).at(self.route.program.position(entry.site)).with_payload(error);
+        match &entry.on_failure {
             OnFailure::Absent if !own_mistake => {
                 entry.end = End::Missing;
                 entry.slot.settle_shared(Ok(Value::Absent(Rc::new(failure))));
@@ -325,7 +347,7 @@ impl FlowHost {
 
     fn trace(&mut self, index: usize, change: impl FnOnce(&mut CallTrace, Duration)) {
         if let Some(trace) = self.traces.as_mut().and_then(|traces| traces.get_mut(index)) {
-            change(trace, self.start.elapsed());
+            change(trace, self.req.start().elapsed());
         }
     }
 
@@ -343,7 +365,7 @@ impl FlowHost {
             && let Some(root) = slot.map(Slot::root)
             && let Some(entry) = self.calls.iter().find(|entry| entry.slot.same(root))
         {
-            failure.position = Some(self.program.position(entry.site));
+            failure.position = Some(self.position(entry.site));
         }
         failure
     }
@@ -369,7 +391,11 @@ impl FlowHost {
     pub(crate) fn finish(&mut self) -> (u32, Duration, Vec<CallTrace>) {
         self.rest();
         self.inflight = Calls::None;
-        (self.calls.len() as u32, self.busy, self.traces.take().unwrap_or_default())
+        let calls = self.calls.len() as u32;
+        if calls != self.route.calls.load(Relaxed) {
+            self.route.calls.store(calls, Relaxed);
+        }
+        (calls, Duration::from_micros(self.busy.into()), self.traces.take().map_or_else(Vec::new, |traces| *traces))
     }
 }
 
@@ -380,44 +406,50 @@ fn text(answer: &Answer) -> Value {
 
 impl Host for FlowHost {
     fn call(&mut self, call: HostCall<'_>) -> Result<Value, Failure> {
-        if self.calls.len() >= self.limits.max_calls {
+        if self.calls.len() >= self.limits().max_calls {
             return Err(fanin_lang::Limit::Calls
-                .failure(format!("the flow makes more than {} calls (max_calls)", self.limits.max_calls))
+                .failure(format!("the flow makes more than {} calls (max_calls)", self.limits().max_calls))
                 .with_hint("ask for many things in one call, or raise max_calls of [flow] or of the route"));
         }
         let Some(object) = call.object.downcast::<UpstreamObject>() else {
             return Err(Failure::new(Kind::Type, format!("{} is no upstream", call.object.name())));
         };
         let (arguments, terms) = call::parse(object, &call)?;
-        let source = CallSource::new(object.upstream.name().clone());
+        let source = CallSource::new(object.upstream.clone());
         let slot = Slot::call(source.clone());
         let index = self.calls.len();
         if let Some(traces) = &mut self.traces {
-            let position = self.program.position(call.site);
+            let position = self.route.program.position(call.site);
             traces.push(CallTrace {
                 upstream: object.upstream.name().clone(),
                 target: String::new(),
                 line: format!("{}:{}", position.file, position.line),
-                made: self.start.elapsed(),
+                made: self.req.start().elapsed(),
                 sent: None,
                 ended: None,
                 outcome: "cancelled".to_owned(),
             });
         }
+        if self.calls.capacity() == 0 {
+            self.calls.reserve_exact(self.route.calls.load(Relaxed).max(1) as usize);
+        }
         self.calls.push(Entry {
             object: call.object.clone(),
             slot: slot.clone(),
             source,
-            terms,
-            arguments: None,
+            unsent: None,
+            on_failure: terms.on_failure.clone(),
+            ok: (!terms.ok.is_empty()).then(|| terms.ok.as_slice().into()),
             order: call.order,
             site: call.site,
             end: End::Open,
+            safe: terms.safe,
+            batch: terms.merging.as_ref().is_some_and(|merging| merging.batch),
         });
         if matches!(arguments.need(), Need::Ready) {
-            self.send(index, &arguments);
+            self.send(index, &arguments, &terms);
         } else {
-            self.calls[index].arguments = Some(Box::new(arguments));
+            self.calls[index].unsent = Some(Box::new((arguments, terms)));
             self.advance(index);
         }
         Ok(Value::Pending(slot))
@@ -437,17 +469,17 @@ impl Host for FlowHost {
     }
 
     fn print(&mut self, text: &str, site: Site) {
-        let position = self.program.position(site);
+        let position = self.position(site);
         tracing::info!(target: "fanin::flow", line = %format_args!("{}:{}", position.file, position.line), "{text}");
     }
 
     fn made(&self, doc: &Doc) -> Option<Position> {
         let entry = self.calls.iter().find(|entry| entry.answered(doc))?;
-        Some(self.program.position(entry.site))
+        Some(self.position(entry.site))
     }
 
     fn log(&mut self, level: Level, text: &str, fields: &[(ArcStr, String)], site: Site) {
-        let position = self.program.position(site);
+        let position = self.position(site);
         let line = format!("{}:{}", position.file, position.line);
         // Names of fields are the flow's own, so they cannot be keys of the log's own record.
         let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
@@ -482,6 +514,6 @@ impl Entry {
     }
 
     fn must_succeed(&self) -> bool {
-        matches!(self.terms.on_failure, OnFailure::Fail)
+        matches!(self.on_failure, OnFailure::Fail)
     }
 }

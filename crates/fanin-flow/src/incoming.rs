@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::cell::OnceCell;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,6 +13,7 @@ use fanin_json::{Doc, write_str};
 use fanin_lang::value::frozen::FrozenMap;
 use fanin_lang::value::{Frozen, Object};
 use fanin_lang::{Failure, FrozenValue, Kind, Stop, Value};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Uri};
 use tokio::time::Instant;
 
@@ -57,11 +58,26 @@ impl fmt::Debug for Incoming {
 pub(crate) struct ClientMistake(pub String);
 
 /// `req`: parts are made when they are asked for.
+///
+/// It is there as long as its flow, so it keeps no more than a flow can ask for.
 pub(crate) struct Req {
-    incoming: Incoming,
-    max_depth: usize,
+    method: Method,
+    target: PathAndQuery,
+    path_params: Vec<(ArcStr, ArcStr)>,
+    client_headers: HeaderMap,
+    content: Bytes,
+    remote: IpAddr,
+    start: Instant,
+    deadline: Instant,
+    max_depth: u32,
     params: OnceCell<Value>,
     query: OnceCell<Doc>,
+    made: OnceCell<Box<Made>>,
+}
+
+/// Parts that fewer flows ask for.
+#[derive(Default)]
+struct Made {
     query_all: OnceCell<Doc>,
     headers: OnceCell<Doc>,
     body: OnceCell<Option<Doc>>,
@@ -70,35 +86,53 @@ pub(crate) struct Req {
 
 impl Req {
     pub(crate) fn new(incoming: Incoming, max_depth: usize) -> Req {
+        let Incoming { method, uri, params, headers, body, remote, start, deadline, hold: _ } = incoming;
         Req {
-            incoming,
-            max_depth,
+            method,
+            target: uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/")),
+            path_params: params,
+            client_headers: headers,
+            content: body,
+            remote: remote.ip(),
+            start,
+            deadline,
+            max_depth: u32::try_from(max_depth).unwrap_or(u32::MAX),
             params: OnceCell::new(),
             query: OnceCell::new(),
-            query_all: OnceCell::new(),
-            headers: OnceCell::new(),
-            body: OnceCell::new(),
-            time: OnceCell::new(),
+            made: OnceCell::new(),
         }
     }
 
-    /// When it came and when it must have ended.
-    pub(crate) fn times(&self) -> (Instant, Instant) {
-        (self.incoming.start, self.incoming.deadline)
+    /// When it came.
+    pub(crate) fn start(&self) -> Instant {
+        self.start
+    }
+
+    /// When it must have ended.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
     }
 
     pub(crate) fn headers(&self) -> &HeaderMap {
-        &self.incoming.headers
+        &self.client_headers
+    }
+
+    fn made(&self) -> &Made {
+        self.made.get_or_init(Box::default)
     }
 
     /// What `doc` is called, if it is a part of the request.
     pub(crate) fn origin(&self, doc: &Doc) -> Option<&'static str> {
         let is = |cell: &OnceCell<Doc>| cell.get().is_some_and(|mine| mine.same(doc));
-        if is(&self.query) || is(&self.query_all) {
+        if is(&self.query) {
+            return Some(QUERY);
+        }
+        let made = self.made.get()?;
+        if is(&made.query_all) {
             Some(QUERY)
-        } else if is(&self.headers) {
+        } else if is(&made.headers) {
             Some(HEADERS)
-        } else if self.body.get().and_then(Option::as_ref).is_some_and(|mine| mine.same(doc)) {
+        } else if made.body.get().and_then(Option::as_ref).is_some_and(|mine| mine.same(doc)) {
             Some(BODY)
         } else {
             None
@@ -120,7 +154,7 @@ impl Req {
     }
 
     fn query_all(&self) -> Result<&Doc, Stop> {
-        if let Some(doc) = self.query_all.get() {
+        if let Some(doc) = self.made().query_all.get() {
             return Ok(doc);
         }
         let mut lists: Vec<(String, Vec<String>)> = Vec::new();
@@ -147,36 +181,37 @@ impl Req {
         }
         text.push(b'}');
         let doc = parse(text)?;
-        Ok(self.query_all.get_or_init(|| doc))
+        Ok(self.made().query_all.get_or_init(|| doc))
     }
 
     fn pairs(&self) -> form_urlencoded::Parse<'_> {
-        form_urlencoded::parse(self.incoming.uri.query().unwrap_or("").as_bytes())
+        form_urlencoded::parse(self.target.query().unwrap_or("").as_bytes())
     }
 
     fn header_doc(&self) -> Result<&Doc, Stop> {
-        if let Some(doc) = self.headers.get() {
+        if let Some(doc) = self.made().headers.get() {
             return Ok(doc);
         }
-        let joined = join_headers(&self.incoming.headers);
+        let joined = join_headers(&self.client_headers);
         let doc = object(joined.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
-        Ok(self.headers.get_or_init(|| doc))
+        Ok(self.made().headers.get_or_init(|| doc))
     }
 
     fn body(&self) -> Result<Value, Stop> {
-        if self.body.get().is_none() {
-            let body = &self.incoming.body;
+        let made = self.made();
+        if made.body.get().is_none() {
+            let body = &self.content;
             let doc = if body.is_empty() {
                 None
             } else {
                 Some(
-                    Doc::parse(body.clone(), self.max_depth)
+                    Doc::parse(body.clone(), self.max_depth as usize)
                         .map_err(|error| mistake(format!("the request's body is not valid JSON: {error}")))?,
                 )
             };
-            let _ = self.body.set(doc);
+            let _ = made.body.set(doc);
         }
-        match self.body.get() {
+        match made.body.get() {
             Some(Some(doc)) => Ok(Value::json(doc.clone())),
             _ => Ok(Value::None),
         }
@@ -228,7 +263,7 @@ fn parse(text: Vec<u8>) -> Result<Doc, Stop> {
 
 impl fmt::Debug for Req {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<request {} {}>", self.incoming.method, self.incoming.uri.path())
+        write!(f, "<request {} {}>", self.method, self.target.path())
     }
 }
 
@@ -243,13 +278,12 @@ impl Object for ReqObject {
 
     fn attribute(&self, name: &str) -> Result<Option<Value>, Stop> {
         let req = &*self.0;
-        let incoming = &req.incoming;
         Ok(Some(match name {
             "params" => req
                 .params
                 .get_or_init(|| {
                     let text = |text: &ArcStr| FrozenValue::Str(text.clone());
-                    let entries = incoming.params.iter().map(|(name, value)| (text(name), text(value)));
+                    let entries = req.path_params.iter().map(|(name, value)| (text(name), text(value)));
                     Value::Frozen(Arc::new(Frozen::Dict(FrozenMap::new(entries.collect()))))
                 })
                 .clone(),
@@ -257,19 +291,19 @@ impl Object for ReqObject {
             "query_all" => Value::json(req.query_all()?.clone()),
             "headers" => Value::json(req.header_doc()?.clone()),
             "body" => req.body()?,
-            "text" => match std::str::from_utf8(&incoming.body) {
+            "text" => match std::str::from_utf8(&req.content) {
                 Ok(text) => Value::str(text),
                 Err(_) => return Err(mistake("the request's body is not UTF-8 text".to_owned())),
             },
-            "method" => Value::str(incoming.method.as_str()),
-            "path" => Value::str(incoming.uri.path()),
+            "method" => Value::str(req.method.as_str()),
+            "path" => Value::str(req.target.path()),
             // The same for the whole request, so that a flow decides the same wherever it asks.
-            "time" => Value::Int(*req.time.get_or_init(|| {
-                let began = SystemTime::now().checked_sub(incoming.start.elapsed());
+            "time" => Value::Int(*req.made().time.get_or_init(|| {
+                let began = SystemTime::now().checked_sub(req.start.elapsed());
                 let since = began.and_then(|began| began.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
                 i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
             })),
-            "remote" => Value::str(&incoming.remote.ip().to_string()),
+            "remote" => Value::str(&req.remote.to_string()),
             _ => return Ok(None),
         }))
     }

@@ -31,9 +31,9 @@ pub(crate) type Checked = Result<Body, JsonError>;
 
 /// Ends with the call's number, its answer and its body.
 pub(crate) struct InFlight {
-    index: usize,
+    index: u32,
+    max_depth: u32,
     head: bool,
-    max_depth: usize,
     state: State,
 }
 
@@ -41,16 +41,24 @@ enum State {
     Call(CallFuture),
     /// Work that others share, or a wait for it: its answer is checked already.
     Shared(Work),
-    Check(Option<Answer>, oneshot::Receiver<Result<Doc, JsonError>>),
+    Check(Box<Check>),
+}
+
+/// An answer whose body is checked elsewhere.
+struct Check {
+    answer: Option<Answer>,
+    checked: oneshot::Receiver<Result<Doc, JsonError>>,
 }
 
 impl InFlight {
+    /// A call of a number below `max_calls`. Bodies nested deeper than `max_depth` are refused.
     pub(crate) fn new(index: usize, call: CallFuture, head: bool, max_depth: usize) -> InFlight {
-        InFlight { index, head, max_depth, state: State::Call(call) }
+        let max_depth = u32::try_from(max_depth).unwrap_or(u32::MAX);
+        InFlight { index: index as u32, max_depth, head, state: State::Call(call) }
     }
 
     pub(crate) fn shared(index: usize, work: Work) -> InFlight {
-        InFlight { index, head: false, max_depth: 0, state: State::Shared(work) }
+        InFlight { index: index as u32, max_depth: 0, head: false, state: State::Shared(work) }
     }
 }
 
@@ -59,45 +67,43 @@ impl Future for InFlight {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        let (index, max_depth) = (this.index as usize, this.max_depth as usize);
         loop {
             match &mut this.state {
                 State::Call(call) => {
                     let answer = match ready!(call.as_mut().poll(context)) {
                         Ok(answer) => answer,
-                        Err(error) => return Poll::Ready((this.index, Err(error))),
+                        Err(error) => return Poll::Ready((index, Err(error))),
                     };
                     let checked = match content(&answer, this.head) {
                         Content::Empty => Ok(Body::Empty),
                         Content::Text => Ok(Body::Text),
                         Content::Json if answer.body.len() > OFFLOAD => {
-                            if let Some(check) = offload(answer.body.clone(), this.max_depth) {
-                                this.state = State::Check(Some(answer), check);
+                            if let Some(checked) = offload(answer.body.clone(), max_depth) {
+                                this.state = State::Check(Box::new(Check { answer: Some(answer), checked }));
                                 continue;
                             }
-                            Doc::parse(answer.body.clone(), this.max_depth).map(Body::Json)
+                            Doc::parse(answer.body.clone(), max_depth).map(Body::Json)
                         }
                         // Most that are as small are looked at, and for the others the index costs little.
                         Content::Json if answer.body.len() <= INDEXED => {
-                            Doc::parse_indexed(answer.body.clone(), this.max_depth).map(Body::Json)
+                            Doc::parse_indexed(answer.body.clone(), max_depth).map(Body::Json)
                         }
-                        Content::Json => Doc::parse(answer.body.clone(), this.max_depth).map(Body::Json),
+                        Content::Json => Doc::parse(answer.body.clone(), max_depth).map(Body::Json),
                     };
-                    return Poll::Ready((this.index, Ok((answer, checked))));
+                    return Poll::Ready((index, Ok((answer, checked))));
                 }
                 State::Shared(work) => {
                     let outcome = ready!(work.as_mut().poll(context));
-                    return Poll::Ready((
-                        this.index,
-                        outcome.map(|ready| (ready.answer.clone(), Ok(ready.body.clone()))),
-                    ));
+                    return Poll::Ready((index, outcome.map(|ready| (ready.answer.clone(), Ok(ready.body.clone())))));
                 }
-                State::Check(answer, check) => {
-                    let checked = ready!(Pin::new(check).poll(context));
+                State::Check(check) => {
+                    let checked = ready!(Pin::new(&mut check.checked).poll(context));
                     // Taken once: this future is not polled after it has ended.
-                    let Some(answer) = answer.take() else { return Poll::Pending };
+                    let Some(answer) = check.answer.take() else { return Poll::Pending };
                     // The thread is gone only when the process ends; then the worker does it.
-                    let doc = checked.unwrap_or_else(|_| Doc::parse(answer.body.clone(), this.max_depth));
-                    return Poll::Ready((this.index, Ok((answer, doc.map(Body::Json)))));
+                    let doc = checked.unwrap_or_else(|_| Doc::parse(answer.body.clone(), max_depth));
+                    return Poll::Ready((index, Ok((answer, doc.map(Body::Json)))));
                 }
             }
         }

@@ -8,7 +8,7 @@ use smallvec::smallvec;
 
 use crate::answer::{Content, content};
 use crate::call::{header, text};
-use crate::drive::{RouteFlow, response};
+use crate::drive::response;
 use crate::host::FlowHost;
 use crate::json::{self, Pieces};
 use crate::reply::Success;
@@ -52,7 +52,8 @@ pub(crate) fn missing_names(host: &FlowHost) -> String {
 ///
 /// # Errors
 /// What cannot be sent: a value that is no JSON, a header with a line break, a body over the limit.
-pub(crate) fn success(host: &FlowHost, value: &Value, route: &RouteFlow) -> Result<Success, Failure> {
+pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure> {
+    let route = &host.route;
     let limit = route.limits.max_response;
     let mut headers = HeaderMap::new();
     let (status, mut body, kind) = match response(value) {

@@ -16,9 +16,9 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(1);
 
 /// The flows of one worker that want another turn.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Turns {
-    queue: RefCell<VecDeque<Rc<Ticket>>>,
+    queue: Rc<RefCell<VecDeque<Rc<Ticket>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Turns {
     }
 
     /// Ready when a flow that has computed for so long may have its next turn, which lasts until what it gets is dropped.
-    pub(crate) async fn next(&self, had: Duration) -> Option<Turn<'_>> {
+    pub(crate) async fn next(&self, had: Duration) -> Option<Turn> {
         let turn = (had >= FIRST).then(|| self.enter());
         if let Some(turn) = &turn {
             poll_fn(|cx| {
@@ -51,10 +51,10 @@ impl Turns {
         turn
     }
 
-    fn enter(&self) -> Turn<'_> {
+    fn enter(&self) -> Turn {
         let ticket = Rc::new(Ticket::default());
         self.queue.borrow_mut().push_back(ticket.clone());
-        Turn { turns: self, ticket }
+        Turn { turns: self.clone(), ticket }
     }
 
     fn is_first(&self, ticket: &Rc<Ticket>) -> bool {
@@ -64,12 +64,12 @@ impl Turns {
 
 /// A place in the queue, and once it is the first one, the turn. Dropping it gives it up.
 #[derive(Debug)]
-pub(crate) struct Turn<'a> {
-    turns: &'a Turns,
+pub(crate) struct Turn {
+    turns: Turns,
     ticket: Rc<Ticket>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Turn {
     fn drop(&mut self) {
         self.ticket.gone.set(true);
         let mut queue = self.turns.queue.borrow_mut();

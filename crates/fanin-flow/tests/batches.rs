@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Script, Setup, after, paused, setup_toml};
+use common::{Script, Setup, after, paused, setup_toml, threaded};
 use fanin_upstream::{ErrorKind, Request};
 
 const SHOP: &str = r#"
@@ -304,6 +304,10 @@ fn answers_that_are_not_as_described() {
 
 #[test]
 fn requests_share_a_batch_only_if_the_operation_says_so() {
+    // On threads nothing outlives its flow.
+    if threaded() {
+        return;
+    }
     paused(async {
         let it = simple("def flow(req):\n    return [shop.shared([int(req.query[\"id\"])]), shop.products([1])]\n");
         let replies = futures_util::future::join_all((1..=3).map(|id| {
@@ -322,6 +326,10 @@ fn requests_share_a_batch_only_if_the_operation_says_so() {
 
 #[test]
 fn a_full_shared_batch_does_not_wait_and_the_first_one_leaving_harms_nobody() {
+    // On threads nothing outlives its flow.
+    if threaded() {
+        return;
+    }
     paused(async {
         let it = simple("def flow(req):\n    return shop.shared([int(req.query[\"id\"])])\n");
         let first = it.flows.run(0, it.incoming("/?id=1"));
@@ -342,6 +350,10 @@ fn a_full_shared_batch_does_not_wait_and_the_first_one_leaving_harms_nobody() {
 
 #[test]
 fn users_do_not_meet_in_a_batch() {
+    // On threads nothing outlives its flow.
+    if threaded() {
+        return;
+    }
     paused(async {
         let it = simple("def flow(req):\n    return shop.shared([1])\n");
         let ask = |user: &'static str| {

@@ -3,6 +3,8 @@
 // Each of the files brings what they have in common as a module of its own.
 #![allow(clippy::duplicate_mod)]
 
+#[path = "batches.rs"]
+mod batches;
 mod common;
 #[path = "effects.rs"]
 mod effects;
@@ -16,6 +18,8 @@ mod many;
 mod parallel;
 #[path = "requests.rs"]
 mod requests;
+#[path = "sharing.rs"]
+mod sharing;
 
 use std::rc::Rc;
 use std::time::Duration;

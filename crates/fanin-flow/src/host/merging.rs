@@ -62,29 +62,29 @@ struct Held {
     shareable: Option<Rc<Shareable>>,
 }
 
-/// The time that a call has.
-struct Time {
-    deadline: Instant,
-    timeout: Option<Duration>,
-}
-
 impl FlowHost {
     /// Sends a call of an operation that merges, shares or caches, or looks into a snapshot.
-    pub(super) fn send_merging(&mut self, index: usize, arguments: &Arguments, merging: Merging) {
+    pub(super) fn send_merging(
+        &mut self,
+        index: usize,
+        arguments: &Arguments,
+        timeout: Option<Duration>,
+        merging: Merging,
+    ) {
         let started = match merging.operation {
-            Some(operation) => self.start(index, arguments, operation, merging.linger),
-            None => self.look_up(index, arguments),
+            Some(operation) => self.start(index, arguments, operation, timeout, merging.linger),
+            None => self.look_up(index, arguments, timeout),
         };
         if let Err(failure) = started {
             self.refuse(index, failure);
         }
     }
 
-    fn time(&self, index: usize) -> Time {
-        let entry = &self.calls[index];
-        let required = matches!(entry.terms.on_failure, OnFailure::Fail);
-        let deadline = if required { self.deadline } else { self.optional_deadline() };
-        Time { deadline, timeout: entry.terms.timeout }
+    /// The deadline of a call that may take `time`, by the time that the request has.
+    fn call_deadline(&self, index: usize, time: Duration) -> Instant {
+        let required = matches!(self.calls[index].on_failure, OnFailure::Fail);
+        let deadline = if required { self.deadline() } else { self.optional_deadline() };
+        deadline.min(Instant::now() + time)
     }
 
     fn start(
@@ -92,6 +92,7 @@ impl FlowHost {
         index: usize,
         arguments: &Arguments,
         at: usize,
+        timeout: Option<Duration>,
         linger: Option<Duration>,
     ) -> Result<(), Failure> {
         let handle = self.calls[index].object.clone();
@@ -103,9 +104,8 @@ impl FlowHost {
         let (name, operation) = object.operation(at);
         let base =
             arguments.request_without(object, &operation.method, self.req.headers(), operation.batch.as_ref())?;
-        let time = self.time(index);
-        let own = time.timeout.or(operation.timeout).unwrap_or(upstream.config().timeout);
-        let deadline = time.deadline.min(Instant::now() + own);
+        let own = timeout.or(operation.timeout).unwrap_or(upstream.config().timeout);
+        let deadline = self.call_deadline(index, own);
         self.traced(index, &base);
         let asked = match &operation.batch {
             None => None,
@@ -132,7 +132,7 @@ impl FlowHost {
                 key,
                 ok: operation.ok.clone(),
                 flights: operation.shares_flights(),
-                spawns: self.caller.spawns(),
+                spawns: self.worker.caller.spawns(),
                 start: self.starter(&handle, at, &base, asked.as_ref().map(|(_, asked)| asked.clone())),
             });
             // What was read before this request's own write must not be taken for what there is after it.
@@ -168,18 +168,18 @@ impl FlowHost {
                     None => {
                         let context = CallContext {
                             deadline,
-                            request_started: self.start,
+                            request_started: self.began(),
                             timeout: Some(own),
                             safe: true,
                             operation: u32::try_from(at).ok(),
                         };
                         let call = work::call(
-                            &self.caller,
+                            &self.worker.caller,
                             upstream,
                             base,
                             context,
                             &operation.ok,
-                            self.limits.max_json_depth,
+                            self.limits().max_json_depth,
                         );
                         work::alone(shareable, call)
                     }
@@ -192,8 +192,8 @@ impl FlowHost {
 
     /// Makes the call for everybody, as often as need be.
     fn starter(&self, object: &HostRef, at: usize, base: &Request, asked: Option<Rc<Asked>>) -> work::Start {
-        let (caller, object, base) = (self.caller.clone(), object.clone(), base.clone());
-        let (started, max_depth) = (self.start, self.limits.max_json_depth);
+        let (caller, object, base) = (self.worker.caller.clone(), object.clone(), base.clone());
+        let (started, max_depth) = (self.began(), self.limits().max_json_depth);
         Box::new(move || {
             let Some(upstream) = object.downcast::<UpstreamObject>() else {
                 return Box::pin(std::future::ready(Err(CallError::cancelled(&Arc::from("")))));
@@ -224,11 +224,7 @@ impl FlowHost {
     /// Whether this request has sent something to the call's upstream that may have changed it.
     fn has_written_to(&self, index: usize) -> bool {
         let object = &self.calls[index].object;
-        self.wrote.get()
-            && self
-                .calls
-                .iter()
-                .any(|entry| !entry.terms.safe && entry.arguments.is_none() && entry.object.same(object))
+        self.wrote && self.calls.iter().any(|entry| !entry.safe && entry.unsent.is_none() && entry.object.same(object))
     }
 
     fn hold(
@@ -245,7 +241,7 @@ impl FlowHost {
         let until = now + linger.unwrap_or(batch.linger).min(left / LONGEST_HOLD);
         let of = SharedKey::of(&base);
         // Without tasks beside the flow there is nobody to keep a batch open for others.
-        if batch.share && self.caller.spawns() {
+        if batch.share && self.worker.caller.spawns() {
             return self.share(object, operation, batch, base, of, held, until);
         }
         let groups = &mut self.rounds.get_or_insert_default().groups;
@@ -276,15 +272,20 @@ impl FlowHost {
         let Some(upstream) = object.downcast::<UpstreamObject>() else { return };
         let shared = upstream.upstream.operation(operation);
         let make = || Launch {
-            caller: self.caller.clone(),
+            caller: self.worker.caller.clone(),
             object: object.clone(),
             operation,
             base,
-            context: work::context(&upstream.upstream, operation, upstream.operation(operation).1.timeout, self.start),
-            max_depth: self.limits.max_json_depth,
+            context: work::context(
+                &upstream.upstream,
+                operation,
+                upstream.operation(operation).1.timeout,
+                self.began(),
+            ),
+            max_depth: self.limits().max_json_depth,
         };
         let of = (Arc::as_ptr(shared).addr(), of);
-        let work = self.open.join(of, held.asked.clone(), until, batch.max_keys, make);
+        let work = self.worker.open.join(of, held.asked.clone(), until, batch.max_keys, make);
         let name = upstream.upstream.name().clone();
         self.await_member(held, work, &name, true);
     }
@@ -354,9 +355,9 @@ impl FlowHost {
     /// Whether a call of the same operation waits for its arguments.
     fn expects(&self, group: &Group) -> bool {
         self.calls.iter().any(|entry| {
-            entry.arguments.is_some()
-                && entry.object.same(&group.object)
-                && entry.terms.merging.as_ref().is_some_and(|merging| merging.operation == Some(group.operation))
+            let Some(unsent) = &entry.unsent else { return false };
+            entry.object.same(&group.object)
+                && unsent.1.merging.as_ref().is_some_and(|merging| merging.operation == Some(group.operation))
         })
     }
 
@@ -370,22 +371,22 @@ impl FlowHost {
         let first = group.calls.iter().map(|held| held.deadline).min();
         let context = match (shared, last) {
             // Others may wait for it too, longer than this request.
-            (true, _) | (_, None) => work::context(&object.upstream, group.operation, operation.timeout, self.start),
+            (true, _) | (_, None) => work::context(&object.upstream, group.operation, operation.timeout, self.began()),
             (false, Some(deadline)) => CallContext {
                 deadline,
-                request_started: self.start,
+                request_started: self.began(),
                 timeout: Some(own.max(deadline - Instant::now())),
                 safe: true,
                 operation: u32::try_from(group.operation).ok(),
             },
         };
         let with = Launch {
-            caller: self.caller.clone(),
+            caller: self.worker.caller.clone(),
             object: group.object.clone(),
             operation: group.operation,
             base: group.base,
             context,
-            max_depth: self.limits.max_json_depth,
+            max_depth: self.limits().max_json_depth,
         };
         let works = launch(with, group.calls.iter().map(|held| held.asked.clone()).collect());
         for (held, work) in group.calls.into_iter().zip(works) {
@@ -395,7 +396,7 @@ impl FlowHost {
     }
 
     /// `masks.lookup(key)` and `masks.table()`.
-    fn look_up(&mut self, index: usize, arguments: &Arguments) -> Result<(), Failure> {
+    fn look_up(&mut self, index: usize, arguments: &Arguments, timeout: Option<Duration>) -> Result<(), Failure> {
         let object = self.calls[index].object.clone();
         let Some(object) = object.downcast::<UpstreamObject>() else { return Ok(()) };
         let Some(snapshot) = object.upstream.snapshot().cloned() else { return Ok(()) };
@@ -424,9 +425,7 @@ impl FlowHost {
             self.settle(index, &find(&table, key.as_deref()));
             return Ok(());
         }
-        let time = self.time(index);
-        let own = time.timeout.unwrap_or(object.upstream.config().timeout);
-        let deadline = time.deadline.min(Instant::now() + own);
+        let deadline = self.call_deadline(index, timeout.unwrap_or(object.upstream.config().timeout));
         let (name, key) = (object.upstream.name().clone(), key.map(|key| key.into_owned()));
         self.push(InFlight::shared(
             index,
@@ -444,7 +443,7 @@ impl FlowHost {
     }
 
     fn refuse(&mut self, index: usize, failure: Failure) {
-        let position = self.program.position(self.calls[index].site);
+        let position = self.position(self.calls[index].site);
         let entry = &mut self.calls[index];
         entry.end = End::Failed;
         entry.slot.settle(Err(failure.at(position)));

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arcstr::ArcStr;
 use bytes::Bytes;
-use fanin_lang::Program;
 use fanin_upstream::{Answer, CallContext, CallError, Request, Upstream};
 use http::{HeaderMap, Method, Uri};
 use tokio::sync::{mpsc, oneshot};
@@ -40,7 +39,6 @@ pub(super) struct Call {
 
 /// A request that waits for a thread, or has one.
 pub(crate) struct Job {
-    pub(super) program: Program,
     pub(super) route: Arc<RouteFlow>,
     pub(super) traced: bool,
     pub(super) queued: Instant,
@@ -86,9 +84,8 @@ impl From<Crossing> for Incoming {
 }
 
 impl Job {
-    pub(super) fn new(program: Program, route: Arc<RouteFlow>, parts: Parts, traced: bool) -> Job {
+    pub(super) fn new(route: Arc<RouteFlow>, parts: Parts, traced: bool) -> Job {
         Job {
-            program,
             route,
             traced,
             queued: Instant::now(),

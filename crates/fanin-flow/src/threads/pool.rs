@@ -14,11 +14,11 @@ use crate::log::FailureLog;
 
 /// The threads of one route. When it is dropped, they end as soon as the queue is empty.
 pub(crate) struct Pool {
-    pub(super) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// What the threads of a pool share.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// Method and path, for metrics.
     pub(super) method: String,
     pub(super) path: String,
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     /// How long requests waited for a thread.
     pub(super) waits: Waits,
     pub(super) log: Arc<FailureLog>,
-    pub(super) motion: Option<Arc<Motion>>,
+    pub(crate) motion: Option<Arc<Motion>>,
 }
 
 #[derive(Default)]

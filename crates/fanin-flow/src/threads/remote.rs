@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fanin_lang::Program;
 use futures_util::stream::{FuturesUnordered, Stream};
 use http::StatusCode;
 use tokio::sync::mpsc;
@@ -25,7 +24,6 @@ use crate::reply::{FlowError, Reply};
 pub(crate) async fn run(
     worker: Rc<Worker>,
     pool: Arc<Pool>,
-    program: Program,
     route: Arc<RouteFlow>,
     mut incoming: Incoming,
     wrote: Rc<Cell<bool>>,
@@ -36,7 +34,7 @@ pub(crate) async fn run(
     let (messages, inbox) = mpsc::unbounded_channel();
     let clock = tokio::runtime::Handle::current();
     let parts = Parts { request: incoming.into(), messages, clock };
-    let job = Arc::new(Job::new(program, route, parts, worker.traced));
+    let job = Arc::new(Job::new(route, parts, worker.traced));
     if let Err(refused) = pool.offer(&job) {
         return failed(refuse(refused));
     }

@@ -79,7 +79,7 @@ impl Seat {
         self.caller.connect(Some(messages.clone()));
         let incoming = parts.request.into();
         let run = || {
-            let flow = FlowFuture::new(self.worker.clone(), job.program.clone(), job.route.clone(), incoming);
+            let flow = FlowFuture::new(self.worker.clone(), job.route.clone(), incoming);
             block_on(&bell, Pin::new(&mut Ends(flow).0), job.ended())
         };
         let outcome = catch_unwind(AssertUnwindSafe(run));

@@ -189,6 +189,7 @@ pub fn load_toml(upstreams: &str, star: &str, more: &str) -> Result<Loaded, Vec<
             // Those that set real time up themselves take the flows as they are.
             if threaded() && Handle::try_current().is_ok() {
                 flows.in_paused_time(&config);
+                REST.with(|rest| *rest.borrow_mut() = Some(Box::new(flows.rest())));
             }
             Ok((Arc::new(flows), upstreams, dir))
         }
@@ -296,9 +297,17 @@ impl Setup {
     }
 }
 
+thread_local! {
+    /// Waits until the threads of the test's pools stand still.
+    static REST: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
+}
+
 /// Runs a test on a local set in paused time.
 pub fn paused<F: Future>(test: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    // A timer may have woken a thread of a pool: time must not jump on before that has done what it was woken for.
+    let rest = || REST.with(|rest| rest.borrow().iter().for_each(|rest| rest()));
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).on_thread_park(rest).build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, test)
 }
 
