@@ -71,6 +71,7 @@ fn measure(args: &LabArgs) -> Result<ExitCode, LabError> {
     report::prepare(&args.out)?;
     let program = std::env::current_exe().map_err(LabError::io("finding this program"))?;
     clean_up_on_signal()?;
+    make_base()?;
     let context = Context { program, quick: args.quick };
     let mut failed = false;
     for (at, experiment) in chosen.iter().enumerate() {
@@ -97,9 +98,7 @@ fn measure(args: &LabArgs) -> Result<ExitCode, LabError> {
 /// # Errors
 /// Whatever fails in it.
 pub fn role(args: &RoleArgs) -> Result<ExitCode, LabError> {
-    let result = roles::run(&args.what);
-    remove_base();
-    let result = result?;
+    let result = roles::run(&args.what)?;
     print_text(&result.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -147,14 +146,17 @@ fn base_cell() -> &'static OnceLock<TempDir> {
     &BASE
 }
 
-/// The folder of all temporary files of this run.
-pub(super) fn base() -> Result<&'static Path, LabError> {
-    if base_cell().get().is_none() {
-        let dir = tempfile::Builder::new().prefix("fanin-lab-").tempdir();
-        let dir = dir.map_err(LabError::io("a temporary folder"))?;
-        let _ = base_cell().set(dir);
-    }
-    base_cell().get().map(TempDir::path).ok_or_else(|| LabError::wrong("no temporary folder"))
+/// The folder of all temporary files of this run, if this is one: parts of experiments alone have theirs where the system has
+/// such files.
+pub(super) fn base() -> Option<&'static Path> {
+    base_cell().get().map(TempDir::path)
+}
+
+/// Makes it.
+fn make_base() -> Result<(), LabError> {
+    let dir = tempfile::Builder::new().prefix("fanin-lab-").tempdir().map_err(LabError::io("a temporary folder"))?;
+    let _ = base_cell().set(dir);
+    Ok(())
 }
 
 /// Removes it, with whatever is left in it. A value that lives as long as the process is not dropped by itself.

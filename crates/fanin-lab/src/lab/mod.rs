@@ -139,11 +139,12 @@ impl Experiment {
 
 /// A temporary folder, gone with its owner and with the run.
 pub(crate) fn scratch() -> Result<tempfile::TempDir, LabError> {
-    let base = args::base()?;
-    tempfile::Builder::new()
-        .prefix("run-")
-        .tempdir_in(base)
-        .map_err(LabError::io(format!("a folder in {}", base.display())))
+    let mut builder = tempfile::Builder::new();
+    let made = match args::base() {
+        Some(base) => builder.prefix("run-").tempdir_in(base),
+        None => builder.prefix("fanin-lab-").tempdir(),
+    };
+    made.map_err(LabError::io("a temporary folder"))
 }
 
 /// Writes a file of the report.

@@ -130,6 +130,10 @@ impl Drop for Owned {
 pub(crate) fn role<T: DeserializeOwned>(program: &Path, arguments: &[&str]) -> Result<T, LabError> {
     let mut command = Command::new(program);
     command.arg("lab-role").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(base) = super::args::base() {
+        // Its temporary files go with this run's, should it be killed.
+        command.env("TMPDIR", base);
+    }
     let mut child = Owned::spawn(&mut command)?;
     let mut errors = child.0.stderr.take();
     let told = std::thread::spawn(move || {
@@ -161,9 +165,22 @@ pub(crate) struct Served {
 impl Served {
     /// Writes `fanin.toml` (what follows its `[server]`) and `flow.star`, and serves them with so many workers.
     pub(crate) fn start(program: &Path, workers: usize, toml: &str, star: &str) -> Result<Served, LabError> {
+        Self::folder(program, workers, toml, &[("flow.star", star)])
+    }
+
+    /// The same with such files.
+    pub(crate) fn folder(
+        program: &Path,
+        workers: usize,
+        toml: &str,
+        files: &[(&str, &str)],
+    ) -> Result<Served, LabError> {
         let dir = super::scratch()?;
         let write = |file: &str, text: &str| -> Result<PathBuf, LabError> {
             let path = dir.path().join(file);
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder).map_err(|source| LabError::Write { file: path.clone(), source })?;
+            }
             fs::write(&path, text).map_err(|source| LabError::Write { file: path.clone(), source })?;
             Ok(path)
         };
@@ -172,7 +189,9 @@ impl Served {
              reload = false\nqueueing = 'off'\nlimit = 100000\nmax_connections = 60000\ndrain_timeout = '100ms'\n"
         );
         write("fanin.toml", &format!("{server}{toml}"))?;
-        write("flow.star", star)?;
+        for (file, text) in files {
+            write(file, text)?;
+        }
         let mut command = Command::new(program);
         command.arg("serve").arg(dir.path()).env_remove("RUST_LOG").env("NO_COLOR", "1");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());

@@ -61,6 +61,9 @@ pub(super) fn page(dir: &Path) -> Result<PathBuf, LabError> {
 /// The same for a text page. Writing to a string does not fail.
 fn markdown(outcomes: &[Outcome]) -> String {
     let mut out = String::new();
+    if let Some(last) = outcomes.iter().max_by_key(|outcome| &outcome.at) {
+        let _ = write!(out, "Machine: {}.\n\n", last.machine.line());
+    }
     for outcome in outcomes {
         let quick = if outcome.quick { " --quick" } else { "" };
         let _ = write!(out, "## {}\n\n{}\n\n", outcome.title, outcome.asked);
@@ -74,7 +77,7 @@ fn markdown(outcomes: &[Outcome]) -> String {
             let rule = "---|".repeat(names.len());
             let _ = write!(out, "{}:\n\n| {} |\n|{rule}\n", table.title, names.join(" | "));
             for row in &table.rows {
-                let _ = writeln!(out, "| {} |", row.join(" | "));
+                let _ = writeln!(out, "| {} |", row.join(" | ").replace('\n', " "));
             }
             out.push('\n');
         }
@@ -250,6 +253,7 @@ mod tests {
             assert!(page.contains(part), "{part} in {page}");
         }
         let text = std::fs::read_to_string(dir.path().join("report.md")).unwrap();
+        assert!(text.starts_with("Machine: "), "{text}");
         assert!(text.contains("| threads | ms | story ms |\n|---|---|---|\n| <1> | 2.5 | 109 |"), "{text}");
         let again: Outcome =
             serde_json::from_str(&std::fs::read_to_string(dir.path().join("threads.json")).unwrap()).unwrap();
