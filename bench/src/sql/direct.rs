@@ -67,13 +67,22 @@ async fn answer(pool: Rc<Pool>, request: Request<Incoming>) -> Result<Response<F
 async fn queries(pool: &Pool, email: &str) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
     let _place = pool.places.acquire().await?;
     let Some(database) = pool.free.borrow_mut().pop() else { return Err("no connection".into()) };
-    let result = async {
-        let customer = database.customer(email).await?;
-        let orders = database.orders(customer.get(0)).await?;
-        let items = database.items(&ids(&orders)).await?;
-        Ok(json(&customer, &orders, &items))
-    };
-    let result = result.await;
-    pool.free.borrow_mut().push(database);
-    result
+    let lease = Lease { pool, database: Some(database) };
+    let Some(database) = &lease.database else { return Err("no connection".into()) };
+    let customer = database.customer(email).await?;
+    let orders = database.orders(customer.get(0)).await?;
+    let items = database.items(&ids(&orders)).await?;
+    Ok(json(&customer, &orders, &items))
+}
+
+/// A connection that comes back also when its client has left.
+struct Lease<'a> {
+    pool: &'a Pool,
+    database: Option<Database>,
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.pool.free.borrow_mut().extend(self.database.take());
+    }
 }

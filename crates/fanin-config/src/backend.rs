@@ -16,6 +16,8 @@ pub enum Kind {
     Grpc,
     /// PostgreSQL: `postgres`.
     Postgres,
+    /// MySQL or MariaDB: `mysql`.
+    Mysql,
     /// A folder of this machine: `files`.
     Files,
     /// A model in this process: `model`.
@@ -25,7 +27,7 @@ pub enum Kind {
 impl Kind {
     /// Whether it is asked in SQL.
     pub const fn is_sql(self) -> bool {
-        matches!(self, Kind::Postgres)
+        matches!(self, Kind::Postgres | Kind::Mysql)
     }
 
     /// Calls in flight where the file does not say. A database works on as many statements at once as it has cores and disks,
@@ -34,7 +36,7 @@ impl Kind {
         match self {
             // A model's own queue knows what fits into a deadline; this only bounds what is asked at once.
             Kind::Http | Kind::Grpc | Kind::Model => 256,
-            Kind::Postgres => 8,
+            Kind::Postgres | Kind::Mysql => 8,
             Kind::Files => 4,
         }
     }
@@ -46,6 +48,7 @@ impl fmt::Display for Kind {
             Kind::Http => "HTTP",
             Kind::Grpc => "gRPC",
             Kind::Postgres => "PostgreSQL",
+            Kind::Mysql => "MySQL",
             Kind::Files => "a folder",
             Kind::Model => "a model",
         })
@@ -53,9 +56,11 @@ impl fmt::Display for Kind {
 }
 
 /// Everything that has a network behind it.
-const NETWORK: &[Kind] = &[Kind::Http, Kind::Grpc, Kind::Postgres];
+const NETWORK: &[Kind] = &[Kind::Http, Kind::Grpc, Kind::Postgres, Kind::Mysql];
 /// What travels by HTTP.
 const ANY_HTTP: &[Kind] = &[Kind::Http, Kind::Grpc];
+/// Databases.
+const SQL: &[Kind] = &[Kind::Postgres, Kind::Mysql];
 
 /// Keys that not every upstream has.
 const ONLY_FOR: &[(&str, &[Kind])] = &[
@@ -76,8 +81,8 @@ const ONLY_FOR: &[(&str, &[Kind])] = &[
     ("max_connections", NETWORK),
     ("idle_timeout", NETWORK),
     ("ejection", NETWORK),
-    ("password", &[Kind::Postgres]),
-    ("statements", &[Kind::Postgres]),
+    ("password", SQL),
+    ("statements", SQL),
     ("proto", &[Kind::Grpc]),
     ("proto_path", &[Kind::Grpc]),
     ("descriptors", &[Kind::Grpc]),
@@ -110,6 +115,7 @@ pub(crate) fn kind(table: &Table<'_, '_>) -> Kind {
         ("urls", Kind::Http),
         ("grpc", Kind::Grpc),
         ("postgres", Kind::Postgres),
+        ("mysql", Kind::Mysql),
         ("files", Kind::Files),
         ("model", Kind::Model),
     ];
@@ -118,7 +124,7 @@ pub(crate) fn kind(table: &Table<'_, '_>) -> Kind {
         (None, _) => {
             table.missing(
                 "url",
-                "url = \"http://host:port\", or urls = [...] for several endpoints; or grpc, postgres, files or model",
+                "url = \"http://host:port\", or urls = [...] for several endpoints; or grpc, postgres, mysql, files or model",
             );
             Kind::Http
         }
@@ -153,10 +159,12 @@ pub(crate) fn read_model(table: &mut Table<'_, '_>, models: Option<&Models>) -> 
 }
 
 /// The URLs of a database: one, or a list for several endpoints.
-pub(crate) fn read_urls(table: &mut Table<'_, '_>) -> Vec<Url> {
-    let key = "postgres";
-    let what = "a URL such as \"postgres://user@host:5432/database\"";
-    let urls = table.list(key, what, true, sql_url).unwrap_or_default();
+pub(crate) fn read_urls(table: &mut Table<'_, '_>, kind: Kind) -> Vec<Url> {
+    let (key, what): (_, _) = match kind {
+        Kind::Mysql => ("mysql", "a URL such as \"mysql://user@host:3306/database\""),
+        _ => ("postgres", "a URL such as \"postgres://user@host:5432/database\""),
+    };
+    let urls = table.list(key, what, true, |text| sql_url(text, kind)).unwrap_or_default();
     if table.is_empty_list(key) {
         table.error(key, "is empty; an upstream needs at least one endpoint");
     }
@@ -172,22 +180,26 @@ pub(crate) fn read_urls(table: &mut Table<'_, '_>) -> Vec<Url> {
 }
 
 /// Text of errors never holds the URL: it may hold a password.
-fn sql_url(text: &str) -> Result<Url, String> {
+fn sql_url(text: &str, kind: Kind) -> Result<Url, String> {
+    let (schemes, shown) = match kind {
+        Kind::Mysql => (["mysql", "mariadb"], "mysql"),
+        _ => (["postgres", "postgresql"], "postgres"),
+    };
     let url = Url::parse(text).map_err(|error| {
         format!("is not a URL: {error} (a password with signs of its own belongs percent-encoded or into `password`)")
     })?;
-    if !matches!(url.scheme(), "postgres" | "postgresql") {
-        return Err(format!("`{}` is not the scheme of PostgreSQL; use postgres", url.scheme()));
+    if !schemes.contains(&url.scheme()) {
+        return Err(format!("`{}` is not the scheme of {kind}; use {shown}", url.scheme()));
     }
     if url.host_str().is_none_or(str::is_empty) {
         return Err("names no host".into());
     }
     if url.username().is_empty() {
-        return Err("names no user; write postgres://user@host/database".into());
+        return Err(format!("names no user; write {shown}://user@host/database"));
     }
     let database = url.path().trim_start_matches('/');
     if database.is_empty() || database.contains('/') {
-        return Err("names no database; write postgres://user@host/database".into());
+        return Err(format!("names no database; write {shown}://user@host/database"));
     }
     if url.fragment().is_some() {
         return Err("has a fragment".into());
@@ -198,10 +210,11 @@ fn sql_url(text: &str) -> Result<Url, String> {
             "sslmode" => {
                 return Err(format!("`{value}` is not an sslmode: disable, require, verify-ca or verify-full"));
             }
-            "application_name" => {}
-            other => {
+            "application_name" if kind == Kind::Postgres => {}
+            other if kind == Kind::Postgres => {
                 return Err(format!("`{other}` is no parameter; known are sslmode and application_name"));
             }
+            other => return Err(format!("`{other}` is no parameter; known is sslmode")),
         }
     }
     Ok(url)
@@ -216,7 +229,7 @@ mod tests {
 
     #[test]
     fn urls_of_databases() {
-        assert!(sql_url("postgres://u:p@h/db?sslmode=require&application_name=a").is_ok());
+        assert!(sql_url("postgres://u:p@h/db?sslmode=require&application_name=a", Kind::Postgres).is_ok());
         for (url, why) in [
             ("http://u@h/db", "scheme"),
             ("postgres:///db", "host"),
@@ -227,7 +240,17 @@ mod tests {
             ("postgres://u@h/a?password=x", "no parameter"),
             ("nonsense", "not a URL"),
         ] {
-            let error = sql_url(url).unwrap_err();
+            let error = sql_url(url, Kind::Postgres).unwrap_err();
+            assert!(error.contains(why), "{url}: {error}");
+        }
+        assert!(sql_url("mysql://u:p@h/db?sslmode=require", Kind::Mysql).is_ok());
+        assert!(sql_url("mariadb://u@h:3307/db", Kind::Mysql).is_ok());
+        for (url, why) in [
+            ("postgres://u@h/db", "not the scheme of MySQL; use mysql"),
+            ("mysql://h/db", "mysql://user@host/database"),
+            ("mysql://u@h/a?application_name=x", "no parameter"),
+        ] {
+            let error = sql_url(url, Kind::Mysql).unwrap_err();
             assert!(error.contains(why), "{url}: {error}");
         }
     }

@@ -195,6 +195,11 @@ leaf!(
     json_schema!({ "type": "string", "pattern": r"^postgres(ql)?://|\$\{", "x-type": "url" })
 );
 leaf!(
+    /// `"mysql://user@host/database"`.
+    MysqlText,
+    json_schema!({ "type": "string", "pattern": r"^(mysql|mariadb)://|\$\{", "x-type": "url" })
+);
+leaf!(
     /// What becomes of a statement's rows.
     RowsText,
     json_schema!({ "anyOf": [{ "enum": ["many", "one"] }, variable()] })
@@ -333,7 +338,7 @@ impl Config {
             "pattern": r"^https?://|\$\{",
             "x-type": "url",
         });
-        sections["Upstream"]["oneOf"] = ["url", "urls", "grpc", "postgres", "files", "model"]
+        sections["Upstream"]["oneOf"] = ["url", "urls", "grpc", "postgres", "mysql", "files", "model"]
             .map(|key| json!({ "required": [key] }))
             .as_slice()
             .into();

@@ -17,7 +17,7 @@ use crate::{Operation, Param, ParamType, parse_duration, schema, text};
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Statement {
-    /// The statement, one, in the database's own words: parameters are `$1`, `$2`.
+    /// The statement, one, in the database's own words: parameters are `$1`, `$2`; of MySQL `?`.
     #[schemars(with = "schema::Text")]
     pub sql: String,
     /// Names of the parameters in their order, so that a call can name them. Without them they are given by position.
@@ -118,12 +118,12 @@ pub enum Rows {
 }
 
 /// Words that begin statements which change something.
-const WRITING: [&str; 14] = [
-    "insert", "update", "delete", "merge", "replace", "truncate", "create", "alter", "drop", "call", "do", "grant",
-    "revoke", "lock",
+const WRITING: [&str; 15] = [
+    "insert", "update", "delete", "merge", "replace", "truncate", "create", "alter", "drop", "rename", "call", "do",
+    "grant", "revoke", "load",
 ];
 /// Words that a pool of connections must not see: what they begin would outlive the call.
-const SESSION: [&str; 12] = [
+const SESSION: [&str; 15] = [
     "begin",
     "start",
     "commit",
@@ -133,6 +133,9 @@ const SESSION: [&str; 12] = [
     "set",
     "reset",
     "listen",
+    "lock",
+    "unlock",
+    "use",
     "declare",
     "prepare",
     "copy",

@@ -42,6 +42,10 @@ pub struct Upstream {
     #[serde(serialize_with = "text::urls", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "schema::OneOrMore<schema::PostgresText>")]
     pub postgres: Vec<Url>,
+    /// The URL of a MySQL or MariaDB database (`"mysql://user:password@host:3306/database"`), or a list, as `postgres`.
+    #[serde(serialize_with = "text::urls", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "schema::OneOrMore<schema::MysqlText>")]
+    pub mysql: Vec<Url>,
     /// A folder of this machine, relative to that of `fanin.toml`, in place of `url`. Flows read what is below it.
     #[serde(serialize_with = "text::optional_path", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -207,6 +211,7 @@ impl Upstream {
             Upstream { model: Some(_), .. } => Kind::Model,
             Upstream { postgres, .. } if !postgres.is_empty() => Kind::Postgres,
             Upstream { grpc, .. } if !grpc.is_empty() => Kind::Grpc,
+            Upstream { mysql, .. } if !mysql.is_empty() => Kind::Mysql,
             _ => Kind::Http,
         }
     }
@@ -217,6 +222,7 @@ impl Upstream {
             Kind::Http => &self.urls,
             Kind::Grpc => &self.grpc,
             Kind::Postgres => &self.postgres,
+            Kind::Mysql => &self.mysql,
             Kind::Files | Kind::Model => &[],
         }
     }
@@ -236,6 +242,7 @@ impl Upstream {
             urls: Vec::new(),
             grpc: Vec::new(),
             postgres: Vec::new(),
+            mysql: Vec::new(),
             files: None,
             model: None,
             password: None,
@@ -362,7 +369,8 @@ impl Upstream {
         let mut upstream = Upstream::blank(name.value, kind);
         upstream.urls = read_urls(&mut table);
         grpc::read(&mut table, &mut upstream, kind);
-        upstream.postgres = backend::read_urls(&mut table);
+        upstream.postgres = backend::read_urls(&mut table, Kind::Postgres);
+        upstream.mysql = backend::read_urls(&mut table, Kind::Mysql);
         upstream.files = table.folder("files");
         upstream.model = backend::read_model(&mut table, models);
         upstream.password = table.text("password");

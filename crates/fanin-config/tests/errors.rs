@@ -162,8 +162,8 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         (operation("retry = 'on'"), "5:9", "`on` is not a table or \"off\""),
         // Kinds.
         (upstream("files = '.'"), "3:9", "upstreams.a.files: stands beside `url`; keep one of them"),
-        (upstream("statements.b = { sql = 'select 1' }"), "3:1", "is for PostgreSQL; this upstream is HTTP"),
-        (upstream("password = 'x'"), "3:12", "is for PostgreSQL; this upstream is HTTP"),
+        (upstream("statements.b = { sql = 'select 1' }"), "3:1", "is for PostgreSQL, MySQL; this upstream is HTTP"),
+        (upstream("password = 'x'"), "3:12", "is for PostgreSQL, MySQL; this upstream is HTTP"),
         (postgres("headers = { a = 'b' }"), "3:11", "is for HTTP, gRPC; this upstream is PostgreSQL"),
         (postgres("keepalive = '5s'"), "3:13", "is for HTTP"),
         ("[upstreams.a]\npostgres = 'postgres://h/d'".into(), "2:12", "names no user"),
@@ -201,6 +201,8 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         (postgres("[upstreams.a.statements.b]\nsql = 'begin'"), "4:7", "the connection that the next call gets"),
         (postgres("[upstreams.a.statements.b]\nsql = 'select $1'\nparams = ['a', 'a']"), "5:10", "`a` is there twice"),
         (postgres("[upstreams.a.statements.b]\nsql = 'select $1'\nparams = ['ok']"), "5:10", "an option of every call"),
+        ("[upstreams.a]\nmysql = 'postgres://u@h/d'".to_owned(), "2:9", "not the scheme of MySQL; use mysql"),
+        ("[upstreams.a]\nmysql = 'mysql://u@h/d'\nkeepalive = '1s'".to_owned(), "3:13", "this upstream is MySQL"),
         (
             postgres("[upstreams.a.statements.b]\nsql = 'select $1'\nparams = ['ids']\nbatch = { key = 'ids' }"),
             "6:9",

@@ -59,7 +59,7 @@ impl UpstreamObject {
     pub(crate) fn new(upstream: Arc<Upstream>) -> UpstreamObject {
         let operations = upstream.config().named_calls().into_iter().collect();
         let backend = match upstream.config().kind() {
-            Kind::Postgres => Backend::Sql(Sql::new(upstream.config())),
+            Kind::Postgres | Kind::Mysql => Backend::Sql(Sql::new(upstream.config())),
             Kind::Files => Backend::Files,
             Kind::Model => Backend::Model,
             Kind::Http => Backend::Http,

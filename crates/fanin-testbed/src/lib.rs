@@ -1,4 +1,4 @@
-//! Real servers for tests and benchmarks, none of them made of our code: PostgreSQL, gRPC by Python's grpcio.
+//! Real servers for tests and benchmarks, none of them made of our code: PostgreSQL, MariaDB, gRPC by Python's grpcio.
 //!
 //! A server is a script below `.ci/servers`, which anybody can run by hand too. A server lives in a temporary folder, on a free port
 //! of 127.0.0.1, and goes when its [`Server`] is dropped or its process ends, however it ends. A server that is not installed
@@ -57,6 +57,14 @@ impl Server {
     /// The folder with `probe.proto`.
     pub fn protos() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ci/servers/proto")
+    }
+
+    /// A MariaDB server with the user `fanin`, who may do everything, and an empty database `shop`.
+    ///
+    /// # Panics
+    /// If it is not installed or does not start.
+    pub fn mariadb() -> Server {
+        Server::run("mariadb", &[])
     }
 
     fn run(script: &str, arguments: &[&str]) -> Server {

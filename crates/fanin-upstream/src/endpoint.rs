@@ -21,6 +21,7 @@ use crate::transport::files::Folder;
 use crate::transport::http1;
 use crate::transport::sql;
 use crate::transport::sql::access::Access;
+use crate::transport::sql::mysql::Mysql;
 use crate::transport::sql::postgres::Postgres;
 use crate::transport::tls::{self, Tls};
 
@@ -56,6 +57,7 @@ pub(crate) enum Backend {
     Http,
     Grpc,
     Postgres(Access),
+    Mysql(Access),
     Files(Arc<Folder>),
     /// The model's name.
     Model(Arc<str>),
@@ -65,7 +67,7 @@ impl Backend {
     /// Who to sign on as, for databases.
     pub fn access(&self) -> Option<&Access> {
         match self {
-            Backend::Postgres(access) => Some(access),
+            Backend::Postgres(access) | Backend::Mysql(access) => Some(access),
             Backend::Http | Backend::Grpc | Backend::Files(_) | Backend::Model(_) => None,
         }
     }
@@ -140,7 +142,11 @@ impl Origin {
             _ if kind.is_sql() => (Scheme::HTTP, false),
             _ => return Err(bad("only http and https are supported")),
         };
-        let usual = kind.is_sql().then_some(5432);
+        let usual = match kind {
+            Kind::Postgres => Some(5432),
+            Kind::Mysql => Some(3306),
+            _ => None,
+        };
         let port = url.port_or_known_default().or(usual).ok_or_else(|| bad("no port"))?;
         let target = match url.host().ok_or_else(|| bad("no host"))? {
             Host::Ipv4(ip) => Target::Address(SocketAddr::new(IpAddr::V4(ip), port)),
@@ -154,6 +160,7 @@ impl Origin {
         let backend = match kind {
             Kind::Postgres => Backend::Postgres(Access::new(config, url, url.host_str().unwrap_or_default())?),
             Kind::Grpc => Backend::Grpc,
+            Kind::Mysql => Backend::Mysql(Access::new(config, url, url.host_str().unwrap_or_default())?),
             _ => Backend::Http,
         };
         let host = url.host_str().unwrap_or_default();
@@ -234,6 +241,7 @@ fn basic(url: &Url) -> Option<HeaderValue> {
 pub(crate) enum Shared {
     Nothing,
     Postgres(Arc<sql::Pool<Postgres>>),
+    Mysql(Arc<sql::Pool<Mysql>>),
 }
 
 /// One instance of an upstream, known to the whole process.
@@ -266,6 +274,7 @@ impl Endpoint {
         let shared = match &origin.backend {
             Backend::Http | Backend::Grpc | Backend::Files(_) | Backend::Model(_) => Shared::Nothing,
             Backend::Postgres(_) => Shared::Postgres(sql::Pool::new(origin.max_connections)),
+            Backend::Mysql(_) => Shared::Mysql(sql::Pool::new(origin.max_connections)),
         };
         let max_open = match origin.protocol {
             Protocol::Http1 => origin.max_connections,
@@ -291,6 +300,7 @@ impl Endpoint {
         match &self.shared {
             Shared::Nothing => {}
             Shared::Postgres(pool) => pool.close_idle(None),
+            Shared::Mysql(pool) => pool.close_idle(None),
         }
     }
 

@@ -145,3 +145,39 @@ fn one_statement_a_round_whatever_asks() {
     let answer = serving.get(&format!("/products?ids={}", known.replace('2', "9")));
     assert!(body(&answer).ends_with(",null]]"), "{answer}");
 }
+
+#[test]
+fn mysql_takes_keys_as_json() {
+    let database = Server::mariadb();
+    let dir = tempfile::tempdir().expect("a folder");
+    let toml = r#"
+[server]
+listen = "127.0.0.1:0"
+admin = "off"
+workers = 1
+[upstreams.db]
+mysql = "DATABASE"
+timeout = "20s"
+connect_timeout = "20s"
+[upstreams.db.statements.items]
+sql = """select n.id as order_id, concat('product ', n.id) as product
+  from json_table(?, '$[*]' columns (id int path '$')) n where n.id <> 2"""
+params = ["orders"]
+batch = { key = "orders", match = "order_id" }
+[[routes]]
+path = "/"
+flow = "flows.star:all"
+timeout = "20s"
+"#;
+    let flows = r#"
+load("@upstreams", "db")
+
+def all(req):
+    return [[db.items(order) for order in [1, 2, 3]], db.query_one("select count(*) as n from information_schema.tables where table_name = ?", "tables")]
+"#;
+    std::fs::write(dir.path().join("fanin.toml"), toml.replace("DATABASE", &database.url)).expect("written");
+    std::fs::write(dir.path().join("flows.star"), flows).expect("written");
+    let serving = Serving::start(dir.path());
+    let expected = r#"[[[{"order_id":1,"product":"product 1"}],[],[{"order_id":3,"product":"product 3"}]],{"n":1}]"#;
+    assert_eq!(body(&serving.get("/")), expected);
+}

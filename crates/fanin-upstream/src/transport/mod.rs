@@ -36,6 +36,7 @@ use http1::Http1;
 use http2::Http2;
 use model::Model;
 use pool::Pool;
+use sql::mysql::Mysql;
 use sql::postgres::Postgres;
 
 /// What a call is doing. A timeout says so.
@@ -158,6 +159,7 @@ pub(crate) enum Connections {
     Http2(Rc<Pool<Http2>>),
     Grpc(Rc<Pool<Http2>>),
     Postgres(Rc<sql::Local<Postgres>>),
+    Mysql(Rc<sql::Local<Mysql>>),
     Files(Arc<Folder>),
     Model(Model),
 }
@@ -166,6 +168,9 @@ impl Connections {
     pub fn new(endpoint: &Arc<Endpoint>, compute: Option<&Arc<dyn Compute>>) -> Connections {
         if let Shared::Postgres(pool) = &endpoint.shared {
             return Connections::Postgres(sql::Local::new(endpoint, pool));
+        }
+        if let Shared::Mysql(pool) = &endpoint.shared {
+            return Connections::Mysql(sql::Local::new(endpoint, pool));
         }
         if let Backend::Files(folder) = &endpoint.origin.backend {
             return Connections::Files(folder.clone());
@@ -191,6 +196,7 @@ impl Connections {
             Connections::Files(folder) => Box::pin(folder.send(attempt)).await,
             Connections::Model(model) => Box::pin(model.send(attempt)).await,
             Connections::Postgres(pool) => Box::pin(pool.send(attempt)).await,
+            Connections::Mysql(pool) => Box::pin(pool.send(attempt)).await,
         }
     }
 }

@@ -101,6 +101,12 @@ fn custom_roots(file: &Path) -> Result<Arc<RootCertStore>, TlsError> {
     Ok(Arc::new(roots))
 }
 
+/// The system's root certificates, as far as they can be used, for who keeps a store of its own.
+pub(crate) fn system_certificates() -> Vec<CertificateDer<'static>> {
+    let usable = |certificate: &CertificateDer<'static>| RootCertStore::empty().add(certificate.clone()).is_ok();
+    rustls_native_certs::load_native_certs().certs.into_iter().filter(usable).collect()
+}
+
 /// The system's certificates: read once a process, because there are hundreds.
 fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use fanin_config::Kind;
+use mysql_async::SslOpts;
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 use url::Url;
 
+use super::mysql;
 use crate::transport::tls::{self, Tls};
 
 /// What signing on needs besides an address.
@@ -16,6 +19,8 @@ pub(crate) struct Access {
     pub database: String,
     pub application: String,
     pub tls: Option<Tls>,
+    /// The same for MySQL's client, which brings a TLS of its own.
+    pub mysql_tls: Option<SslOpts>,
     /// Longest message that is read.
     pub max_message: usize,
 }
@@ -41,14 +46,18 @@ impl Access {
             Some(_) => true,
             None => config.tls.is_some(),
         };
+        let name = config.tls.as_ref().and_then(|tls| tls.server_name.as_deref()).unwrap_or(host);
+        let mysql_tls = match secure && config.kind() == Kind::Mysql {
+            true => Some(mysql::tls(config.tls.as_ref(), name.trim_matches(['[', ']']))?),
+            false => None,
+        };
         let tls = if secure {
             let settings = config.tls.as_ref();
             let shared = tls::client_config(settings, fanin_config::Protocol::Http1)?;
             // What is spoken is agreed upon before TLS begins.
             let mut own = ClientConfig::clone(&shared);
             own.alpn_protocols.clear();
-            let name = settings.and_then(|tls| tls.server_name.as_deref());
-            Some(Tls::new(Arc::new(own), name.unwrap_or(host), fanin_config::Protocol::Http1)?)
+            Some(Tls::new(Arc::new(own), name, fanin_config::Protocol::Http1)?)
         } else {
             None
         };
@@ -58,6 +67,7 @@ impl Access {
             database: text(url.path().trim_start_matches('/')),
             application: parameter("application_name").unwrap_or_else(|| "fanin".to_owned()),
             tls,
+            mysql_tls,
             max_message: config.max_answer,
         })
     }

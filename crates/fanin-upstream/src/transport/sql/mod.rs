@@ -35,6 +35,9 @@ use outage::Outage;
 
 pub(crate) mod access;
 mod guard;
+pub(crate) mod mysql;
+mod mysql_params;
+mod mysql_values;
 mod outage;
 pub(crate) mod postgres;
 mod postgres_params;
@@ -53,6 +56,9 @@ const MAX_DEPTH: usize = 128;
 pub(crate) trait Dialect: Sized + Send + Sync + 'static {
     /// A connection, signed on.
     type Connection: Send + 'static;
+    /// Whether it is seen that the other end has closed a connection before a statement is sent on it. Where it is not, one that
+    /// turns out to be closed speaks against all that are unused at that time: most often the server is gone.
+    const SEES_CLOSING: bool;
 
     /// Connects and signs on.
     fn connect(endpoint: &Arc<Endpoint>, access: &Access) -> impl Future<Output = Result<Self::Connection, Failure>>;
@@ -149,9 +155,13 @@ impl<D: Dialect> Pool<D> {
 
     /// Gives back a connection and then the right to it, so that whoever gets that finds this one.
     fn give(&self, endpoint: &Endpoint, mut kept: Kept<D>, slot: Owned) {
-        if !endpoint.is_retired() && !D::is_closed(&kept.connection) {
+        let closed = D::is_closed(&kept.connection);
+        if !endpoint.is_retired() && !closed {
             kept.since = Instant::now();
             self.idle().push_back(kept);
+        }
+        if closed && !D::SEES_CLOSING {
+            self.close_idle(None);
         }
         drop(slot);
     }

@@ -69,6 +69,7 @@ impl<'a> FromSql<'a> for Raw<'a> {
 
 impl Dialect for Postgres {
     type Connection = Connection;
+    const SEES_CLOSING: bool = true;
 
     async fn connect(endpoint: &Arc<Endpoint>, access: &Access) -> Result<Connection, Failure> {
         let wire = wire(endpoint, access).await?;

@@ -1,0 +1,345 @@
+//! MySQL and MariaDB, by `mysql_async`.
+//!
+//! A session is set to read-only transactions, UTC and strict values when it is opened; its access mode and the time that a
+//! statement may take change only when the next statement needs others.
+//!
+//! The client has no word for how far a statement had come when its call was dropped. So such a connection is not used again: the
+//! server is told to kill it, statement and all.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fanin_config::{ClientTls, Rows};
+use http::StatusCode;
+use mysql_async::prelude::Queryable;
+use mysql_async::{ClientIdentity, Conn, Error, IoError, OptsBuilder, Params, ServerError, SslOpts};
+
+use super::access::Access;
+use super::mysql_params::param;
+use super::mysql_values::Reader;
+use super::{Dialect, Job, answer, refusal, too_large, wrong};
+use crate::endpoint::Endpoint;
+use crate::error::{ErrorKind, Failure};
+use crate::transport::tls::system_certificates;
+use crate::transport::{Phase, Received};
+
+/// Prepared statements that a connection keeps. Their texts stand in files, so there are not many.
+const MAX_PREPARED: usize = 500;
+/// What signing on needs, whatever an answer may have.
+const LEAST_PACKET: usize = 64 << 10;
+/// Nobody here asks the client how long the server keeps connections, and it would ask the server.
+const UNUSED_WAIT_TIMEOUT: usize = 28_800;
+
+/// The dialect.
+pub(crate) struct Mysql;
+
+/// A connection with what is known of it.
+pub(crate) struct Connection {
+    client: Conn,
+    /// MariaDB has another name for the time that a statement may take.
+    is_mariadb: bool,
+    /// Whether its transactions are read-only now.
+    read_only: bool,
+    /// The time that a statement may take, in milliseconds; 0 for any.
+    timeout: u64,
+    /// Something went wrong that leaves its state unknown.
+    broken: bool,
+}
+
+impl Dialect for Mysql {
+    type Connection = Connection;
+    const SEES_CLOSING: bool = false;
+
+    async fn connect(endpoint: &Arc<Endpoint>, access: &Access) -> Result<Connection, Failure> {
+        let mut client = open(endpoint, access).await?;
+        let set_up = async {
+            let version: Option<String> = client.query_first("SELECT VERSION()").await?;
+            // Values are read in these forms, and none is made to fit; a server's own settings must not change that.
+            client
+                .query_drop(
+                    "SET autocommit = 1, time_zone = '+00:00', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')",
+                )
+                .await?;
+            client.query_drop("SET SESSION TRANSACTION READ ONLY").await?;
+            Ok(version)
+        };
+        let version = set_up.await.map_err(|error| connect_failed(endpoint, &error))?;
+        let is_mariadb = version.is_some_and(|version| version.contains("MariaDB"));
+        Ok(Connection { client, is_mariadb, read_only: true, timeout: 0, broken: false })
+    }
+
+    fn is_closed(connection: &Connection) -> bool {
+        connection.broken || connection.client.is_disconnected()
+    }
+
+    async fn run(connection: &mut Connection, job: &Job<'_>) -> Result<Received, Failure> {
+        match connection.execute(job).await {
+            Ok(received) => Ok(received),
+            Err(Trouble::Mysql(error)) => connection.failed(&error, job),
+            Err(Trouble::Other(failure)) => Err(failure),
+        }
+    }
+
+    async fn clean(connection: &mut Connection, endpoint: &Arc<Endpoint>, access: &Access) -> bool {
+        if let Ok(mut other) = open(endpoint, access).await {
+            // It may have ended by itself.
+            let _ = other.query_drop(format!("KILL {}", connection.client.id())).await;
+            let _ = other.disconnect().await;
+        }
+        false
+    }
+}
+
+/// What went wrong with a statement: something that the server or its protocol says, or something of ours.
+enum Trouble {
+    Mysql(Error),
+    Other(Failure),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        Trouble::Mysql(error)
+    }
+}
+
+impl Connection {
+    /// Changes the settings that the statement needs otherwise.
+    async fn settings(&mut self, job: &Job<'_>) -> Result<(), Error> {
+        if self.read_only == job.writes {
+            self.client
+                .query_drop(match job.writes {
+                    true => "SET SESSION TRANSACTION READ WRITE",
+                    false => "SET SESSION TRANSACTION READ ONLY",
+                })
+                .await?;
+            self.read_only = !job.writes;
+        }
+        let left = u64::try_from(job.left.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 30);
+        if !(left..=2 * left).contains(&self.timeout) {
+            // Not to the millisecond, or each statement would set it: at the deadline itself the statement is killed; this is
+            // for when there is nobody left to do so.
+            let timeout = left + left / 2;
+            let text = match self.is_mariadb {
+                true => format!("SET max_statement_time = {}.{:03}", timeout / 1000, timeout % 1000),
+                false => format!("SET max_execution_time = {timeout}"),
+            };
+            self.client.query_drop(text).await?;
+            self.timeout = timeout;
+        }
+        Ok(())
+    }
+
+    /// Runs the statement and writes its rows as they come.
+    async fn execute(&mut self, job: &Job<'_>) -> Result<Received, Trouble> {
+        // First, as MariaDB refuses even to prepare what the session may not do.
+        self.settings(job).await?;
+        let statement = self.client.prep(job.sql).await?;
+        let (takes, given) = (usize::from(statement.num_params()), job.params.len());
+        if takes != given {
+            return Ok(wrong(format!("{} takes {takes} parameters and was given {given}", job.name)));
+        }
+        let params = match job.params.as_slice() {
+            [] => Params::Empty,
+            params => Params::Positional(params.iter().map(|value| param(*value)).collect()),
+        };
+        let mut rows = self.client.exec_iter(&statement, params).await?;
+        job.phase.set(Phase::Answering);
+        let columns = rows.columns().unwrap_or_default();
+        if columns.is_empty() {
+            let mut out = format!("{{\"affected\":{}", rows.affected_rows());
+            if let Some(id) = rows.last_insert_id().filter(|id| *id > 0) {
+                out.push_str(&format!(",\"insert_id\":{id}"));
+            }
+            out.push('}');
+            rows.drop_result().await?;
+            return Ok(answer(out.into_bytes()));
+        }
+        let mut readers: Vec<(Vec<u8>, Reader)> = Vec::with_capacity(columns.len());
+        for column in columns.iter() {
+            let name = column.name_str();
+            let mut key = Vec::with_capacity(name.len() + 3);
+            fanin_json::write_str(&mut key, &name);
+            key.push(b':');
+            let problem = match Reader::of(column) {
+                Err(kind) => {
+                    format!(
+                        "column {name} of {} has the type {kind}, which has no form in JSON: convert it, as in \
+                         st_asgeojson({name})",
+                        job.name
+                    )
+                }
+                Ok(_) if readers.iter().any(|(other, _)| *other == key) => {
+                    format!("{} has two columns named {name}: name one of them with AS", job.name)
+                }
+                Ok(reader) => {
+                    readers.push((key, reader));
+                    continue;
+                }
+            };
+            job.running.set(true);
+            return Ok(wrong(problem));
+        }
+        let many = job.rows == Rows::Many;
+        let mut out = Vec::new();
+        let mut count = 0_u64;
+        if many {
+            out.push(b'[');
+        }
+        while let Some(row) = rows.next().await? {
+            count += 1;
+            match (many, count) {
+                (true, 1) | (false, 1) => {}
+                (true, _) => out.push(b','),
+                (false, _) => {
+                    job.running.set(true);
+                    return Ok(wrong(format!("{} gave more than the one row that was asked for", job.name)));
+                }
+            }
+            for (at, (key, reader)) in readers.iter().enumerate() {
+                out.push(if at == 0 { b'{' } else { b',' });
+                out.extend_from_slice(key);
+                if row.as_ref(at).and_then(|value| reader.write(value, &mut out)).is_none() {
+                    let detail = format!("column {} is not what its type says", at + 1);
+                    job.running.set(true);
+                    return Err(Trouble::Other(Failure::new(ErrorKind::Decode, detail)));
+                }
+            }
+            out.push(b'}');
+            if out.len() > job.max_answer {
+                // What still comes is not read: the connection is killed.
+                job.running.set(true);
+                return Err(Trouble::Other(too_large(job.max_answer)));
+            }
+        }
+        // A procedure may give more results; the first one is the answer.
+        rows.drop_result().await?;
+        match (many, count) {
+            (true, _) => out.push(b']'),
+            (false, 0) => out.extend_from_slice(b"null"),
+            (false, _) => {}
+        }
+        Ok(answer(out))
+    }
+
+    /// What an error is: the server's word, or a broken connection.
+    #[cold]
+    fn failed(&mut self, error: &Error, job: &Job<'_>) -> Result<Received, Failure> {
+        let said = match error {
+            Error::Server(said) => said,
+            error => {
+                self.broken = true;
+                return Err(match is_too_large(error) {
+                    true => too_large(job.max_answer),
+                    false => Failure::new(ErrorKind::Protocol, words(error)),
+                });
+            }
+        };
+        match said.code {
+            // The time of a statement is over (MariaDB, MySQL), or somebody has interrupted it.
+            1969 | 3024 | 1317 => Err(Failure::new(ErrorKind::Timeout, said.message.clone())),
+            // The connection is killed, or the server goes.
+            1927 | 1053 | 1077 | 1079 => {
+                self.broken = true;
+                Err(Failure::new(ErrorKind::Protocol, said.to_string()))
+            }
+            _ => Ok(said_no(said)),
+        }
+    }
+}
+
+fn is_too_large(error: &Error) -> bool {
+    // The protocol's own error is not a public type of the client.
+    matches!(error, Error::Io(IoError::Io(error)) if error.to_string().contains("larger than max_allowed_packet"))
+}
+
+/// An error with what is behind it.
+fn words(error: &Error) -> String {
+    let mut detail = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        let text = inner.to_string();
+        if !detail.contains(&text) {
+            detail = format!("{detail}: {text}");
+        }
+        source = inner.source();
+    }
+    detail
+}
+
+/// The first two signs of a SQLSTATE are its class; much of what MySQL says has none of its own (HY000) and is told by its number.
+fn said_no(said: &ServerError) -> Received {
+    let class = said.state.get(..2).unwrap_or_default();
+    let status = match (said.code, class) {
+        // Not allowed: to the database, the statement, the column, the routine.
+        (1044 | 1045 | 1142 | 1143 | 1227 | 1370, _) => StatusCode::FORBIDDEN,
+        // Waited too long for a lock; too many connections, no memory, no threads.
+        (1205 | 1040 | 1203 | 1226 | 1037 | 1038 | 1041 | 1135, _) => StatusCode::SERVICE_UNAVAILABLE,
+        (3819, _) | (_, "23") => StatusCode::CONFLICT,
+        (_, "08" | "40") => StatusCode::SERVICE_UNAVAILABLE,
+        (_, "21" | "22" | "25" | "42" | "45") => StatusCode::BAD_REQUEST,
+        // A value that is missing, does not fit or is wrong for its column; a JSON text that is none.
+        (1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 3140 | 3141 | 4038, _) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let message = match said.code {
+        1792 => format!("{} (a statement that writes needs writes = true, or execute() in a flow)", said.message),
+        _ => said.message.clone(),
+    };
+    let number = said.code.to_string();
+    refusal(status, &said.state, &message, &[("number", Some(&number))])
+}
+
+async fn open(endpoint: &Endpoint, access: &Access) -> Result<Conn, Failure> {
+    let options = OptsBuilder::default()
+        .ip_or_hostname(endpoint.address.ip().to_string())
+        .tcp_port(endpoint.address.port())
+        .user(Some(&access.user))
+        .pass(access.password.as_deref())
+        .db_name(Some(&access.database))
+        .prefer_socket(false)
+        .max_allowed_packet(Some(access.max_message.max(LEAST_PACKET)))
+        .wait_timeout(Some(UNUSED_WAIT_TIMEOUT))
+        .stmt_cache_size(MAX_PREPARED)
+        // An update counts the rows that it found, as elsewhere, not only those that it changed.
+        .client_found_rows(true)
+        .ssl_opts(access.mysql_tls.clone());
+    Conn::new(options).await.map_err(|error| connect_failed(endpoint, &error))
+}
+
+/// What the client needs for TLS. Files are read here, when a configuration is loaded.
+pub(crate) fn tls(settings: Option<&ClientTls>, name: &str) -> Result<SslOpts, (&'static str, String)> {
+    let file = |path: &Path, key: &'static str| match std::fs::read(path) {
+        Ok(bytes) => Ok(bytes),
+        Err(error) => Err((key, format!("{}: {error}", path.display()))),
+    };
+    let nothing = ClientTls::default();
+    let settings = settings.unwrap_or(&nothing);
+    let roots = match &settings.ca {
+        Some(ca) => vec![file(ca, "tls.ca")?],
+        None => system_certificates().iter().map(|root| root.to_vec()).collect(),
+    };
+    let identity = match (&settings.cert, &settings.key) {
+        (Some(cert), Some(key)) => {
+            Some(ClientIdentity::new(file(cert, "tls.cert")?.into(), file(key, "tls.key")?.into()))
+        }
+        _ => None,
+    };
+    Ok(SslOpts::default()
+        .with_disable_built_in_roots(true)
+        .with_root_certs(roots.into_iter().map(Into::into).collect())
+        .with_client_identity(identity)
+        .with_danger_tls_hostname_override(Some(name.to_owned())))
+}
+
+#[cold]
+fn connect_failed(endpoint: &Endpoint, error: &Error) -> Failure {
+    let kind = match error {
+        Error::Io(IoError::Io(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => ErrorKind::Refused,
+        _ => ErrorKind::Connect,
+    };
+    let detail = match error {
+        Error::Server(said) => format!("{}: {}: {}", said.code, said.state, said.message),
+        error => words(error),
+    };
+    Failure::new(kind, format!("{}: {detail}", endpoint.address))
+}
