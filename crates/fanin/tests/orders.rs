@@ -35,8 +35,7 @@ fn three_queries_and_a_write() {
     let toml = std::fs::read_to_string(example.join("fanin.toml")).expect("the example");
     let at = "${DATABASE_URL:-postgres://fanin:secret@127.0.0.1:5432/postgres}";
     assert!(toml.contains(at));
-    // Connecting may take long on a machine that is busy with other tests.
-    let toml = toml.replace(&format!("\"{at}\""), &format!("\"{}\"\nconnect_timeout = \"20s\"", database.url));
+    let toml = toml.replace(at, &database.url);
     let server = "[server]\nlisten = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\nworkers = 2\n";
     std::fs::write(dir.path().join("fanin.toml"), format!("{server}{toml}")).expect("written");
     std::fs::create_dir(dir.path().join("flows")).expect("a folder");
