@@ -3,7 +3,6 @@
 //! It measures what a request *costs* the server, not how the server holds up (that needs an open loop, see fanin-load).
 //! Every response's status and length are checked; one wrong response is an error that no bar forgives.
 
-mod response;
 pub mod streams;
 
 use std::io::{self, Read, Write};
@@ -16,7 +15,7 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use serde::Serialize;
 
-use response::{Reader, Response};
+use fanin_load::response::{Reader, Response};
 
 /// Nanoseconds; what took longer is counted as this.
 const SLOWEST: u64 = 60_000_000_000;

@@ -1,24 +1,26 @@
-//! The pacer: a thread that hands out moments when they come.
+//! The pacer: a thread that rings when requests are due.
 //!
 //! The runtime's timer rounds to milliseconds, which would bunch a rate of thousands and show as latency that the server
-//! does not have; a thread's own timed wait is exact to some tens of microseconds.
+//! does not have; a thread's own timed wait is exact to some tens of microseconds. Each ring costs the generator's core
+//! several microseconds, so there are not more than [`GAP`] allows: at a high rate a ring stands for several requests.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 use crate::error::LoadError;
 use crate::shape::Schedule;
 
-/// Moments that may wait for the generator; it counts as late from the moment itself, so the length hides nothing.
-const QUEUE: usize = 4096;
+/// Time between two rings, at least. What is due between them is late by up to this, which is counted as any lateness is.
+const GAP: Duration = Duration::from_micros(100);
 
-/// Gives each scheduled moment once it has come. Dropping it ends the thread.
+/// Rings at or soon after each moment of a schedule. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct Pacer {
-    due: mpsc::Receiver<Instant>,
+    bell: Arc<Notify>,
     stop: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -26,26 +28,26 @@ pub(crate) struct Pacer {
 impl Pacer {
     /// Starts the schedule at `start`.
     pub(crate) fn start(schedule: Schedule, start: Instant) -> Result<Self, LoadError> {
-        let (send, due) = mpsc::channel(QUEUE);
+        let bell = Arc::new(Notify::new());
         let (stop, stopped) = sync_channel(1);
+        let ours = bell.clone();
         let thread = std::thread::Builder::new()
             .name("fanin-load-pacer".into())
-            .spawn(move || pace(schedule, start, &send, &stopped))
+            .spawn(move || pace(schedule, start, &bell, &stopped))
             .map_err(LoadError::Thread)?;
-        Ok(Self { due, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { bell: ours, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The next moment, once it has come; `None` after the last.
-    pub(crate) async fn next(&mut self) -> Option<Instant> {
-        self.due.recv().await
+    /// Ready once it has rung since the last time.
+    pub(crate) async fn rings(&self) {
+        self.bell.notified().await;
     }
 }
 
 impl Drop for Pacer {
     fn drop(&mut self) {
-        // Both ways in which the thread can wait end: its timed wait, and a full queue.
+        // Its timed wait ends.
         self.stop = None;
-        self.due.close();
         if let Some(thread) = self.thread.take() {
             // It never panics, and a panic would have been printed.
             drop(thread.join());
@@ -53,15 +55,19 @@ impl Drop for Pacer {
     }
 }
 
-fn pace(schedule: Schedule, start: Instant, due: &mpsc::Sender<Instant>, stopped: &Receiver<()>) {
+fn pace(schedule: Schedule, start: Instant, bell: &Notify, stopped: &Receiver<()>) {
+    let mut rung = start;
     for at in schedule {
         let moment = start + at;
-        let left = moment.saturating_duration_since(Instant::now());
-        if !left.is_zero() && stopped.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
+        // The last ring was for this one, too.
+        if moment <= rung && !at.is_zero() {
+            continue;
+        }
+        let left = moment.max(rung + GAP).saturating_duration_since(Instant::now());
+        if stopped.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
             return;
         }
-        if due.blocking_send(moment).is_err() {
-            return;
-        }
+        rung = Instant::now();
+        bell.notify_one();
     }
 }

@@ -169,6 +169,39 @@ async fn a_dropped_run_ends_at_once() {
 }
 
 #[tokio::test]
+async fn who_is_refused_tries_again() {
+    let (addr, _) = server(false, |number, _, _| match number % 2 {
+        0 => (StatusCode::SERVICE_UNAVAILABLE, Duration::ZERO, "x"),
+        _ => (StatusCode::OK, Duration::ZERO, "x"),
+    })
+    .await;
+    let mut plan = plan(addr, 1.0, 1000);
+    plan.retries = 2;
+    plan.retry_pause = Duration::from_millis(20);
+    let outcome = quiet(&plan).await;
+    assert_eq!((outcome.offered, outcome.good, outcome.retried), (1, 1, 1), "{}", outcome.text());
+}
+
+#[tokio::test]
+async fn a_server_that_closes_after_each_answer_is_no_failure() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let answers =
+            ["HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nab", "HTTP/1.0 200 OK\r\n\r\nabc"];
+        for answer in answers.iter().cycle() {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            // The request is less than this, and comes in one piece.
+            assert_ne!(stream.read(&mut [0; 1024]).await.unwrap(), 0);
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let outcome = quiet(&plan(addr, 100.0, 200)).await;
+    assert_eq!((outcome.good, outcome.bytes), (20, 50), "{}", outcome.text());
+}
+
+#[tokio::test]
 async fn plans_that_cannot_be_run_are_refused() {
     let (addr, _) = server(false, ok).await;
     for spoil in [

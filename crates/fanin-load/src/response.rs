@@ -18,6 +18,8 @@ pub struct Malformed(pub &'static str);
 /// The reader of one connection's responses.
 #[derive(Debug, Default)]
 pub struct Reader {
+    /// They answer HEAD: what they say of a body is about another response.
+    bodiless: bool,
     /// A head or a chunk's size line that has not come whole yet.
     partial: Vec<u8>,
     state: State,
@@ -32,6 +34,8 @@ enum State {
     Head,
     /// So many bytes of a body with a length.
     Body(usize),
+    /// A body that ends with the connection.
+    UntilClose,
     /// A chunk's size line.
     ChunkSize,
     /// So many bytes of a chunk and its line end.
@@ -43,6 +47,16 @@ enum State {
 const LONGEST_HEAD: usize = 64 * 1024;
 
 impl Reader {
+    /// A reader of responses to HEAD.
+    pub fn of_head() -> Reader {
+        Reader { bodiless: true, ..Reader::default() }
+    }
+
+    /// The server has closed the connection; `Some` if that was the end of a response.
+    pub fn closed(&mut self) -> Option<Response> {
+        (self.state == State::UntilClose).then(|| self.finish())
+    }
+
     /// Takes bytes from the front of `bytes`; `Some` once a response is whole, whose remains stay in `bytes`.
     pub fn read(&mut self, bytes: &mut &[u8]) -> Result<Option<Response>, Malformed> {
         loop {
@@ -58,6 +72,11 @@ impl Reader {
                     *bytes = &bytes[take..];
                     self.state = State::Body(left - take);
                     return Ok((take == left).then(|| self.finish()));
+                }
+                State::UntilClose => {
+                    self.length += bytes.len();
+                    *bytes = &[];
+                    return Ok(None);
                 }
                 State::ChunkSize => {
                     if self.with_line(bytes, b"\r\n", Self::chunk_size)?.is_none() {
@@ -120,8 +139,14 @@ impl Reader {
     /// Takes a head; true: the response has no body.
     fn head(&mut self, head: &[u8]) -> Result<bool, Malformed> {
         let status = head.get(9..12).and_then(|s| std::str::from_utf8(s).ok()?.parse().ok());
-        self.status = status.filter(|_| head.starts_with(b"HTTP/1.1 ")).ok_or(Malformed("no HTTP/1.1 status line"))?;
-        self.close = false;
+        let old = head.starts_with(b"HTTP/1.0 ");
+        let known = old || head.starts_with(b"HTTP/1.1 ");
+        self.status = status.filter(|_| known).ok_or(Malformed("no status line of HTTP/1.1"))?;
+        // The response itself is still to come.
+        if (100..200).contains(&self.status) && self.status != 101 {
+            return Ok(false);
+        }
+        self.close = old;
         let mut length = None;
         let mut chunked = false;
         for line in head.split(|byte| *byte == b'\n').skip(1) {
@@ -133,8 +158,14 @@ impl Reader {
             } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
                 chunked = value.eq_ignore_ascii_case(b"chunked");
             } else if name.eq_ignore_ascii_case(b"connection") {
-                self.close = value.eq_ignore_ascii_case(b"close");
+                self.close =
+                    value.eq_ignore_ascii_case(b"close") || (old && !value.eq_ignore_ascii_case(b"keep-alive"));
             }
+        }
+        if self.bodiless || matches!(self.status, 101 | 204 | 304) {
+            self.length = 0;
+            self.state = State::Body(0);
+            return Ok(true);
         }
         if chunked {
             self.length = 0;
@@ -143,8 +174,12 @@ impl Reader {
         }
         self.length = match length {
             Some(length) => length,
-            None if self.status == 204 || self.status == 304 => 0,
-            None => return Err(Malformed("a body without a length")),
+            None => {
+                self.length = 0;
+                self.close = true;
+                self.state = State::UntilClose;
+                return Ok(false);
+            }
         };
         self.state = State::Body(self.length);
         Ok(self.length == 0)
@@ -196,13 +231,32 @@ mod tests {
 
     #[test]
     fn what_is_no_response_is_told() {
-        for bad in [
-            "HTTP/1.0 200 OK\r\n\r\n",
-            "HTTP/1.1 200 OK\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
-            "nonsense\r\n\r\n",
-        ] {
+        for bad in ["HTTP/2.0 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "nonsense\r\n\r\n"] {
             assert!(Reader::default().read(&mut bad.as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_body_may_end_with_the_connection() {
+        let mut reader = Reader::default();
+        let mut bytes: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nab";
+        assert_eq!(reader.read(&mut bytes), Ok(None));
+        assert_eq!(reader.read(&mut &b"cde"[..]), Ok(None));
+        assert_eq!(reader.closed(), Some(Response { status: 200, length: 5, close: true }));
+        assert_eq!(reader.closed(), None, "none had begun");
+    }
+
+    #[test]
+    fn what_comes_before_the_response_is_passed_over() {
+        let mut reader = Reader::default();
+        let input = [b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", LENGTH].concat();
+        assert_eq!(reader.read(&mut &input[..]), Ok(Some(Response { status: 200, length: 5, close: false })));
+    }
+
+    #[test]
+    fn answers_to_head_have_no_body() {
+        let mut bytes: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+        let found = Reader::of_head().read(&mut bytes);
+        assert_eq!(found, Ok(Some(Response { status: 200, length: 0, close: false })));
     }
 }
