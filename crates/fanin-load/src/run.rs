@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ use crate::tls::Tls;
 
 /// How often it is looked for who has waited for a connection for too long, and who tries again.
 const SWEEP: Duration = Duration::from_millis(5);
+
+/// What is no moment of a run, and can be added to one: ten years, nanoseconds.
+const DISTANT: u64 = 10 * 365 * 24 * 3600 * 1_000_000_000;
 
 /// Runs a plan to its end: until the last request has its answer or has been given up.
 ///
@@ -46,7 +50,7 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(&Progress)) -> Result<Out
     loop {
         tokio::select! {
             () = pacer.rings(), if next.is_some() => {}
-            () = load.idle.notified() => {}
+            () = load.look.notified() => {}
             // Lanes do not end, and what a stream's request came to it has told.
             Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
             _ = sweeps.tick() => load.sweep(Instant::now()).into_iter().for_each(|job| wire.send(&load, job, &mut tasks)),
@@ -59,6 +63,8 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(&Progress)) -> Result<Out
             }
             next = schedule.next();
         }
+        let nanos = next.map_or(u64::MAX, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
+        load.next.store(nanos, Ordering::Relaxed);
         if next.is_none() && load.state().in_flight == 0 {
             break;
         }
@@ -148,8 +154,10 @@ pub(crate) struct Load {
     max_in_flight: usize,
     retries: u32,
     retry_pause: Duration,
-    /// Nothing is.
-    idle: Notify,
+    /// Nothing is, or something is due.
+    look: Notify,
+    /// The next request that is not sent yet, nanoseconds from the start.
+    next: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -182,7 +190,8 @@ impl Load {
             max_in_flight: plan.max_in_flight,
             retries: plan.retries,
             retry_pause: plan.retry_pause,
-            idle: Notify::new(),
+            look: Notify::new(),
+            next: AtomicU64::new(0),
             state: Mutex::new(state),
         }
     }
@@ -242,8 +251,10 @@ impl Load {
         let latency = now.saturating_duration_since(self.start + job.since);
         state.record.done(Done { due: job.since, latency, retried: job.retried, end });
         state.in_flight -= 1;
-        if state.in_flight == 0 {
-            self.idle.notify_one();
+        // The pacer's thread may have to wait for this very core.
+        let due = self.start + Duration::from_nanos(self.next.load(Ordering::Relaxed).min(DISTANT)) <= now;
+        if due || state.in_flight == 0 {
+            self.look.notify_one();
         }
     }
 
