@@ -28,7 +28,8 @@ fn reloads(stage: &Stage, report: &mut Report, full: bool) -> Result<(), Failure
     let outcome = outcome?;
     let failed = outcome.offered - outcome.good;
     let bar = format!("O12: requests that fail, of {} with {reloads} reloads", outcome.offered);
-    report.holds(&bar, failed.to_string(), failed == 0 && reloads as f64 >= lasts.as_secs_f64() * 0.8);
+    let figure = format!("{failed}, {} of them refused", outcome.refused.count);
+    report.holds(&bar, figure, failed == 0 && reloads as f64 >= lasts.as_secs_f64() * 0.8);
     report.data["O12"] = json!({"reloads": reloads, "outcome": outcome});
     Ok(())
 }
