@@ -35,7 +35,7 @@ mod shape;
 mod tls;
 
 pub use error::LoadError;
-pub use outcome::{Interval, Latency, Outcome, Progress};
+pub use outcome::{Interval, Latency, Outcome, Progress, Slow};
 pub use plan::{Arrivals, Plan, Protocol};
 pub use request::{Request, parse_headers};
 pub use run::run;

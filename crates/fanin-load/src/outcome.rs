@@ -69,6 +69,19 @@ pub struct Interval {
     pub latency: Latency,
 }
 
+/// One of the requests that took longest.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Slow {
+    /// When it was scheduled, seconds from the start.
+    pub at: f64,
+    /// From that moment to its end, milliseconds.
+    pub latency: f64,
+    /// The part of it after which the generator began to send it, milliseconds.
+    pub lag: f64,
+    /// The answer's status; `None` without an answer.
+    pub status: Option<u16>,
+}
+
 /// What a run showed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
@@ -114,6 +127,8 @@ pub struct Outcome {
     pub failures: Latency,
     /// How late the generator itself began requests: large values say that the generator, not the server, was measured.
     pub lag: Latency,
+    /// The requests that took longest, the slowest first; those without an answer among them, those that were not sent not.
+    pub slowest: Vec<Slow>,
     /// The run over time.
     pub intervals: Vec<Interval>,
 }

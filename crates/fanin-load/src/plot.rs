@@ -149,7 +149,7 @@ mod tests {
             let due = Duration::from_secs(second);
             record.offered(due, Duration::ZERO);
             let end = End::Sent(Sent::Answer { status: 200, bytes: 1 });
-            record.done(Done { due, latency: Duration::from_millis(second), retried: 0, end });
+            record.done(Done { due, latency: Duration::from_millis(second), lag: Duration::ZERO, retried: 0, end });
         }
         let outcome = record.outcome(&plan);
         let html = outcome.html().unwrap();

@@ -6,12 +6,14 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use crate::client::Sent;
-use crate::outcome::{Interval, Latency, Outcome, Progress};
+use crate::outcome::{Interval, Latency, Outcome, Progress, Slow};
 use crate::plan::Plan;
 
 /// Intervals of a run at most; each has a histogram of some 30 KB.
 const MOST_INTERVALS: u32 = 600;
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+/// How many of the slowest requests are told one by one.
+const SLOWEST: usize = 10;
 /// Longest latency that a histogram tells, microseconds: an hour.
 const LONGEST: u64 = 3_600_000_000;
 
@@ -33,6 +35,8 @@ pub(crate) struct Done {
     pub(crate) due: Duration,
     /// From that moment to the end of its answer.
     pub(crate) latency: Duration,
+    /// The part of it after which it began to be sent.
+    pub(crate) lag: Duration,
     /// Tries after the first.
     pub(crate) retried: u32,
     /// How it ended.
@@ -69,6 +73,7 @@ pub(crate) struct Record {
     timeouts: u64,
     unsent: u64,
     bytes: u64,
+    slowest: Vec<Slow>,
     pub(crate) most_in_flight: usize,
 }
 
@@ -98,6 +103,7 @@ impl Record {
             timeouts: 0,
             unsent: 0,
             bytes: 0,
+            slowest: Vec::new(),
             most_in_flight: 0,
         }
     }
@@ -113,6 +119,7 @@ impl Record {
     pub(crate) fn done(&mut self, done: Done) {
         let latency = micros(done.latency);
         self.retried += u64::from(done.retried);
+        self.look_whether_slow(&done);
         match done.end {
             End::Sent(Sent::Answer { status, bytes }) => {
                 *self.status.entry(status).or_default() += 1;
@@ -140,6 +147,22 @@ impl Record {
         }
         self.failed += 1;
         self.bucket(done.due).failed += 1;
+    }
+
+    fn look_whether_slow(&mut self, done: &Done) {
+        let latency = done.latency.as_secs_f64() * 1e3;
+        let status = match done.end {
+            End::Unsent => return,
+            End::Sent(Sent::Answer { status, .. }) => Some(status),
+            End::Sent(_) | End::Timeout => None,
+        };
+        if self.slowest.len() == SLOWEST && self.slowest.last().is_some_and(|last| last.latency >= latency) {
+            return;
+        }
+        let slow = Slow { at: done.due.as_secs_f64(), latency, lag: done.lag.as_secs_f64() * 1e3, status };
+        let place = self.slowest.partition_point(|other| other.latency >= latency);
+        self.slowest.insert(place, slow);
+        self.slowest.truncate(SLOWEST);
     }
 
     /// Where the run stands; its latency starts anew.
@@ -193,6 +216,7 @@ impl Record {
             refused: Latency::of(&self.refused),
             failures: Latency::of(&self.failures),
             lag: Latency::of(&self.lag),
+            slowest: self.slowest,
             intervals: self.buckets.into_iter().enumerate().map(interval).collect(),
         }
     }
@@ -248,7 +272,7 @@ mod tests {
         ];
         for (due, latency, end) in ends {
             record.offered(ms(due), ms(1));
-            record.done(Done { due: ms(due), latency: ms(latency), retried: 0, end });
+            record.done(Done { due: ms(due), latency: ms(latency), lag: ms(1), retried: 0, end });
         }
         let progress = record.progress(ms(20_000), ms(20_000), 0);
         assert_eq!((progress.offered, progress.good, progress.refused, progress.failed), (8, 1, 1, 6));
@@ -266,7 +290,27 @@ mod tests {
             (seen.len(), seen[0], seen[1], seen[10], seen[19]),
             (20, (2, 1, 0, 1), (4, 0, 1, 3), (0, 0, 0, 0), (2, 0, 0, 2))
         );
+        // All that were sent, the slowest first.
+        let slowest: Vec<_> =
+            outcome.slowest.iter().map(|slow| (slow.at, slow.latency, slow.lag, slow.status)).collect();
+        assert_eq!(
+            (slowest.len(), slowest[0], slowest[1]),
+            (7, (0.6, 101.0, 1.0, Some(204)), (0.5, 20.0, 1.0, Some(200)))
+        );
         assert_eq!(outcome.goodput_between(ms(0), ms(2000)), 0.5);
         assert!((outcome.latency.p99 - 20.0).abs() < 0.1 && (outcome.refused.max - 5.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn only_the_slowest_are_told_one_by_one() {
+        let plan = plan();
+        let mut record = Record::new(&plan);
+        // 7 has no common divisor with 100: each latency once, in a mixed order.
+        for number in 0..100 {
+            let latency = ms(number * 7 % 100);
+            record.done(Done { due: ms(number), latency, lag: ms(0), retried: 0, end: End::Timeout });
+        }
+        let slowest: Vec<_> = record.outcome(&plan).slowest.iter().map(|slow| slow.latency as u64).collect();
+        assert_eq!(slowest, (90..100).rev().collect::<Vec<_>>());
     }
 }

@@ -143,6 +143,8 @@ impl Wire {
 pub(crate) struct Job {
     /// Its moment, from the start.
     since: Duration,
+    /// How much later the generator came to it.
+    lag: Duration,
     retried: u32,
 }
 
@@ -204,14 +206,15 @@ impl Load {
     /// A request has become due; `None`: too many are under way.
     fn offer(&self, since: Duration, now: Instant) -> Option<Job> {
         let mut state = self.state();
-        state.record.offered(since, now.saturating_duration_since(self.start + since));
+        let lag = now.saturating_duration_since(self.start + since);
+        state.record.offered(since, lag);
         if state.in_flight >= self.max_in_flight {
-            state.record.done(Done { due: since, latency: Duration::ZERO, retried: 0, end: End::Unsent });
+            state.record.done(Done { due: since, latency: Duration::ZERO, lag, retried: 0, end: End::Unsent });
             return None;
         }
         state.in_flight += 1;
         state.record.most_in_flight = state.record.most_in_flight.max(state.in_flight);
-        Some(Job { since, retried: 0 })
+        Some(Job { since, lag, retried: 0 })
     }
 
     /// When it is given up.
@@ -249,7 +252,7 @@ impl Load {
 
     fn done(&self, state: &mut State, job: Job, end: End, now: Instant) {
         let latency = now.saturating_duration_since(self.start + job.since);
-        state.record.done(Done { due: job.since, latency, retried: job.retried, end });
+        state.record.done(Done { due: job.since, latency, lag: job.lag, retried: job.retried, end });
         state.in_flight -= 1;
         // The pacer's thread may have to wait for this very core.
         let due = self.start + Duration::from_nanos(self.next.load(Ordering::Relaxed).min(DISTANT)) <= now;
