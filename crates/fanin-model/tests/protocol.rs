@@ -125,6 +125,23 @@ fn draining_moves_clients_without_an_error() {
     second.end();
 }
 
+/// Of all connections together, not of each.
+#[test]
+fn requests_and_connections_are_bounded_and_silent_clients_closed() {
+    let repository = repository();
+    let config = fanin_config::Models {
+        limit: 2,
+        max_connections: 4,
+        timeout: Duration::from_secs(2),
+        keepalive: Duration::from_millis(100),
+        keepalive_timeout: Duration::from_secs(1),
+        ..repository.config()
+    };
+    let server = Server::start(&config);
+    server.python("limits", &[]);
+    server.end();
+}
+
 #[test]
 fn old_connections_are_asked_to_go() {
     let repository = repository();

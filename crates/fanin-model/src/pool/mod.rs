@@ -1,6 +1,6 @@
 //! The compute pool: a fixed number of threads, and in front of them a queue for each model.
 //!
-//! What waits is bounded by count, and by time: a request that is not expected to be done within its deadline, given what
+//! What waits is bounded by count, and by time, the earliest deadline of a model first: a request that is not expected to be done within its deadline, given what
 //! waits in front of it, is refused at once instead of being computed for nobody. Among models of one priority the one that
 //! has had the least of the threads goes first, so one model's flood delays its own requests only; besides, a model may hold
 //! no more than its limit of threads.
@@ -31,6 +31,8 @@ pub(crate) struct Job {
     pub predicted: u64,
     pub deadline: Instant,
     pub queued: Instant,
+    /// How long it was expected to wait, nanoseconds, were all predictions exact; set by the queue.
+    pub expected: u64,
     pub reply: oneshot::Sender<Result<Vec<Tensor>, InferError>>,
 }
 
@@ -56,6 +58,7 @@ pub(crate) struct LaneSettings {
 /// The pool.
 pub(crate) struct Pool {
     inner: Arc<Inner>,
+    threads: usize,
 }
 
 struct Inner {
@@ -83,7 +86,7 @@ impl Pool {
             let inner = inner.clone();
             std::thread::Builder::new().name(format!("model-{number}")).spawn(move || run(&inner))?;
         }
-        Ok(Pool { inner })
+        Ok(Pool { inner, threads })
     }
 
     /// A lane for a model.
@@ -108,9 +111,27 @@ impl Pool {
         self.inner.waiting.load(Relaxed)
     }
 
+    /// Threads that compute.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// How long the threads have to do, by what is expected of all that waits.
+    pub fn backlog(&self) -> Duration {
+        if self.waiting() == 0 { Duration::ZERO } else { self.inner.lock().backlog() }
+    }
+
     /// Whether nothing of a lane's model waits, so that a request may be computed where it is.
     pub fn is_free(&self, lane: usize) -> bool {
         self.waiting() == 0 || self.inner.lock().is_empty(lane)
+    }
+
+    /// Refuses a request that [`Pool::submit`] would refuse for its time, before its inputs are read.
+    pub fn in_time(&self, lane: usize, predicted: u64, deadline: Instant) -> Result<(), InferError> {
+        if self.waiting() == 0 {
+            return Ok(());
+        }
+        self.inner.lock().could_be_in_time(lane, predicted, deadline, Instant::now())
     }
 
     /// Puts a job into its lane.

@@ -56,9 +56,10 @@ pub(super) async fn run(service: Arc<Service>, serving: Rc<Serving>, stream: Tcp
         .keep_alive_interval(config.keepalive)
         .keep_alive_timeout(config.keepalive_timeout)
         .max_concurrent_streams(STREAMS);
+    let served = serving.clone();
     let handler = service_fn(move |request: Request<Incoming>| {
-        let service = service.clone();
-        async move { Ok::<_, Infallible>(handle(service, request).await) }
+        let (service, serving) = (service.clone(), served.clone());
+        async move { Ok::<_, Infallible>(handle(service, serving, request).await) }
     });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), handler));
     let age = async {
@@ -84,12 +85,12 @@ pub(super) async fn run(service: Arc<Service>, serving: Rc<Serving>, stream: Tcp
     drop(open);
 }
 
-async fn handle(service: Arc<Service>, request: Request<Incoming>) -> Response<Reply> {
+async fn handle(service: Arc<Service>, serving: Rc<Serving>, request: Request<Incoming>) -> Response<Reply> {
     let is_grpc = request
         .headers()
         .get(::http::header::CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-    if is_grpc { grpc::handle(service, request).await } else { rest::handle(service, request).await }
+    if is_grpc { grpc::handle(service, serving, request).await } else { rest::handle(service, request).await }
 }
 
 /// A response's body: one piece of data, and trailers for gRPC.

@@ -1,5 +1,6 @@
 //! gRPC's framing: a message after five bytes, a status in trailers.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use prost::Message;
 use tokio::time::Instant;
 
 use super::connection::{BodyError, Reply, read};
-use super::{Service, methods};
+use super::{Service, Serving, methods};
 use crate::InferError;
 
 /// A gRPC status code.
@@ -57,7 +58,7 @@ impl From<InferError> for Status {
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-pub(super) async fn handle(service: Arc<Service>, request: Request<Incoming>) -> Response<Reply> {
+pub(super) async fn handle(service: Arc<Service>, serving: Rc<Serving>, request: Request<Incoming>) -> Response<Reply> {
     match answer(service, request).await {
         Ok(data) => {
             let mut trailers = HeaderMap::with_capacity(1);
@@ -66,7 +67,12 @@ pub(super) async fn handle(service: Arc<Service>, request: Request<Incoming>) ->
             response.headers_mut().insert(CONTENT_TYPE, GRPC);
             response
         }
-        Err(status) => failed(&status),
+        Err(status) => {
+            if status.code == Code::ResourceExhausted {
+                serving.refused.notify_one();
+            }
+            failed(&status)
+        }
     }
 }
 
@@ -81,7 +87,9 @@ fn failed(status: &Status) -> Response<Reply> {
         headers.insert("grpc-accept-encoding", HeaderValue::from_static("identity"));
     }
     // Percent-encoding leaves nothing that a header can't hold.
-    if let Ok(message) = HeaderValue::from_str(&encoded(&status.message)) {
+    if let Ok(mut message) = HeaderValue::from_str(&encoded(&status.message)) {
+        // It hardly ever comes twice: kept out of the table of headers, where it would only drive out others.
+        message.set_sensitive(true);
         headers.insert("grpc-message", message);
     }
     response

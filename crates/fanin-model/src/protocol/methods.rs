@@ -5,6 +5,7 @@ use prost::Message;
 use tokio::time::Instant;
 
 use super::grpc::{Code, Status, framed};
+use super::peek::peek;
 use super::proto::model_metadata_response::TensorMetadata;
 use super::proto::repository_index_response::ModelIndex;
 use super::proto::*;
@@ -57,7 +58,13 @@ fn decoded<M: Message + Default>(message: Bytes) -> Result<M, Status> {
 /// Answers a call.
 pub(super) async fn call(models: &Models, method: Method, message: Bytes, deadline: Instant) -> Result<Bytes, Status> {
     Ok(match method {
-        Method::Infer => framed(&infer(models, decoded(message)?, deadline).await?),
+        Method::Infer => {
+            // Most of what an overloaded server reads it refuses.
+            if let Some(about) = peek(&message) {
+                models.in_time(about.model, about.version, about.rows, deadline)?;
+            }
+            framed(&infer(models, decoded(message)?, deadline).await?)
+        }
         Method::Live => framed(&ServerLiveResponse { live: true }),
         Method::Ready => framed(&ServerReadyResponse { ready: models.is_ready() }),
         Method::Metadata => framed(&ServerMetadataResponse {

@@ -9,6 +9,8 @@ mod convert;
 mod grpc;
 mod http;
 mod methods;
+mod nap;
+mod peek;
 mod rest;
 
 pub use convert::infer_message;
@@ -110,6 +112,8 @@ pub struct Serving {
     /// Wakes connections and listeners when draining begins.
     drain: Notify,
     open: Cell<usize>,
+    /// Told when a request was refused because too much waits.
+    refused: Notify,
 }
 
 impl Serving {
@@ -139,6 +143,11 @@ impl Serving {
 /// A listener can't be given to the runtime.
 pub fn serve(service: &Arc<Service>, listeners: Vec<TcpListener>) -> io::Result<Rc<Serving>> {
     let serving = Rc::new(Serving::default());
+    // Where cores are left beside those that compute, a packet takes none from them.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if service.models.shared().pool.threads() >= cores {
+        spawn_local(nap::run(service.clone(), serving.clone()));
+    }
     let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<io::Result<Vec<_>>>()?;
     for listener in listeners {
         spawn_local(accept(service.clone(), serving.clone(), listener));

@@ -4,6 +4,7 @@
 //! table in place in one store. Requests take a version once and keep it to their end, so that every answer is of exactly
 //! one version; a version's memory is given back when its last request has ended.
 
+mod ask;
 mod keeper;
 mod load;
 mod look;
@@ -12,7 +13,7 @@ mod scan;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use fanin_config::ModelSettings;
@@ -20,10 +21,11 @@ use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
 use crate::engine::Engine;
-use crate::pool::{Job, LaneSettings, Pool};
+use crate::pool::{LaneSettings, Pool};
 use crate::stats::Stats;
-use crate::{InferError, LoadError, Tensor};
+use crate::{InferError, LoadError};
 
+pub use ask::{Answer, Infer};
 pub(crate) use keeper::Command;
 pub use look::look;
 
@@ -162,30 +164,6 @@ pub struct Indexed {
     pub ready: bool,
     /// Why it does not.
     pub reason: String,
-}
-
-/// A question to a model.
-#[derive(Debug)]
-pub struct Infer<'a> {
-    /// The model's name.
-    pub model: &'a str,
-    /// The version's number; empty is the highest one that is ready.
-    pub version: &'a str,
-    /// All inputs of the signature.
-    pub inputs: Vec<Tensor>,
-    /// Names of the outputs that are wanted; none is all.
-    pub outputs: &'a [&'a str],
-    /// The answer is of no use after this.
-    pub deadline: tokio::time::Instant,
-}
-
-/// An answer of a model.
-#[derive(Debug)]
-pub struct Answer {
-    /// Which version gave it.
-    pub version: Arc<Version>,
-    /// The outputs, in the signature's order.
-    pub outputs: Vec<Tensor>,
 }
 
 type Table = FxHashMap<Arc<str>, Arc<Model>>;
@@ -396,90 +374,6 @@ impl Models {
             None => InferError::NotFound(format!("model `{name}` has no version {version} loaded")),
         }
     }
-
-    /// Asks a model. The future may be dropped at any point; what has not begun to be computed is then not computed.
-    ///
-    /// # Errors
-    /// See [`InferError`].
-    pub async fn infer(&self, request: Infer<'_>) -> Result<Answer, InferError> {
-        let result = self.ask(request).await;
-        if let Err(error) = &result {
-            self.shared.outcomes.count(error);
-        }
-        result
-    }
-
-    async fn ask(&self, request: Infer<'_>) -> Result<Answer, InferError> {
-        let Infer { model, version, inputs, outputs, deadline } = request;
-        let (model, version) = self.find(model, version)?;
-        let outputs = self.ask_version(&model, &version, inputs, outputs, deadline).await?;
-        Ok(Answer { version, outputs })
-    }
-
-    /// Asks a version that was found before.
-    pub(crate) async fn ask_version(
-        &self,
-        model: &Model,
-        version: &Arc<Version>,
-        inputs: Vec<Tensor>,
-        outputs: &[&str],
-        deadline: tokio::time::Instant,
-    ) -> Result<Vec<Tensor>, InferError> {
-        let signature = version.engine.signature();
-        let result = signature.check(&inputs).and_then(|()| wanted(signature, outputs));
-        let wanted = match result {
-            Ok(wanted) => wanted,
-            Err(problem) => {
-                version.stats.fail();
-                return Err(InferError::Invalid(format!("model `{}`: {problem}", model.name)));
-            }
-        };
-        let rows =
-            inputs.first().and_then(|input| input.shape.first()).map_or(1, |rows| usize::try_from(*rows).unwrap_or(1));
-        let started = Instant::now();
-        let deadline = deadline.into_std();
-        if deadline <= started {
-            version.stats.fail();
-            return Err(InferError::Deadline("the deadline had passed before the model was asked".to_owned()));
-        }
-        let predicted = version.predict(rows);
-        let bound = self.shared.config.load().inline.map_or(0, |bound| bound.as_nanos() as u64);
-        let inline = predicted <= bound && version.engine.may_compute_inline();
-        let result = if inline && self.shared.pool.is_free(model.lane) {
-            crate::pool::compute(version, &inputs, wanted, rows)
-        } else {
-            let (reply, answer) = oneshot::channel();
-            let job =
-                Job { version: version.clone(), inputs, wanted, rows, predicted, deadline, queued: started, reply };
-            match self.shared.pool.submit(model.lane, job) {
-                Err(error) => Err(error),
-                Ok(()) => match tokio::time::timeout_at(deadline.into(), answer).await {
-                    Ok(Ok(result)) => result,
-                    Ok(Err(_)) => Err(InferError::Engine("the pool dropped the request".to_owned())),
-                    Err(_) => Err(InferError::Deadline("the deadline came before the answer".to_owned())),
-                },
-            }
-        };
-        result.inspect_err(|_| version.stats.fail())
-    }
-}
-
-/// A bit for each output that is asked for.
-fn wanted(signature: &crate::Signature, outputs: &[&str]) -> Result<u64, String> {
-    if outputs.is_empty() {
-        return Ok(u64::MAX);
-    }
-    let mut wanted = 0;
-    for name in outputs {
-        match signature.outputs.iter().position(|spec| &*spec.name == *name) {
-            Some(at) => wanted |= 1 << at,
-            None => {
-                let known: Vec<_> = signature.outputs.iter().map(ToString::to_string).collect();
-                return Err(format!("there is no output `{name}`; there are {}", known.join(", ")));
-            }
-        }
-    }
-    Ok(wanted)
 }
 
 /// A model's lane in the pool.

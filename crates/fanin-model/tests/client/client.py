@@ -243,5 +243,49 @@ def age():
     client.close()
 
 
-{"grpc": over_grpc, "http": over_http, "bad": bad, "drain": drain, "age": age}[theme]()
+def limits():
+    """Here two requests may be in progress and four connections be open, in all; deadlines are 2 s, pings come each 100 ms."""
+    import socket
+    path = "/inference.GRPCInferenceService/ModelInfer"
+    ends = threading.Event()
+
+    def never():
+        ends.wait()
+        return
+        yield
+
+    channels = [grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) for _ in range(3)]
+    # Requests whose message does not come, each on a connection of its own.
+    stalled = [channel.stream_unary(path).future(never()) for channel in channels[:2]]
+    stub = service_pb2_grpc.GRPCInferenceServiceStub(channels[2])
+    request = pb.ModelInferRequest(model_name="spam", raw_input_contents=[ROW.tobytes()])
+    request.inputs.add(name="input", datatype="FP64", shape=[1, 4])
+    told = None
+    while told is None and not any(call.done() for call in stalled):
+        try:
+            stub.ModelInfer(request)
+        except grpc.RpcError as error:
+            told = error
+    assert told.code() == grpc.StatusCode.RESOURCE_EXHAUSTED, told
+    assert told.details() == "2 requests are in progress already (models.limit)", told
+    for call in stalled:
+        assert call.code() == grpc.StatusCode.DEADLINE_EXCEEDED, call
+        assert call.details() == "the deadline came before the whole request", call
+    ends.set()
+    stub.ModelInfer(request)
+    host, port = address.rsplit(":", 1)
+    # A client that greets and then says nothing more, not even to a ping, is the fourth; the fifth is one too many.
+    silent = socket.create_connection((host, int(port)), 60)
+    silent.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+    assert silent.recv(4096), "the server greets"
+    fifth = socket.create_connection((host, int(port)), 60)
+    assert fifth.recv(1) == b""
+    while silent.recv(4096):
+        pass
+    # Its place is free again.
+    again = grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+    service_pb2_grpc.GRPCInferenceServiceStub(again).ModelInfer(request, wait_for_ready=True)
+
+
+{"grpc": over_grpc, "http": over_http, "bad": bad, "drain": drain, "age": age, "limits": limits}[theme]()
 print("done")

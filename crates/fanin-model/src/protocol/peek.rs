@@ -1,0 +1,125 @@
+//! What a request is about, told from its bytes: a request that has no time left is refused before its tensors are read.
+
+/// The part of a ModelInferRequest that says how long it will take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Peek<'a> {
+    pub model: &'a str,
+    pub version: &'a str,
+    /// First dimension of the first input.
+    pub rows: usize,
+}
+
+/// Looks at a message; `None` is one that the decoder has to judge.
+pub(super) fn peek(mut message: &[u8]) -> Option<Peek<'_>> {
+    let mut found = Peek { rows: 1, ..Peek::default() };
+    let mut is_first = true;
+    while !message.is_empty() {
+        let (field, bytes) = field(&mut message)?;
+        match field {
+            1 => found.model = std::str::from_utf8(bytes).ok()?,
+            2 => found.version = std::str::from_utf8(bytes).ok()?,
+            5 if is_first => {
+                is_first = false;
+                found.rows = rows(bytes)?;
+            }
+            _ => {}
+        }
+    }
+    Some(found)
+}
+
+/// The first dimension of an input tensor.
+fn rows(mut tensor: &[u8]) -> Option<usize> {
+    while !tensor.is_empty() {
+        if let (3, mut shape) = field(&mut tensor)? {
+            // A negative one is refused when the tensor is read.
+            return Some(usize::try_from(varint(&mut shape)? as i64).unwrap_or(1));
+        }
+    }
+    Some(1)
+}
+
+/// The next field: its number, and its bytes. Numbers are given as they stand.
+fn field<'a>(rest: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
+    let key = varint(rest)?;
+    let length = match key & 7 {
+        0 => {
+            let before = *rest;
+            varint(rest)?;
+            return Some((key >> 3, &before[..before.len() - rest.len()]));
+        }
+        1 => 8,
+        2 => usize::try_from(varint(rest)?).ok()?,
+        5 => 4,
+        _ => return None,
+    };
+    let (bytes, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some((key >> 3, bytes))
+}
+
+fn varint(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, after) = rest.split_first()?;
+        *rest = after;
+        value |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::super::proto::ModelInferRequest;
+    use super::super::proto::model_infer_request::InferInputTensor;
+    use super::*;
+
+    fn request() -> ModelInferRequest {
+        let input = |name: &str, shape: &[i64]| InferInputTensor {
+            name: name.to_owned(),
+            datatype: "FP64".to_owned(),
+            shape: shape.to_vec(),
+            ..Default::default()
+        };
+        ModelInferRequest {
+            model_name: "spam".to_owned(),
+            model_version: "3".to_owned(),
+            id: "seven".to_owned(),
+            inputs: vec![input("a", &[300, 4]), input("b", &[300])],
+            raw_input_contents: vec![vec![1; 9600].into(), vec![2; 2400].into()],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn it_says_what_the_decoder_says() {
+        let mut request = request();
+        assert_eq!(peek(&request.encode_to_vec()), Some(Peek { model: "spam", version: "3", rows: 300 }));
+        request.inputs.clear();
+        request.model_version.clear();
+        assert_eq!(peek(&request.encode_to_vec()), Some(Peek { model: "spam", version: "", rows: 1 }));
+        assert_eq!(peek(&[]), Some(Peek { model: "", version: "", rows: 1 }));
+    }
+
+    #[test]
+    fn what_it_cannot_read_is_left_to_the_decoder() {
+        let message = request().encode_to_vec();
+        // Cut off anywhere it either sees a shorter message or gives up; it never panics.
+        for end in 0..message.len() {
+            let _ = peek(&message[..end]);
+        }
+        for broken in [&[0xff; 12][..], b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", b"\x0a\x02\xff\xfe", b"\x0b"] {
+            assert_eq!(peek(broken), None, "{broken:?}");
+        }
+        // A shape that is not packed, and a negative one.
+        assert_eq!(peek(b"\x2a\x04\x18\x05\x18\x02").map(|it| it.rows), Some(5));
+        let mut negative = request();
+        negative.inputs[0].shape = vec![-1, 4];
+        assert_eq!(peek(&negative.encode_to_vec()).map(|it| it.rows), Some(1));
+    }
+}

@@ -1,0 +1,160 @@
+//! Asking a model: what is asked is checked, computed at once or put into the pool's queue, and waited for until the deadline.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use super::{Model, Models, Version};
+use crate::pool::Job;
+use crate::{InferError, Tensor};
+
+/// A question to a model.
+#[derive(Debug)]
+pub struct Infer<'a> {
+    /// The model's name.
+    pub model: &'a str,
+    /// The version's number; empty is the highest one that is ready.
+    pub version: &'a str,
+    /// All inputs of the signature.
+    pub inputs: Vec<Tensor>,
+    /// Names of the outputs that are wanted; none is all.
+    pub outputs: &'a [&'a str],
+    /// The answer is of no use after this.
+    pub deadline: tokio::time::Instant,
+}
+
+/// An answer of a model.
+#[derive(Debug)]
+pub struct Answer {
+    /// Which version gave it.
+    pub version: Arc<Version>,
+    /// The outputs, in the signature's order.
+    pub outputs: Vec<Tensor>,
+}
+
+impl Models {
+    /// Refuses a request that would be refused for its time, before its inputs are read: whatever else is wrong with it is not
+    /// looked at.
+    ///
+    /// # Errors
+    /// [`InferError::Overloaded`].
+    pub(crate) fn in_time(
+        &self,
+        name: &str,
+        version: &str,
+        rows: usize,
+        deadline: tokio::time::Instant,
+    ) -> Result<(), InferError> {
+        if self.shared.pool.waiting() == 0 {
+            return Ok(());
+        }
+        let Ok((model, version)) = self.find(name, version) else { return Ok(()) };
+        let predicted = version.predict(rows);
+        if self.is_inline(&version, predicted) {
+            return Ok(());
+        }
+        let refused = self.shared.pool.in_time(model.lane, predicted, deadline.into_std());
+        refused.inspect_err(|error| {
+            self.shared.outcomes.count(error);
+            version.stats.fail();
+        })
+    }
+
+    /// Asks a model. The future may be dropped at any point; what has not begun to be computed is then not computed.
+    ///
+    /// # Errors
+    /// See [`InferError`].
+    pub async fn infer(&self, request: Infer<'_>) -> Result<Answer, InferError> {
+        let result = self.ask(request).await;
+        if let Err(error) = &result {
+            self.shared.outcomes.count(error);
+        }
+        result
+    }
+
+    async fn ask(&self, request: Infer<'_>) -> Result<Answer, InferError> {
+        let Infer { model, version, inputs, outputs, deadline } = request;
+        let (model, version) = self.find(model, version)?;
+        let outputs = self.ask_version(&model, &version, inputs, outputs, deadline).await?;
+        Ok(Answer { version, outputs })
+    }
+
+    /// Asks a version that was found before.
+    pub(crate) async fn ask_version(
+        &self,
+        model: &Model,
+        version: &Arc<Version>,
+        inputs: Vec<Tensor>,
+        outputs: &[&str],
+        deadline: tokio::time::Instant,
+    ) -> Result<Vec<Tensor>, InferError> {
+        let signature = version.engine.signature();
+        let result = signature.check(&inputs).and_then(|()| wanted(signature, outputs));
+        let wanted = match result {
+            Ok(wanted) => wanted,
+            Err(problem) => {
+                version.stats.fail();
+                return Err(InferError::Invalid(format!("model `{}`: {problem}", model.name)));
+            }
+        };
+        let rows =
+            inputs.first().and_then(|input| input.shape.first()).map_or(1, |rows| usize::try_from(*rows).unwrap_or(1));
+        let started = Instant::now();
+        let deadline = deadline.into_std();
+        if deadline <= started {
+            version.stats.fail();
+            return Err(InferError::Deadline("the deadline had passed before the model was asked".to_owned()));
+        }
+        let predicted = version.predict(rows);
+        let result = if self.is_inline(version, predicted) && self.shared.pool.is_free(model.lane) {
+            crate::pool::compute(version, &inputs, wanted, rows)
+        } else {
+            let (reply, answer) = oneshot::channel();
+            let job = Job {
+                version: version.clone(),
+                inputs,
+                wanted,
+                rows,
+                predicted,
+                deadline,
+                queued: started,
+                expected: 0,
+                reply,
+            };
+            match self.shared.pool.submit(model.lane, job) {
+                Err(error) => Err(error),
+                Ok(()) => match tokio::time::timeout_at(deadline.into(), answer).await {
+                    Ok(Ok(result)) => result,
+                    Ok(Err(_)) => Err(InferError::Engine("the pool dropped the request".to_owned())),
+                    Err(_) => Err(InferError::Deadline("the deadline came before the answer".to_owned())),
+                },
+            }
+        };
+        result.inspect_err(|_| version.stats.fail())
+    }
+
+    /// Whether a request is so short that it is computed where it is, if nothing of its model waits.
+    fn is_inline(&self, version: &Version, predicted: u64) -> bool {
+        let bound = self.shared.config.load().inline.map_or(0, |bound| bound.as_nanos() as u64);
+        predicted <= bound && version.engine.may_compute_inline()
+    }
+}
+
+/// A bit for each output that is asked for.
+fn wanted(signature: &crate::Signature, outputs: &[&str]) -> Result<u64, String> {
+    if outputs.is_empty() {
+        return Ok(u64::MAX);
+    }
+    let mut wanted = 0;
+    for name in outputs {
+        match signature.outputs.iter().position(|spec| &*spec.name == *name) {
+            Some(at) => wanted |= 1 << at,
+            None => {
+                let known: Vec<_> = signature.outputs.iter().map(ToString::to_string).collect();
+                return Err(format!("there is no output `{name}`; there are {}", known.join(", ")));
+            }
+        }
+    }
+    Ok(wanted)
+}
