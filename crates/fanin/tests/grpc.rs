@@ -33,7 +33,7 @@ fn the_models_of_another_fanin_are_an_upstream() {
     let dir = tempfile::tempdir().expect("a folder");
     fs::copy(crates.join("proto/inference.proto"), dir.path().join("inference.proto")).expect("copied");
     let toml = format!(
-        "[upstreams.models]\ngrpc = 'http://{address}'\nproto = 'inference.proto'\ntimeout = '30s'\nsafe_methods = ['ModelInfer']\n\
+        "[upstreams.models]\ngrpc = 'http://{address}'\nproto = 'inference.proto'\ntimeout = '30s'\n\
          [[routes]]\npath = '/'\nflow = 'flow.star:score'\ntimeout = '50s'\n"
     );
     let flow = r#"
@@ -44,7 +44,7 @@ def score(req):
         "model_name": "spam",
         "inputs": [{"name": "input", "datatype": "FP64", "shape": [1, 4], "contents": {"fp64_contents": [0.5, -1.25, 0, 2]}}],
     })
-    unknown = models.ModelReady({"name": "none"}, safe = True)
+    unknown = models.ModelReady({"name": "none"})
     return {"answer": answer, "unknown": unknown}
 "#;
     write(dir.path(), &toml, flow);
