@@ -1,5 +1,7 @@
 //! Every benchmark of the project. `bench/run NAME` builds and calls it; `bench/README.md` says what each means.
 
+mod bystander;
+mod cgroup;
 mod cold;
 mod cost;
 mod eval;

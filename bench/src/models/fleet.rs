@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use super::load::{self, ask, connect};
 use super::messages::InferResponse;
 use super::{Folder, Plans, trees};
+use crate::cgroup::Cgroup;
 use crate::process::{self, Usage};
 use crate::report::{Report, Table};
 use crate::{Failure, Options};
@@ -56,8 +57,16 @@ pub fn run(options: &Options, plans: &Plans, report: &mut Report) -> Result<(), 
         folder.put(name, 1, &text(1))?;
     }
     let admin = process::free_port()?;
-    let fanin = folder.serve(process::free_port()?, Some(admin), "")?;
+    // Before the server, so that it is dropped after it.
+    let group = Cgroup::new("fanin-bench");
+    let fanin = folder.serve_in(group.as_ref().ok(), process::free_port()?, Some(admin), "")?;
     let own = metric(admin, "fanin_models_memory_used_bytes")?;
+    let largest = own / MODELS as f64;
+    let bound = 1.25 * (own + largest) + 64e6 + 32768.0 * CONNECTIONS as f64;
+    let limited = group.as_ref().map_err(String::clone).and_then(|group| {
+        group.limit(bound as u64).map_err(|error| error.to_string())?;
+        Ok(group)
+    });
     let bodies: Vec<Bytes> = names.iter().map(|name| load::request(name, 1, FEATURES, &["raw"])).collect();
     let seen = Rc::new(Seen::default());
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
@@ -96,8 +105,6 @@ pub fn run(options: &Options, plans: &Plans, report: &mut Report) -> Result<(), 
     let (first, last) = (usages.first().copied().unwrap_or_default(), usages.last().copied().unwrap_or_default());
     let refused = metric(admin, "fanin_model_refused_total")?;
     let failed: u64 = seen.failed.borrow().values().sum();
-    let largest = own / MODELS as f64;
-    let bound = 1.25 * (own + largest) + 64e6 + 32768.0 * CONNECTIONS as f64;
     let mut table = Table::new(
         &format!(
             "{CONNECTIONS} connections, {WAVES} waves of reconnection in {} s, a model swapped each second ({swaps} swaps, {refused:.0} refused)",
@@ -125,6 +132,14 @@ pub fn run(options: &Options, plans: &Plans, report: &mut Report) -> Result<(), 
     report.at_most("fleet: memory / after the first wave", last.rss as f64 / first.rss as f64, 1.1, "");
     let bar = "fleet: peak MB / (1.25 x (models + largest) + 64 MB + 32 KB a connection)";
     report.at_most(bar, last.peak as f64 / bound, 1.0, "");
+    let bar = format!("fleet: a cgroup limit of {:.1} MB is never met", bound / 1e6);
+    match limited.and_then(|group| group.met().map_err(|error| error.to_string())) {
+        Ok((met, peak)) => {
+            report.holds(&bar, format!("met {met} times, peak {:.1} MB", peak as f64 / 1e6), met == 0);
+        }
+        // Asked for only where one can be set.
+        Err(why) => report.holds(&bar, format!("none can be set here: {why}"), true),
+    }
     report.data["fleet"] = json!({
         "models_bytes": own, "bound_bytes": bound, "peak_bytes": last.peak, "slowest_ms": seen.slowest.get().as_secs_f64() * 1e3,
         "versions": *seen.versions.borrow(),

@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::cgroup::Cgroup;
 use crate::process::{self, OTHER_CORE, Server};
 use crate::report::Report;
 use crate::{Failure, Options, servers};
@@ -89,6 +90,17 @@ impl Folder {
 
     /// Fanin on one core with this repository: one worker, one thread that computes.
     fn serve(&self, models: SocketAddr, admin: Option<SocketAddr>, more: &str) -> Result<Server, Failure> {
+        self.serve_in(None, models, admin, more)
+    }
+
+    /// The same, in a cgroup.
+    fn serve_in(
+        &self,
+        group: Option<&Cgroup>,
+        models: SocketAddr,
+        admin: Option<SocketAddr>,
+        more: &str,
+    ) -> Result<Server, Failure> {
         let listen = process::free_port()?;
         let admin = admin.map_or("off".to_owned(), |admin| admin.to_string());
         let toml = format!(
@@ -96,6 +108,10 @@ impl Folder {
              \"models\"\nlisten = \"{models}\"\nthreads = 1\n{more}"
         );
         fs::write(self.0.join("fanin.toml"), toml)?;
-        Ok(Server::command("fanin", models, servers::fanin_command(&self.0)?, Duration::from_secs(10))?)
+        let mut command = servers::fanin_command(&self.0)?;
+        if let Some(group) = group {
+            command = group.command(&command);
+        }
+        Ok(Server::command("fanin", models, command, Duration::from_secs(10))?)
     }
 }
