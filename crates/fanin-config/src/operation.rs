@@ -195,14 +195,14 @@ impl Operation {
             chunk_timeout,
             max_answer,
         };
-        operation.check(&table);
+        operation.check(&table, longest);
         let complete = !operation.path.is_empty();
         table.finish();
         complete.then_some(operation)
     }
 
-    /// What contradicts what.
-    fn check(&self, table: &Table<'_, '_>) {
+    /// What contradicts what. `longest` is what a call may take.
+    fn check(&self, table: &Table<'_, '_>, longest: Duration) {
         if !self.is_safe() {
             for key in ["batch", "cache", "single_flight"] {
                 if table.at(key).is_some() && (key != "single_flight" || self.shares_flights()) {
@@ -230,6 +230,15 @@ impl Operation {
             }
         }
         let Some(batch) = &self.batch else { return };
+        if self.method == Method::HEAD {
+            table.error("batch", "takes answers apart, and the answer to a HEAD has no items");
+        }
+        if batch.linger >= longest {
+            table.error(
+                "batch",
+                format_args!("linger is {:?}, and all that a call may take is {longest:?}", batch.linger),
+            );
+        }
         for (what, name) in [("key", Some(&batch.key)), ("fields", batch.fields.as_ref())] {
             let Some(name) = name else { continue };
             if in_path(name) {

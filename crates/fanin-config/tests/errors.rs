@@ -235,6 +235,8 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         (operation("batch = { key = 'ids', linger = 2 }"), "5:33", "must be a duration"),
         (operation("batch = { key = 'ids', linger = '0s', share = true }"), "5:47", "linger is 0"),
         (operation("batch = { key = 'ids', fields = 'ids' }"), "5:33", "is the parameter that holds the keys"),
+        (operation("method = 'HEAD'\nbatch = { key = 'ids' }"), "6:9", "the answer to a HEAD has no items"),
+        (operation("timeout = '1s'\nbatch = { key = 'ids', linger = '1s' }"), "6:9", "all that a call may take is 1s"),
         (operation("method = 'POST'\nbatch = { key = 'ids' }"), "6:9", "set safe = true if that is so"),
         (operation("params = { id = 'list' }\nbatch = { key = 'ids' }"), "6:9", "key = \"ids\" is not among params"),
         (operation("params = { ids = 'int' }\nbatch = { key = 'ids' }"), "6:9", "must be a list in params"),
