@@ -349,6 +349,31 @@ fn a_full_shared_batch_does_not_wait_and_the_first_one_leaving_harms_nobody() {
 }
 
 #[test]
+fn a_shared_batch_waits_no_longer_than_the_most_urgent_of_its_calls_can() {
+    // On threads nothing outlives its flow.
+    if threaded() {
+        return;
+    }
+    paused(async {
+        let toml = SHOP.replace("linger = \"5ms\", share = true", "linger = \"500ms\", share = true");
+        let flow = format!(
+            "{LOAD}def flow(req):\n    if \"now\" in req.query:\n        return shop.shared([3], linger = 0)\n    return shop.shared([int(req.query[\"id\"])])\n"
+        );
+        let it = setup_toml(&toml, &flow, |_, request| after(5, products(request)));
+        let ask = |uri: &str, ms: u64| {
+            let mut incoming = it.incoming(uri);
+            incoming.deadline = incoming.start + std::time::Duration::from_millis(ms);
+            it.flows.run(0, incoming)
+        };
+        let (patient, urgent) = futures_util::join!(ask("/?id=1", 10_000), ask("/?id=2", 100));
+        assert!(patient.result.is_ok() && urgent.result.is_ok(), "a tenth of what the second had left, and no more");
+        assert_eq!(it.events(), ["10 GET shop/products?ids=1,2"]);
+        futures_util::join!(ask("/?id=1", 10_000), ask("/?now", 10_000));
+        assert_eq!(it.events()[1], "15 GET shop/products?ids=1,3");
+    });
+}
+
+#[test]
 fn users_do_not_meet_in_a_batch() {
     // On threads nothing outlives its flow.
     if threaded() {

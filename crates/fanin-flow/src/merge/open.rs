@@ -32,12 +32,22 @@ pub(crate) struct OpenBatches(RefCell<HashMap<Of, Known>>);
 struct Open {
     calls: RefCell<Vec<Rc<Asked>>>,
     keys: Cell<usize>,
+    max_keys: usize,
+    /// When the first of its calls can wait no longer, which need not be the one that opened it.
+    until: Cell<Instant>,
     closed: Cell<bool>,
-    full: Notify,
+    /// It is full, or has to be sent sooner.
+    changed: Notify,
+}
+
+impl Open {
+    fn is_full(&self) -> bool {
+        self.keys.get() >= self.max_keys
+    }
 }
 
 impl OpenBatches {
-    /// Joins the open batch of these calls, or opens one until `until` with what `make` gives.
+    /// Joins the open batch of these calls, or opens one with what `make` gives. It is open until `until` at most, whoever joins.
     pub(crate) fn join(
         self: &Rc<Self>,
         of: Of,
@@ -56,10 +66,12 @@ impl OpenBatches {
                 let open = Rc::new(Open {
                     calls: RefCell::default(),
                     keys: Cell::new(0),
+                    max_keys,
+                    until: Cell::new(until),
                     closed: Cell::new(false),
-                    full: Notify::new(),
+                    changed: Notify::new(),
                 });
-                let closing: Closing = Box::pin(close(self.clone(), of.clone(), open.clone(), until, make()));
+                let closing: Closing = Box::pin(close(self.clone(), of.clone(), open.clone(), make()));
                 let closing = closing.shared();
                 if let Some(weak) = closing.downgrade() {
                     all.insert(of, (open.clone(), weak));
@@ -70,16 +82,17 @@ impl OpenBatches {
         let number = open.calls.borrow().len();
         open.keys.set(open.keys.get() + asked.keys.len());
         open.calls.borrow_mut().push(asked);
-        if open.keys.get() >= max_keys {
-            open.full.notify_one();
+        if open.is_full() || until < open.until.get() {
+            open.until.set(open.until.get().min(until));
+            open.changed.notify_one();
         }
         Box::pin(member(closing, number))
     }
 }
 
-async fn close(all: Rc<OpenBatches>, of: Of, open: Rc<Open>, until: Instant, with: Launch) -> Closed {
+async fn close(all: Rc<OpenBatches>, of: Of, open: Rc<Open>, with: Launch) -> Closed {
     // The time being over is as good a reason to close as being full.
-    let _ = timeout_at(until, open.full.notified()).await;
+    while !open.is_full() && timeout_at(open.until.get(), open.changed.notified()).await.is_ok() {}
     open.closed.set(true);
     let mut table = all.0.borrow_mut();
     if table.get(&of).is_some_and(|(other, _)| Rc::ptr_eq(other, &open)) {
