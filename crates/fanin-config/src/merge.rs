@@ -89,7 +89,7 @@ impl Batch {
     }
 }
 
-/// `[upstreams.NAME.operations.NAME.cache]`: answers that are used again.
+/// `[upstreams.NAME.operations.NAME.cache]`: answers that are used again; of an operation with a `batch` each item by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cache {
@@ -105,11 +105,12 @@ pub struct Cache {
     #[serde(serialize_with = "text::duration")]
     #[schemars(with = "schema::DurationText")]
     pub stale_if_error: Duration,
-    /// How long a 404 or 410 is remembered; not at all by default.
+    /// How long a 404 or 410 is remembered, and of an operation with a `batch` that there is nothing under a key; not at all by
+    /// default.
     #[serde(serialize_with = "text::duration")]
     #[schemars(with = "schema::DurationText")]
     pub negative: Duration,
-    /// Bytes that all answers together may take, keys and headers included.
+    /// Bytes that all answers or items together may take, keys and headers included.
     #[serde(serialize_with = "text::size")]
     #[schemars(with = "schema::Size<1>")]
     pub max_size: usize,

@@ -1,6 +1,8 @@
 //! The machine's host: makes a running flow's calls and settles their slots.
 
+mod lookup;
 mod merging;
+mod rounds;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -78,7 +80,7 @@ pub(crate) struct FlowHost {
     /// Made when a call waits for its arguments.
     woken: Option<Rc<Woken>>,
     /// Calls that wait to be sent together; most requests have none.
-    rounds: Option<Box<merging::Rounds>>,
+    rounds: Option<Box<rounds::Rounds>>,
     /// Set once a call that may change something has been sent.
     pub(crate) wrote: bool,
     /// The flow has left something to be dropped in parts.
@@ -291,7 +293,7 @@ impl FlowHost {
                             Body::Text => text(&answer),
                             part => {
                                 entry.source.set_part();
-                                merging::value(part, entry.object.name())
+                                lookup::value(part, entry.object.name())
                             }
                         };
                         entry.end = End::Answered;
@@ -508,7 +510,7 @@ impl Entry {
     fn answered(&self, doc: &Doc) -> bool {
         match self.slot.outcome() {
             Some(Ok(Value::Json { doc: answer, .. })) => answer.same(doc),
-            Some(Ok(Value::Frozen(parts))) => merging::is_of(&parts, doc),
+            Some(Ok(Value::Frozen(parts))) => lookup::is_of(&parts, doc),
             _ => false,
         }
     }

@@ -10,6 +10,8 @@ mod common;
 mod effects;
 #[path = "failure.rs"]
 mod failure;
+#[path = "kept_items.rs"]
+mod kept_items;
 #[path = "lookups.rs"]
 mod lookups;
 #[path = "many.rs"]

@@ -96,6 +96,15 @@ impl Doc {
         size_of::<Inner>() + self.0.bytes.len() + self.0.tape.get().map_or(0, Tape::memory)
     }
 
+    /// What [`memory`](Self::memory) and the indexes of large containers may come to at most, however the document is looked
+    /// at from now on: a number that does not change, for those who bound what they keep.
+    #[must_use]
+    pub fn memory_at_most(&self) -> usize {
+        // One of these stands before every value and key but the outermost.
+        let before = self.0.bytes.iter().filter(|byte| matches!(**byte, b',' | b':' | b'[' | b'{')).count();
+        size_of::<Inner>() + self.0.bytes.len() + (before + 1) * Tape::PER_ENTRY
+    }
+
     /// Whether both are the same document (not: equal ones).
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {

@@ -216,6 +216,9 @@ impl Tape {
         Ok((extent, builder.finish()))
     }
 
+    /// Bytes that a value or key takes at most: its entry, and its place in the index of a large container.
+    pub(crate) const PER_ENTRY: usize = size_of::<Entry>() + 8;
+
     /// Bytes on the heap, without the indexes of large containers (each at most 8 bytes a child).
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.entries) + size_of_val(&*self.large)

@@ -9,12 +9,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use fanin_config::{Batch, Operation};
 use fanin_lang::HostRef;
-use fanin_upstream::shared::{Body, Counts, Outcome, Ready};
+use fanin_upstream::shared::{Body, Counts, Fields, Item, ItemKey, Items, Outcome, Ready, SharedKey};
 use fanin_upstream::{CallContext, CallError, ErrorKind, Request};
 use futures_util::FutureExt;
 use futures_util::future::{Shared, join, join_all};
 use http::StatusCode;
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use super::Work;
 use super::asked::{Asked, Key};
@@ -32,6 +33,8 @@ pub(crate) struct Launch {
     pub(crate) operation: usize,
     /// The request without keys and fields.
     pub(crate) base: Request,
+    /// What it is told by.
+    pub(crate) of: SharedKey,
     pub(crate) context: CallContext,
     /// Nesting that answers may have.
     pub(crate) max_depth: usize,
@@ -147,12 +150,17 @@ fn land(launch: Rc<Launch>, parts: Vec<Part>) -> Landing {
             None => united(&launch.base, operation, batch, lists, &keys, fields.as_deref()),
             Some(_) => with_keys(&launch.base, operation, batch, &keys),
         };
-        let counts = &object.upstream.operation(launch.operation).counts;
+        let shared = object.upstream.operation(launch.operation);
+        let counts = &shared.counts;
         counts.batch_calls.observe(parts.len());
         counts.batch_keys.observe(keys.len());
+        let begun = Instant::now();
         let call = launch.caller.call(&object.upstream, request, launch.context);
         let (_, result) = InFlight::new(0, call, false, launch.max_depth).await;
         let (landed, content) = read(result, object, batch, &keys, counts);
+        if let Some(items) = &shared.items {
+            store(items, &launch.of, batch, &keys, fields.as_deref(), &landed, begun);
+        }
         if !content || parts.len() == 1 || !(object.upstream.may_send_again() && object.upstream.may_send_again()) {
             return vec![landed; parts.len()];
         }
@@ -164,6 +172,35 @@ fn land(launch: Rc<Launch>, parts: Vec<Part>) -> Landing {
         landed.extend(rest);
         landed
     })
+}
+
+/// Which item a key of a batch is, among those of its operation that are kept.
+pub(super) fn item_key<'a>(of: &'a SharedKey, batch: &Batch, key: &'a Key) -> ItemKey<'a> {
+    // Where all is text on the wire, `7` and `"7"` are one key.
+    ItemKey { of, text: &key.text, quoted: batch.rows.is_some() && key.quoted }
+}
+
+/// Keeps what an answer has of each key, with all fields that the request had, whichever call asked for them.
+fn store(
+    items: &Items,
+    of: &SharedKey,
+    batch: &Batch,
+    keys: &[&Key],
+    fields: Option<&[&str]>,
+    landed: &Landed,
+    begun: Instant,
+) {
+    let fields: Fields = fields.map(|fields| fields.iter().map(|field| Box::from(*field)).collect());
+    match (landed, keys) {
+        (Ok(Piece::Split(split)), _) => {
+            // Who may be concerned by what nobody can tell has no item.
+            let item = |key: &&'_ Key| split.item(batch, &key.text).ok();
+            let said = keys.iter().filter_map(|key| Some((item_key(of, batch, key), item(key)?)));
+            items.store(split.answer(), &fields, begun, said);
+        }
+        (Ok(Piece::Plain(ready)), [key]) => items.store_whole(item_key(of, batch, key), ready, &fields, begun),
+        _ => {}
+    }
 }
 
 /// What an answer is to all parts of its request, and whether it speaks against its content.
@@ -238,11 +275,13 @@ async fn outcome(launch: Rc<Launch>, asked: Rc<Asked>, needed: Needed) -> Outcom
             None => return Err(CallError::cancelled(object.upstream.name())),
         }
     }
-    let ready = match found.as_slice() {
-        [(_, split)] => gather(&asked, batch, |_| Some(split)),
-        several => gather(&asked, batch, |key| {
-            several.iter().find(|(part, _)| part.keys().any(|other| other == key)).map(|(_, split)| *split)
-        }),
+    let of = |key: &Key| match found.as_slice() {
+        [(_, split)] => Some(*split),
+        several => several.iter().find(|(part, _)| part.keys().any(|other| other == key)).map(|(_, split)| *split),
+    };
+    let ready = match object.upstream.operation(launch.operation).items.is_some() {
+        false => gather(&asked, batch, of),
+        true => items(&asked, batch, of),
     };
     match ready {
         Ok(ready) => Ok(Arc::new(ready)),
@@ -251,6 +290,15 @@ async fn outcome(launch: Rc<Launch>, asked: Rc<Asked>, needed: Needed) -> Outcom
             Err(found[0].1.error(name, problem))
         }
     }
+}
+
+/// What is under each key of a call, for those who put it together with what they have.
+fn items<'a>(asked: &Asked, batch: &Batch, splits: impl Fn(&Key) -> Option<&'a Split>) -> Result<Ready, String> {
+    let nobody = "internal: no answer for a key";
+    let of = |key: &Key| splits(key).ok_or(nobody)?.item(batch, &key.text);
+    let items = asked.keys.iter().map(of).collect::<Result<Arc<[Item]>, String>>()?;
+    let answer = items.first().ok_or(nobody)?.answer.as_ref().clone();
+    Ok(Ready { answer, body: Body::Items(items) })
 }
 
 #[cfg(test)]

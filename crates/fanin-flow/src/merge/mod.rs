@@ -5,6 +5,7 @@
 
 pub(crate) mod asked;
 pub(crate) mod batch;
+pub(crate) mod keyed;
 pub(crate) mod open;
 mod request;
 pub(crate) mod split;

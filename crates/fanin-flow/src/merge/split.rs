@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fanin_config::Batch;
 use fanin_json::{Assembler, Doc, Kind, Node};
-use fanin_upstream::shared::{Body, Ready};
+use fanin_upstream::shared::{Body, Item, Ready};
 use fanin_upstream::{Answer, CallError};
 use smallvec::SmallVec;
 
@@ -15,7 +15,7 @@ use super::asked::{Asked, Key};
 #[derive(Debug)]
 pub(crate) struct Split {
     /// Status and headers, without the body.
-    answer: Answer,
+    answer: Arc<Answer>,
     doc: Doc,
     rows: Rows,
     /// Items that do not say whose they are, so that they may be anybody's.
@@ -30,9 +30,9 @@ enum Rows {
     Object(u32),
 }
 
-/// An item that a call asked for: its key, in objects, and its value.
+/// Where something is that a call asked for: its key, in objects, and its value.
 #[derive(Debug, Clone, Copy)]
-struct Item<'a> {
+struct Place<'a> {
     key: Option<Node<'a>>,
     value: Node<'a>,
 }
@@ -66,7 +66,23 @@ impl Split {
             }
         };
         answer.body = bytes::Bytes::new();
-        Ok(Split { answer, doc, rows, broken })
+        Ok(Split { answer: Arc::new(answer), doc, rows, broken })
+    }
+
+    /// Status and headers of the answer, without the body.
+    pub(crate) fn answer(&self) -> &Arc<Answer> {
+        &self.answer
+    }
+
+    /// What it has of one key.
+    ///
+    /// # Errors
+    /// If it may be among the items that do not say whose they are.
+    pub(crate) fn item(&self, batch: &Batch, key: &str) -> Result<Item, String> {
+        let mut found = Vec::new();
+        self.places(batch, key, &mut found)?;
+        let values = found.iter().map(|place| (self.doc.clone(), place.value.at())).collect();
+        Ok(Item { answer: self.answer.clone(), values })
     }
 
     /// The error of a call that this answer does not serve.
@@ -94,13 +110,13 @@ impl Split {
         self.broken += rows.keys().filter(|key| !asked.contains(&***key)).count();
     }
 
-    fn items<'a>(&'a self, batch: &Batch, key: &str, found: &mut Vec<Item<'a>>) -> Result<(), String> {
+    fn places<'a>(&'a self, batch: &Batch, key: &str, found: &mut Vec<Place<'a>>) -> Result<(), String> {
         match &self.rows {
             Rows::List(rows) => match rows.get(key) {
                 Some(at) if at.len() > 1 && batch.rows == Some(fanin_config::Rows::One) => {
                     return Err(format!("{} rows for the key {key:?}, and rows = \"one\" was asked for", at.len()));
                 }
-                Some(at) => found.extend(at.iter().map(|at| Item { key: None, value: self.doc.node(*at) })),
+                Some(at) => found.extend(at.iter().map(|at| Place { key: None, value: self.doc.node(*at) })),
                 None if self.broken > 0 && batch.rows.is_some() => {
                     let column = batch.matched.as_deref().unwrap_or_default();
                     return Err(format!(
@@ -118,7 +134,7 @@ impl Split {
                 if let Some(value) = object.get(key) {
                     // A member's key stands right before its value.
                     let key = self.doc.node(value.at() - 1);
-                    found.push(Item { key: Some(key), value });
+                    found.push(Place { key: Some(key), value });
                 }
             }
         }
@@ -137,67 +153,85 @@ pub(crate) fn gather<'a>(
 ) -> Result<Ready, String> {
     let mut found = Vec::with_capacity(asked.keys.len());
     let mut first: Option<&Split> = None;
-    let mut several = false;
     for key in &asked.keys {
         let Some(split) = splits(key) else { continue };
-        several |= first.is_some_and(|first| !first.doc.same(&split.doc));
         first = first.or(Some(split));
-        split.items(batch, &key.text, &mut found)?;
+        split.places(batch, &key.text, &mut found)?;
     }
     // A call without keys is answered before it gets here.
     let first = first.ok_or("internal: no answer for a key")?;
-    let mut answer = first.answer.clone();
+    Ok(ready(asked, batch, &first.answer, &found))
+}
+
+/// What a call gets of the items of its keys, wherever they are from, in the order of its keys and with the members it asked for.
+pub(crate) fn assemble<'a>(asked: &Asked, batch: &Batch, items: impl Iterator<Item = &'a Item>) -> Option<Ready> {
+    let mut found = Vec::with_capacity(asked.keys.len());
+    let mut first = None;
+    for item in items {
+        first = first.or(Some(item));
+        // In answers that are objects keys stand right before their values.
+        let place = |(doc, at): &'a (Doc, u32)| Place {
+            key: batch.matched.is_none().then(|| doc.node(at - 1)),
+            value: doc.node(*at),
+        };
+        found.extend(item.values.iter().map(place));
+    }
+    Some(ready(asked, batch, &first?.answer, &found))
+}
+
+fn ready(asked: &Asked, batch: &Batch, answer: &Answer, found: &[Place<'_>]) -> Ready {
     let matched = batch.matched.as_deref();
     let keep = |key: Node<'_>| key.as_str().is_some_and(|key| matched == Some(&*key) || asked.wants(&key));
-    let whole = |item: &Item<'_>| {
-        asked.fields.is_none() || item.value.kind() != Kind::Object || item.value.entries().all(|(key, _)| keep(key))
+    let whole = |place: &Place<'_>| {
+        asked.fields.is_none() || place.value.kind() != Kind::Object || place.value.entries().all(|(key, _)| keep(key))
     };
-    let doc = || first.doc.clone();
-    let body = match (asked.one, found.first()) {
-        (true, None) => Body::Absent,
-        (true, Some(item)) if whole(item) => Body::Part { doc: doc(), at: item.value.at() },
-        (true, Some(item)) => Body::Json(item.value.pick(keep)),
-        (false, _) if several || !found.iter().all(whole) => Body::Json(copied(&first.rows, &found, whole, keep)),
-        (false, _) => match first.rows {
-            Rows::List(_) => Body::List { doc: doc(), at: found.iter().map(|item| item.value.at()).collect() },
-            Rows::Object(_) => {
-                let entries = found.iter().filter_map(|item| Some((item.key?.at(), item.value.at())));
-                Body::Entries { doc: doc(), at: entries.collect::<Arc<[_]>>() }
+    let body = match (asked.one, found) {
+        (true, []) => Body::Absent,
+        (true, [place, ..]) if whole(place) => Body::Part { doc: place.value.doc().clone(), at: place.value.at() },
+        (true, [place, ..]) => Body::Json(place.value.pick(keep)),
+        (false, [first, rest @ ..])
+            if rest.iter().all(|place| place.value.doc().same(first.value.doc())) && found.iter().all(whole) =>
+        {
+            let doc = first.value.doc().clone();
+            match matched {
+                Some(_) => Body::List { doc, at: found.iter().map(|place| place.value.at()).collect() },
+                None => {
+                    let entries = found.iter().filter_map(|place| Some((place.key?.at(), place.value.at())));
+                    Body::Entries { doc, at: entries.collect::<Arc<[_]>>() }
+                }
             }
-        },
+        }
+        (false, _) => Body::Json(copied(matched.is_some(), found, whole, keep)),
     };
+    let mut answer = answer.clone();
     if let Body::Json(doc) = &body {
         answer.body = doc.bytes().clone();
     }
-    Ok(Ready { answer, body })
+    Ready { answer, body }
 }
 
 /// A document with just these items and members. An item that is kept whole is kept as it came.
-fn copied(rows: &Rows, found: &[Item<'_>], whole: impl Fn(&Item<'_>) -> bool, keep: impl Fn(Node<'_>) -> bool) -> Doc {
-    let size = found.iter().map(|item| item.value.raw().len() + 16).sum();
-    match rows {
-        Rows::List(_) => {
-            let mut list = Assembler::list(size);
-            for item in found {
-                match whole(item) {
-                    true => list.item(item.value),
-                    false => list.picked(item.value, &keep),
-                }
+fn copied(list: bool, found: &[Place<'_>], whole: impl Fn(&Place<'_>) -> bool, keep: impl Fn(Node<'_>) -> bool) -> Doc {
+    let size = found.iter().map(|place| place.value.raw().len() + 16).sum();
+    if list {
+        let mut list = Assembler::list(size);
+        for place in found {
+            match whole(place) {
+                true => list.item(place.value),
+                false => list.picked(place.value, &keep),
             }
-            list.finish()
         }
-        Rows::Object(_) => {
-            let mut object = Assembler::object(size);
-            for item in found {
-                match item.key {
-                    Some(key) if whole(item) => object.entry(key, item.value),
-                    Some(key) => object.picked_entry(key, item.value, &keep),
-                    None => {}
-                }
-            }
-            object.finish()
+        return list.finish();
+    }
+    let mut object = Assembler::object(size);
+    for place in found {
+        match place.key {
+            Some(key) if whole(place) => object.entry(key, place.value),
+            Some(key) => object.picked_entry(key, place.value, &keep),
+            None => {}
         }
     }
+    object.finish()
 }
 
 /// What a call without keys gets, without anybody being asked: no items.

@@ -14,6 +14,7 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout_at};
 
 use super::Work;
+use super::keyed::KeyedCall;
 use crate::caller::{CallFuture, Caller};
 use crate::inflight::{Checked, InFlight};
 
@@ -36,7 +37,9 @@ pub(crate) struct Shareable {
     /// start over.
     pub(crate) spawns: bool,
     /// Makes the call anew.
-    pub(crate) start: Box<dyn Fn() -> Work>,
+    pub(crate) start: Start,
+    /// Of a call whose items are kept each by itself.
+    pub(crate) keyed: Option<Rc<KeyedCall>>,
 }
 
 impl Shareable {
@@ -64,6 +67,9 @@ impl Shareable {
 
     /// A fresh answer that came while this call was on its way to become the leader.
     fn meanwhile(&self) -> Option<Arc<Ready>> {
+        if let Some(keyed) = &self.keyed {
+            return keyed.again().map(Arc::new);
+        }
         self.shared.cache.as_ref()?.again(&self.key)
     }
 
@@ -144,7 +150,7 @@ impl Shareable {
 }
 
 /// Statuses that an old answer is better than (RFC 5861, 4).
-fn fails(status: StatusCode) -> bool {
+pub(super) fn fails(status: StatusCode) -> bool {
     matches!(status.as_u16(), 500 | 502 | 503 | 504)
 }
 
@@ -216,4 +222,4 @@ pub(crate) fn alone(shareable: Rc<Shareable>, work: Work) -> Work {
 }
 
 /// What [`Shareable::start`] makes.
-pub(crate) type Start = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Outcome>>>>;
+pub(crate) type Start = Box<dyn Fn() -> Work>;

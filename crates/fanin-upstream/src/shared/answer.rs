@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fanin_json::{Assembler, Doc};
 
+use super::Item;
 use crate::request::Answer;
 
 /// What an answer says. Documents are shared, so a clone is cheap, and a part keeps the whole document alive.
@@ -38,6 +39,9 @@ pub enum Body {
     },
     /// What was looked up is not there.
     Absent,
+    /// What is under each of the keys of a request. It goes from a flight to the calls that wait for it, each of which makes
+    /// what it wants of it; a flow never sees it.
+    Items(Arc<[Item]>),
 }
 
 /// An answer whose body has been read.
@@ -65,23 +69,16 @@ impl Ready {
                 at.iter().for_each(|(key, value)| object.entry(doc.node(*key), doc.node(*value)));
                 object.finish()
             }
-            whole => return Ready { answer: self.detached(self.answer.body.clone()), body: whole.clone() },
+            whole => return Ready { answer: self.answer.detached(self.answer.body.clone()), body: whole.clone() },
         };
         // What was a part is now an answer of its own.
-        let answer = self.detached(doc.bytes().clone());
+        let answer = self.answer.detached(doc.bytes().clone());
         Ready { answer, body: Body::Json(doc) }
     }
 
-    /// The answer with other bytes, its headers copied out of the buffer that they came in.
-    fn detached(&self, body: bytes::Bytes) -> Answer {
-        let Answer { status, elapsed, .. } = self.answer;
-        Answer { status, headers: http::HeaderMap::clone(&self.answer.headers).into(), body, elapsed }
-    }
-
-    /// Bytes on the heap, the index of a document included as if it were built.
-    pub(crate) fn memory(&self) -> usize {
-        // An index entry takes 12 bytes, and dense JSON has a value or key every six.
-        let doc = |doc: &Doc| doc.memory().max(doc.bytes().len() * 3);
+    /// Bytes on the heap at most, with the indexes that are built when somebody looks. Small documents are all index.
+    pub(super) fn memory(&self) -> usize {
+        let doc = Doc::memory_at_most;
         let body = match &self.body {
             Body::Empty | Body::Absent => 0,
             Body::Text => self.answer.body.len(),
@@ -89,9 +86,21 @@ impl Ready {
             Body::Part { doc: whole, .. } => doc(whole),
             Body::List { doc: whole, at } => doc(whole) + at.len() * 4,
             Body::Entries { doc: whole, at } => doc(whole) + at.len() * 8,
+            Body::Items(items) => items.iter().map(Item::memory).sum(),
         };
-        let headers: usize =
-            self.answer.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum();
-        size_of::<Ready>() + body + headers
+        size_of::<Ready>() + body + headers_memory(&self.answer)
+    }
+}
+
+/// Bytes on the heap that an answer's headers take.
+pub(super) fn headers_memory(answer: &Answer) -> usize {
+    answer.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum()
+}
+
+impl Answer {
+    /// The answer with other bytes, its headers copied out of the buffer that they came in.
+    pub(super) fn detached(&self, body: bytes::Bytes) -> Answer {
+        let Answer { status, elapsed, .. } = *self;
+        Answer { status, headers: http::HeaderMap::clone(&self.headers).into(), body, elapsed }
     }
 }

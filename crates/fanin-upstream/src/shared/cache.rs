@@ -3,20 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
-use http::header::{AGE, CACHE_CONTROL};
-use http::{HeaderMap, StatusCode};
 use quick_cache::sync::Cache as Kept;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
+use super::age::Times;
 use super::{Counts, Ready, SharedKey};
 
 /// What an entry takes beside its key and answer: the map's slot, the queues of what was used when.
 const OVERHEAD: usize = 160;
 /// From this size on, a cache is split, so that workers rarely meet.
-const SPLIT: usize = 4 << 20;
+pub(super) const SPLIT: usize = 4 << 20;
 
 /// The kept answers of one operation, at most so many bytes. What was used least goes first.
 pub struct Cache {
@@ -33,14 +31,16 @@ struct Entry {
     fresh_until: Instant,
     stale_until: Instant,
     saves_until: Instant,
+    /// Bytes that it counts for. It must not change while it is kept, and documents grow when they are looked at.
+    weight: u64,
 }
 
 #[derive(Clone)]
 struct Weigh;
 
 impl Weighter<SharedKey, Entry> for Weigh {
-    fn weight(&self, key: &SharedKey, entry: &Entry) -> u64 {
-        (key.len() + entry.ready.memory() + OVERHEAD) as u64
+    fn weight(&self, _: &SharedKey, entry: &Entry) -> u64 {
+        entry.weight
     }
 }
 
@@ -110,26 +110,15 @@ impl Cache {
 
     /// Keeps an answer if it may be kept. `fine` says whether its status is an answer to the call, `begun` when the call began.
     pub fn store(&self, key: &SharedKey, ready: &Arc<Ready>, fine: bool, begun: Instant) {
-        let gone = matches!(ready.answer.status, StatusCode::NOT_FOUND | StatusCode::GONE);
-        let times = match (gone, fine) {
-            (true, _) => Times { ttl: self.config.negative, stale: Duration::ZERO, on_error: Duration::ZERO },
-            (false, true) => {
-                let (stale, on_error) = (self.config.stale, self.config.stale_if_error);
-                Times { ttl: self.config.ttl, stale, on_error }
-            }
-            (false, false) => return,
-        };
-        let times = match self.config.cache_control {
-            true => directives(&ready.answer.headers, times),
-            false => Some(times),
-        };
-        let Some(times) = times.filter(|times| !times.longest().is_zero()) else { return };
+        let Some(times) = Times::of_answer(&self.config, &ready.answer, fine) else { return };
         if self.kept.peek(key).is_some_and(|entry| entry.begun > begun) {
             return;
         }
         let fresh_until = Instant::now() + times.ttl;
+        let ready = ready.kept();
         let entry = Entry {
-            ready: Arc::new(ready.kept()),
+            weight: (key.len() + ready.memory() + OVERHEAD) as u64,
+            ready: Arc::new(ready),
             begun,
             fresh_until,
             stale_until: fresh_until + times.stale,
@@ -159,53 +148,14 @@ impl Cache {
     }
 }
 
-/// How long an answer is kept, each counted from the end of the one before, `on_error` from the end of `ttl`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Times {
-    ttl: Duration,
-    stale: Duration,
-    on_error: Duration,
-}
-
-impl Times {
-    fn longest(&self) -> Duration {
-        self.ttl + self.stale.max(self.on_error)
-    }
-}
-
-/// What `cache-control` makes of the times (RFC 9111, 5.2.2, for a shared cache, and RFC 5861); `None` if the answer must
-/// not be kept. Without a word about an answer's age the configuration's own times hold.
-fn directives(headers: &HeaderMap, mut times: Times) -> Option<Times> {
-    let mut age = None;
-    let mut shared_age = None;
-    let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
-    for directive in values.flat_map(|value| value.split(',')) {
-        let (name, argument) = directive.trim().split_once('=').unwrap_or((directive.trim(), ""));
-        // Seconds; what cannot be read is taken for the shortest, as the RFC advises.
-        let seconds = || Duration::from_secs(argument.trim().trim_matches('"').parse::<u32>().unwrap_or(0).into());
-        match name.trim().to_ascii_lowercase().as_str() {
-            "no-store" | "no-cache" | "private" => return None,
-            "max-age" => age = Some(seconds()),
-            "s-maxage" => shared_age = Some(seconds()),
-            "must-revalidate" | "proxy-revalidate" => (times.stale, times.on_error) = (Duration::ZERO, Duration::ZERO),
-            "stale-while-revalidate" => times.stale = seconds(),
-            "stale-if-error" => times.on_error = seconds(),
-            _ => {}
-        }
-    }
-    if let Some(lifetime) = shared_age.or(age) {
-        let spent =
-            headers.get(AGE).and_then(|value| value.to_str().ok()).and_then(|text| text.trim().parse::<u32>().ok());
-        times.ttl = lifetime.saturating_sub(Duration::from_secs(spent.unwrap_or(0).into()));
-    }
-    Some(times)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bytes::Bytes;
     use fanin_json::Doc;
-    use http::HeaderValue;
+    use http::header::CACHE_CONTROL;
+    use http::{HeaderMap, HeaderValue, StatusCode};
 
     use super::*;
     use crate::request::{Answer, Request};
@@ -294,6 +244,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_is_looked_at_while_it_is_kept_counts_as_before() {
+        let cache = cache(|config| config.max_size = 3000);
+        for at in 0..100 {
+            store(&cache, &format!("/{}", at % 7), &ready(200, "", r#"[1,2,3,[4,5,[6]],{"a":1}]"#));
+            let Found::Fresh(found) = cache.look(&key(&format!("/{}", at % 7))) else { continue };
+            let Body::Json(doc) = &found.body else { panic!("{found:?}") };
+            let bound = doc.memory_at_most();
+            assert_eq!(doc.root().len(), Some(5));
+            assert!(doc.is_indexed() && doc.memory() <= bound && bound == doc.memory_at_most());
+            assert!(cache.bytes() <= 3000, "{} bytes", cache.bytes());
+        }
+        assert!(!cache.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn it_never_takes_more_bytes_than_allowed() {
         let cache = cache(|config| config.max_size = 100_000);
         let body = format!("\"{}\"", "x".repeat(1000));
@@ -306,25 +271,5 @@ mod tests {
         store(&cache, "/large", &ready(200, "", &format!("\"{}\"", "x".repeat(200_000))));
         assert_eq!(state(&cache, "/large"), "nothing");
         assert!(cache.bytes() <= 100_000);
-    }
-
-    #[test]
-    fn cache_control_has_the_last_word() {
-        let own = Times { ttl: 10 * SECOND, stale: SECOND, on_error: 2 * SECOND };
-        let read = |text: &'static str| directives(&ready(200, text, "1").answer.headers, own);
-        assert_eq!(read(""), Some(own));
-        for never in ["no-store", "No-Cache", "private", "max-age=5, private"] {
-            assert_eq!(read(never), None, "{never}");
-        }
-        assert_eq!(read("max-age=5"), Some(Times { ttl: 5 * SECOND, ..own }));
-        assert_eq!(read("max-age=5, s-maxage=\"7\""), Some(Times { ttl: 7 * SECOND, ..own }));
-        assert_eq!(read("max-age=x").map(|times| times.ttl), Some(Duration::ZERO));
-        let stale = Times { ttl: 5 * SECOND, stale: 3 * SECOND, on_error: 4 * SECOND };
-        assert_eq!(read("public, max-age=5, stale-while-revalidate=3, stale-if-error=4"), Some(stale));
-        let never_stale = Times { ttl: 10 * SECOND, stale: Duration::ZERO, on_error: Duration::ZERO };
-        assert_eq!(read("must-revalidate"), Some(never_stale));
-        let mut headers = ready(200, "max-age=10", "1").answer.headers.clone().into_map();
-        headers.insert(AGE, HeaderValue::from_static("4"));
-        assert_eq!(directives(&headers, own).map(|times| times.ttl), Some(6 * SECOND));
     }
 }

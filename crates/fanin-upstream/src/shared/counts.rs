@@ -52,7 +52,7 @@ pub struct Counts {
     pub held_in_vain: AtomicU64,
     /// Calls that joined another's flight.
     pub joined: AtomicU64,
-    /// Calls answered by the cache.
+    /// Calls answered by the cache; of an operation with a batch, keys. So are those below.
     pub cache_hits: AtomicU64,
     /// Calls answered by the cache while a new answer was fetched.
     pub cache_stale: AtomicU64,

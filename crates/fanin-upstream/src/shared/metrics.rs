@@ -21,10 +21,10 @@ const COUNTERS: [Counter; 10] = [
     ("fanin_batch_held", "Calls held for others to merge with", |c| &c.held),
     ("fanin_batch_held_in_vain", "Calls held until their linger was over", |c| &c.held_in_vain),
     ("fanin_flight_joined", "Calls that joined an identical one in flight", |c| &c.joined),
-    ("fanin_cache_hits", "Calls answered by the cache", |c| &c.cache_hits),
-    ("fanin_cache_stale", "Calls answered by the cache while a new answer was fetched", |c| &c.cache_stale),
-    ("fanin_cache_saved", "Calls answered by the cache because the upstream failed", |c| &c.cache_saved),
-    ("fanin_cache_misses", "Calls that the cache could not answer", |c| &c.cache_misses),
+    ("fanin_cache_hits", "Calls, or keys of an operation with a batch, answered by the cache", |c| &c.cache_hits),
+    ("fanin_cache_stale", "Calls or keys answered by the cache while a new answer was fetched", |c| &c.cache_stale),
+    ("fanin_cache_saved", "Calls or keys answered by the cache because the upstream failed", |c| &c.cache_saved),
+    ("fanin_cache_misses", "Calls or keys that the cache could not answer", |c| &c.cache_misses),
     ("fanin_operation_calls", "Calls of operations that merge, share or cache", |c| &c.calls),
 ];
 
@@ -70,19 +70,19 @@ pub(crate) fn encode(
 }
 
 fn caches(upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    type Gauge = (&'static str, &'static str, fn(&super::Cache) -> u64);
+    type Gauge = (&'static str, &'static str, fn((u64, u64)) -> u64);
     const GAUGES: [Gauge; 2] = [
-        ("fanin_cache_bytes", "Bytes that kept answers take", super::Cache::bytes),
-        ("fanin_cache_entries", "Answers kept", |cache| cache.len() as u64),
+        ("fanin_cache_bytes", "Bytes that kept answers or items take", |(_, bytes)| bytes),
+        ("fanin_cache_entries", "Answers or items kept", |(entries, _)| entries),
     ];
     for (name, help, pick) in GAUGES {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (upstream, metrics) in upstreams {
             let Some(current) = metrics.current() else { continue };
             for operation in current.operations() {
-                let Some(cache) = &operation.cache else { continue };
+                let Some(kept) = operation.kept() else { continue };
                 let labels = [("upstream", &**upstream), ("operation", &operation.name)];
-                let value = i64::try_from(pick(cache)).unwrap_or(i64::MAX);
+                let value = i64::try_from(pick(kept)).unwrap_or(i64::MAX);
                 family.encode_family(&labels)?.encode_gauge(&value)?;
             }
         }

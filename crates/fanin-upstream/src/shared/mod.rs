@@ -3,11 +3,14 @@
 //! Everything here is process-wide. Work that is shared belongs to nobody's request: it has a time of its own, goes on when
 //! the request that started it ends, and ends when nobody waits for it any more.
 
+mod age;
 mod answer;
 mod cache;
 mod counts;
 mod dump;
 mod flight;
+mod item;
+mod items;
 mod key;
 pub(crate) mod metrics;
 mod snapshot;
@@ -22,6 +25,8 @@ pub use answer::{Body, Ready};
 pub use cache::{Cache, Found};
 pub use counts::{Counts, Sizes};
 pub use flight::{Flights, Follow, Joined, Lead, Outcome};
+pub use item::Item;
+pub use items::{Claim, Fields, FoundItem, ItemKey, Items, Said};
 pub use key::SharedKey;
 pub use snapshot::{Snapshot, SnapshotCounts};
 pub use table::Table;
@@ -32,20 +37,28 @@ pub struct OperationShared {
     pub name: Arc<str>,
     /// Its identical calls in flight.
     pub flights: Arc<Flights>,
-    /// Its answers, if they are kept.
+    /// Its answers, if they are kept as a whole.
     pub cache: Option<Cache>,
+    /// Its items, if they are kept: of an operation with a batch each by itself.
+    pub items: Option<Items>,
     /// Its figures.
     pub counts: Arc<Counts>,
 }
 
 impl OperationShared {
     pub(crate) fn new(name: &str, config: &Operation, counts: Arc<Counts>) -> OperationShared {
-        OperationShared {
-            name: name.into(),
-            flights: Arc::default(),
-            cache: config.cache.as_ref().map(|cache| Cache::new(cache, counts.clone())),
-            counts,
-        }
+        let (cache, items) = match (&config.cache, &config.batch) {
+            (None, _) => (None, None),
+            (Some(cache), None) => (Some(Cache::new(cache, counts.clone())), None),
+            (Some(cache), Some(batch)) => (None, Some(Items::new(cache, batch, counts.clone()))),
+        };
+        OperationShared { name: name.into(), flights: Arc::default(), cache, items, counts }
+    }
+
+    /// Entries of its cache and the bytes that they take, if it has one.
+    pub(crate) fn kept(&self) -> Option<(u64, u64)> {
+        let answers = self.cache.as_ref().map(|cache| (cache.len() as u64, cache.bytes()));
+        answers.or_else(|| self.items.as_ref().map(|items| (items.len() as u64, items.bytes())))
     }
 }
 

@@ -1,0 +1,99 @@
+//! Look-ups in snapshots, and what flows see of answers that are parts of documents.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fanin_lang::value::Frozen;
+use fanin_lang::value::frozen::FrozenMap;
+use fanin_lang::{Failure, FrozenValue, Kind, Value};
+use fanin_upstream::Answer;
+use fanin_upstream::shared::{Body, Ready, Table};
+
+use super::FlowHost;
+use crate::call::{Arguments, text, wrong};
+use crate::inflight::InFlight;
+use crate::upstream::UpstreamObject;
+
+impl FlowHost {
+    /// `masks.lookup(key)` and `masks.table()`.
+    pub(super) fn look_up(
+        &mut self,
+        index: usize,
+        arguments: &Arguments,
+        timeout: Option<Duration>,
+    ) -> Result<(), Failure> {
+        let object = self.calls[index].object.clone();
+        let Some(object) = object.downcast::<UpstreamObject>() else { return Ok(()) };
+        let Some(snapshot) = object.upstream.snapshot().cloned() else { return Ok(()) };
+        let key = match arguments.key() {
+            Value::None => None,
+            key => {
+                let name = object.upstream.name();
+                Some(text(key).ok_or_else(|| wrong(format!("the key of {name}.lookup must be a text or a number")))?)
+            }
+        };
+        let find = |table: &Table, key: Option<&str>| {
+            let node = match key {
+                None => Some(table.rows()),
+                Some(key) => table.get(key),
+            };
+            let body = node.map_or(Body::Absent, |node| Body::Part { doc: table.doc().clone(), at: node.at() });
+            let answer = Answer {
+                status: http::StatusCode::OK,
+                headers: http::HeaderMap::new().into(),
+                body: bytes::Bytes::new(),
+                elapsed: Duration::ZERO,
+            };
+            Ready { answer, body }
+        };
+        if let Some(table) = snapshot.table() {
+            self.settle(index, &find(&table, key.as_deref()));
+            return Ok(());
+        }
+        let deadline = self.call_deadline(index, timeout.unwrap_or(object.upstream.config().timeout));
+        let (name, key) = (object.upstream.name().clone(), key.map(|key| key.into_owned()));
+        self.push(InFlight::shared(
+            index,
+            Box::pin(async move {
+                let table = snapshot.wait(&name, deadline).await?;
+                Ok(Arc::new(find(&table, key.as_deref())))
+            }),
+        ));
+        Ok(())
+    }
+}
+
+/// A shared answer's value, if it is neither a whole document nor a text.
+pub(super) fn value(body: Body, upstream: &str) -> Value {
+    match body {
+        Body::Empty | Body::Text => Value::None,
+        Body::Json(doc) => Value::json(doc),
+        Body::Part { doc, at } => Value::Json { at, doc },
+        Body::List { doc, at } => {
+            let items = at.iter().map(|at| FrozenValue::Json { at: *at, doc: doc.clone() });
+            Value::Frozen(Arc::new(Frozen::List(items.collect())))
+        }
+        Body::Entries { doc, at } => {
+            let entries = at.iter().map(|(key, value)| {
+                let name = doc.node(*key).as_str().unwrap_or_default().as_ref().into();
+                (FrozenValue::Str(name), FrozenValue::Json { at: *value, doc: doc.clone() })
+            });
+            Value::Frozen(Arc::new(Frozen::Dict(FrozenMap::new(entries.collect()))))
+        }
+        // Items are put together before the flow sees them.
+        Body::Absent | Body::Items(_) => {
+            Value::Absent(Rc::new(Failure::new(Kind::Key, format!("{upstream} has nothing under this key"))))
+        }
+    }
+}
+
+/// Whether the parts that [`value`] made are of this document.
+pub(super) fn is_of(parts: &Frozen, doc: &fanin_json::Doc) -> bool {
+    let first = match parts {
+        Frozen::List(items) => items.first(),
+        Frozen::Dict(map) => map.entries().first().map(|(_, value)| value),
+        _ => None,
+    };
+    matches!(first, Some(FrozenValue::Json { doc: of, .. }) if of.same(doc))
+}

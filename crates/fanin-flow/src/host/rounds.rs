@@ -1,0 +1,260 @@
+//! Rounds: which calls of a request are sent together, and when.
+//!
+//! A call that can merge is not sent where it is made. When no part of the flow can run and no answer is ready, the calls
+//! made so far are sent together. They are held a little longer, at most for their `linger`, while the flow has a partner for
+//! them on the way: a call of the same operation that waits for its arguments, or a suspended part of the flow that an answer
+//! under way may wake.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fanin_config::Batch;
+use fanin_lang::HostRef;
+use fanin_upstream::shared::{Counts, Lead, SharedKey};
+use fanin_upstream::{CallContext, Request};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::FlowHost;
+use crate::inflight::InFlight;
+use crate::merge::Work;
+use crate::merge::asked::Asked;
+use crate::merge::batch::{Launch, launch};
+use crate::merge::keyed::KeyedCall;
+use crate::merge::work::{self, Shareable};
+use crate::upstream::UpstreamObject;
+
+/// No call is held longer than this share of the time that it has left.
+const LONGEST_HOLD: u32 = 10;
+
+/// Calls of a request that wait to be sent together.
+#[derive(Default)]
+pub(crate) struct Rounds {
+    groups: Vec<Group>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// Calls that fit into one batch.
+struct Group {
+    object: HostRef,
+    operation: usize,
+    /// What they must have in common.
+    of: SharedKey,
+    base: Request,
+    calls: Vec<Held>,
+    /// When the first one's time is over.
+    until: Instant,
+    /// Calls that there were when it was first held.
+    held: Option<usize>,
+}
+
+/// A call that waits for its round.
+pub(super) struct Held {
+    pub(super) index: usize,
+    /// What goes out for it.
+    pub(super) asked: Rc<Asked>,
+    pub(super) deadline: Instant,
+    /// It leads a flight.
+    pub(super) lead: Option<Lead>,
+    pub(super) shareable: Option<Rc<Shareable>>,
+    /// What is made of that, where items are kept.
+    pub(super) keyed: Option<Rc<KeyedCall>>,
+}
+
+impl FlowHost {
+    /// Puts a call among those that go together with it. `of` is what `base` is told by.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn hold(
+        &mut self,
+        object: &HostRef,
+        operation: usize,
+        batch: &Batch,
+        base: Request,
+        of: SharedKey,
+        held: Held,
+        linger: Option<Duration>,
+    ) {
+        let now = Instant::now();
+        let left = held.deadline.saturating_duration_since(now);
+        let until = now + linger.unwrap_or(batch.linger).min(left / LONGEST_HOLD);
+        // Without tasks beside the flow there is nobody to keep a batch open for others.
+        if batch.share && self.worker.caller.spawns() {
+            return self.share(object, operation, batch, base, of, held, until);
+        }
+        let groups = &mut self.rounds.get_or_insert_default().groups;
+        let same = |group: &&mut Group| group.operation == operation && group.object.same(object) && group.of == of;
+        match groups.iter_mut().find(same) {
+            Some(group) => {
+                group.until = group.until.min(until);
+                group.calls.push(held);
+            }
+            None => {
+                groups.push(Group { object: object.clone(), operation, of, base, calls: vec![held], until, held: None })
+            }
+        }
+    }
+
+    /// Joins a batch of several requests. Its time is the operation's own, as it is nobody's alone.
+    #[allow(clippy::too_many_arguments)]
+    fn share(
+        &mut self,
+        object: &HostRef,
+        operation: usize,
+        batch: &Batch,
+        base: Request,
+        of: SharedKey,
+        held: Held,
+        until: Instant,
+    ) {
+        let Some(upstream) = object.downcast::<UpstreamObject>() else { return };
+        let shared = upstream.upstream.operation(operation);
+        let known = (Arc::as_ptr(shared).addr(), of.clone());
+        let make = || Launch {
+            caller: self.worker.caller.clone(),
+            object: object.clone(),
+            operation,
+            base,
+            of,
+            context: work::context(
+                &upstream.upstream,
+                operation,
+                upstream.operation(operation).1.timeout,
+                self.began(),
+            ),
+            max_depth: self.limits().max_json_depth,
+        };
+        let work = self.worker.open.join(known, held.asked.clone(), until, batch.max_keys, make);
+        let name = upstream.upstream.name().clone();
+        self.await_member(held, work, &name, true);
+    }
+
+    /// Waits for a call's part of a batch, which may have more time than the call.
+    fn await_member(&mut self, held: Held, work: Work, upstream: &Arc<str>, bounded: bool) {
+        let work = match (held.shareable, held.lead) {
+            (Some(shareable), Some(lead)) => shareable.led(lead, work, held.deadline),
+            (Some(shareable), None) => work::until(upstream, held.deadline, work::alone(shareable, work)),
+            (None, _) if bounded => work::until(upstream, held.deadline, work),
+            (None, _) => work,
+        };
+        self.push_shared(held.index, work, held.keyed);
+    }
+
+    /// A call's work is under way; what it gives is put together with what was there, if anything was kept.
+    pub(super) fn push_shared(&mut self, index: usize, work: Work, keyed: Option<Rc<KeyedCall>>) {
+        let work = match keyed {
+            Some(keyed) => Box::pin(keyed.finish(work)),
+            None => work,
+        };
+        self.push(InFlight::shared(index, work));
+    }
+
+    /// Sends what is to be sent now. `suspended` says that parts of the flow wait.
+    pub(super) fn round(&mut self, suspended: bool, context: &mut Context<'_>) -> Poll<bool> {
+        let Some(rounds) = &mut self.rounds else { return Poll::Ready(false) };
+        if rounds.groups.is_empty() {
+            return Poll::Ready(false);
+        }
+        let now = Instant::now();
+        let under_way = !self.inflight.is_empty();
+        let mut groups = std::mem::take(&mut rounds.groups);
+        let may_come =
+            |group: &Group| now < group.until && (under_way && suspended || self.expects(group)) && !is_full(group);
+        let mut keep: Vec<bool> = groups.iter().map(may_come).collect();
+        // With nothing else under way nothing can come, unless what is sent now brings it.
+        if !under_way && keep.iter().all(|keep| *keep) {
+            keep.iter_mut().for_each(|keep| *keep = false);
+        }
+        let mut left = Vec::new();
+        let mut sent = false;
+        for (mut group, keep) in groups.drain(..).zip(keep) {
+            if keep {
+                if group.held.is_none() {
+                    group.held = Some(group.calls.len());
+                    count(&group, |counts, calls| counts.held.fetch_add(calls, Relaxed));
+                }
+                left.push(group);
+            } else {
+                if group.held == Some(group.calls.len()) && now >= group.until {
+                    count(&group, |counts, calls| counts.held_in_vain.fetch_add(calls, Relaxed));
+                }
+                self.send_group(group);
+                sent = true;
+            }
+        }
+        let next = left.iter().map(|group| group.until).min();
+        let Some(rounds) = &mut self.rounds else { return Poll::Ready(sent) };
+        rounds.groups = left;
+        let Some(next) = next.filter(|_| !sent) else { return Poll::Ready(sent) };
+        let timer = match &mut rounds.timer {
+            Some(timer) => {
+                timer.as_mut().reset(next);
+                timer
+            }
+            none => none.insert(Box::pin(sleep_until(next))),
+        };
+        match timer.as_mut().poll(context) {
+            // Its time is over: around again.
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Whether a call of the same operation waits for its arguments.
+    fn expects(&self, group: &Group) -> bool {
+        self.calls.iter().any(|entry| {
+            let Some(unsent) = &entry.unsent else { return false };
+            entry.object.same(&group.object)
+                && unsent.1.merging.as_ref().is_some_and(|merging| merging.operation == Some(group.operation))
+        })
+    }
+
+    fn send_group(&mut self, group: Group) {
+        let Some(object) = group.object.downcast::<UpstreamObject>() else { return };
+        let upstream = object.upstream.name().clone();
+        let (_, operation) = object.operation(group.operation);
+        let own = operation.timeout.unwrap_or(object.upstream.config().timeout);
+        let shared = group.calls.iter().any(|held| held.lead.is_some());
+        let last = group.calls.iter().map(|held| held.deadline).max();
+        let first = group.calls.iter().map(|held| held.deadline).min();
+        let context = match (shared, last) {
+            // Others may wait for it too, longer than this request.
+            (true, _) | (_, None) => work::context(&object.upstream, group.operation, operation.timeout, self.began()),
+            (false, Some(deadline)) => CallContext {
+                deadline,
+                request_started: self.began(),
+                timeout: Some(own.max(deadline - Instant::now())),
+                safe: true,
+                operation: u32::try_from(group.operation).ok(),
+            },
+        };
+        let with = Launch {
+            caller: self.worker.caller.clone(),
+            object: group.object.clone(),
+            operation: group.operation,
+            base: group.base,
+            of: group.of,
+            context,
+            max_depth: self.limits().max_json_depth,
+        };
+        let works = launch(with, group.calls.iter().map(|held| held.asked.clone()).collect());
+        for (held, work) in group.calls.into_iter().zip(works) {
+            let bounded = shared || Some(held.deadline) != last || first != last;
+            self.await_member(held, work, &upstream, bounded);
+        }
+    }
+}
+
+fn is_full(group: &Group) -> bool {
+    let batch =
+        group.object.downcast::<UpstreamObject>().and_then(|object| object.operation(group.operation).1.batch.as_ref());
+    batch.is_some_and(|batch| group.calls.iter().map(|held| held.asked.keys.len()).sum::<usize>() >= batch.max_keys)
+}
+
+fn count(group: &Group, add: impl FnOnce(&Counts, u64) -> u64) {
+    if let Some(object) = group.object.downcast::<UpstreamObject>() {
+        add(&object.upstream.operation(group.operation).counts, group.calls.len() as u64);
+    }
+}

@@ -1,0 +1,118 @@
+//! How long an answer is kept.
+
+use std::time::Duration;
+
+use fanin_config::Cache;
+use http::header::{AGE, CACHE_CONTROL};
+use http::{HeaderMap, StatusCode};
+
+use crate::request::Answer;
+
+/// How long an answer is kept, each counted from the end of the one before, `on_error` from the end of `ttl`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Times {
+    pub(super) ttl: Duration,
+    pub(super) stale: Duration,
+    pub(super) on_error: Duration,
+}
+
+impl Times {
+    /// Of a whole answer, `None` if it is not kept. `fine` says whether its status is an answer to the call.
+    pub(super) fn of_answer(config: &Cache, answer: &Answer, fine: bool) -> Option<Times> {
+        match (matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::GONE), fine) {
+            (true, _) => Times::absent(config, answer),
+            (false, true) => Times::present(config, answer),
+            (false, false) => None,
+        }
+    }
+
+    /// Of something that an answer holds.
+    pub(super) fn present(config: &Cache, answer: &Answer) -> Option<Times> {
+        let times = Times { ttl: config.ttl, stale: config.stale, on_error: config.stale_if_error };
+        times.told(config, answer)
+    }
+
+    /// Of something that an answer says there is not.
+    pub(super) fn absent(config: &Cache, answer: &Answer) -> Option<Times> {
+        let times = Times { ttl: config.negative, stale: Duration::ZERO, on_error: Duration::ZERO };
+        times.told(config, answer)
+    }
+
+    /// What the answer itself has to say about it, if it is asked.
+    fn told(self, config: &Cache, answer: &Answer) -> Option<Times> {
+        let times = match config.cache_control {
+            true => directives(&answer.headers, self)?,
+            false => self,
+        };
+        (!times.longest().is_zero()).then_some(times)
+    }
+
+    fn longest(&self) -> Duration {
+        self.ttl + self.stale.max(self.on_error)
+    }
+}
+
+/// What `cache-control` makes of the times (RFC 9111, 5.2.2, for a shared cache, and RFC 5861); `None` if the answer must
+/// not be kept. Without a word about an answer's age the configuration's own times hold.
+fn directives(headers: &HeaderMap, mut times: Times) -> Option<Times> {
+    let mut age = None;
+    let mut shared_age = None;
+    let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    for directive in values.flat_map(|value| value.split(',')) {
+        let (name, argument) = directive.trim().split_once('=').unwrap_or((directive.trim(), ""));
+        // Seconds; what cannot be read is taken for the shortest, as the RFC advises.
+        let seconds = || Duration::from_secs(argument.trim().trim_matches('"').parse::<u32>().unwrap_or(0).into());
+        match name.trim().to_ascii_lowercase().as_str() {
+            "no-store" | "no-cache" | "private" => return None,
+            "max-age" => age = Some(seconds()),
+            "s-maxage" => shared_age = Some(seconds()),
+            "must-revalidate" | "proxy-revalidate" => (times.stale, times.on_error) = (Duration::ZERO, Duration::ZERO),
+            "stale-while-revalidate" => times.stale = seconds(),
+            "stale-if-error" => times.on_error = seconds(),
+            _ => {}
+        }
+    }
+    if let Some(lifetime) = shared_age.or(age) {
+        let spent =
+            headers.get(AGE).and_then(|value| value.to_str().ok()).and_then(|text| text.trim().parse::<u32>().ok());
+        times.ttl = lifetime.saturating_sub(Duration::from_secs(spent.unwrap_or(0).into()));
+    }
+    Some(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn with(control: &'static str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if !control.is_empty() {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static(control));
+        }
+        headers
+    }
+
+    #[test]
+    fn cache_control_has_the_last_word() {
+        let own = Times { ttl: 10 * SECOND, stale: SECOND, on_error: 2 * SECOND };
+        let read = |text: &'static str| directives(&with(text), own);
+        assert_eq!(read(""), Some(own));
+        for never in ["no-store", "No-Cache", "private", "max-age=5, private"] {
+            assert_eq!(read(never), None, "{never}");
+        }
+        assert_eq!(read("max-age=5"), Some(Times { ttl: 5 * SECOND, ..own }));
+        assert_eq!(read("max-age=5, s-maxage=\"7\""), Some(Times { ttl: 7 * SECOND, ..own }));
+        assert_eq!(read("max-age=x").map(|times| times.ttl), Some(Duration::ZERO));
+        let stale = Times { ttl: 5 * SECOND, stale: 3 * SECOND, on_error: 4 * SECOND };
+        assert_eq!(read("public, max-age=5, stale-while-revalidate=3, stale-if-error=4"), Some(stale));
+        let never_stale = Times { ttl: 10 * SECOND, stale: Duration::ZERO, on_error: Duration::ZERO };
+        assert_eq!(read("must-revalidate"), Some(never_stale));
+        let mut headers = with("max-age=10");
+        headers.insert(AGE, HeaderValue::from_static("4"));
+        assert_eq!(directives(&headers, own).map(|times| times.ttl), Some(6 * SECOND));
+    }
+}

@@ -1,0 +1,484 @@
+//! Items of keyed operations that are used again, each by itself.
+//!
+//! An item is found by all of its request but the keys and the fields, and by its own key: of a call for several keys only
+//! those that are not there go out. It serves calls whose fields are among those that it was fetched with; a call that wants
+//! more asks for both, so that two calls with different fields do not take turns in throwing out the other's.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use http::StatusCode;
+use quick_cache::sync::Cache as Kept;
+use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
+use tokio::time::Instant;
+
+use super::age::Times;
+use super::cache::SPLIT;
+use super::{Counts, Item, Ready, SharedKey};
+use crate::request::Answer;
+
+/// What an entry takes beside its key and item: the map's slot, the queues of what was used when, the mark of its refresh.
+const OVERHEAD: usize = 200;
+
+/// Members of an item that were asked for; `None` for all.
+pub type Fields = Option<Arc<[Box<str>]>>;
+
+/// Which item: of which requests, and the key.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct ItemKey<'a> {
+    /// What its calls have in common, without keys and fields.
+    pub of: &'a SharedKey,
+    /// The key's text.
+    pub text: &'a str,
+    /// Whether it is a string, where that makes a difference.
+    pub quoted: bool,
+}
+
+/// The same to keep. Fields in the same order, as both have the same hash.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct OwnedKey {
+    of: SharedKey,
+    text: Box<str>,
+    quoted: bool,
+}
+
+impl Equivalent<OwnedKey> for ItemKey<'_> {
+    fn equivalent(&self, key: &OwnedKey) -> bool {
+        *self.text == *key.text && self.quoted == key.quoted && *self.of == key.of
+    }
+}
+
+/// What was said about a key.
+#[derive(Clone, Debug)]
+pub enum Said {
+    /// An item, or that there is none.
+    Item(Item),
+    /// An answer without items to a request for this key alone: a 404 or 410.
+    Whole(Arc<Ready>),
+}
+
+#[derive(Clone)]
+struct Entry {
+    said: Said,
+    fields: Fields,
+    /// When the call began: a later call's item is never replaced by an earlier one's.
+    begun: Instant,
+    fresh_until: Instant,
+    stale_until: Instant,
+    saves_until: Instant,
+    /// Somebody fetches it anew in the background.
+    refreshed: Arc<AtomicBool>,
+    /// Bytes that it counts for. It must not change while it is kept, and documents grow when they are looked at.
+    weight: u64,
+}
+
+#[derive(Clone)]
+struct Weigh;
+
+impl Weighter<OwnedKey, Entry> for Weigh {
+    fn weight(&self, _: &OwnedKey, entry: &Entry) -> u64 {
+        entry.weight
+    }
+}
+
+/// What is known of a key.
+#[derive(Debug)]
+pub enum FoundItem {
+    /// All that is wanted.
+    Fresh(Said),
+    /// All that is wanted, and it may be used while it is fetched anew: with the fields that it has, by who holds the claim, if
+    /// nobody does yet.
+    Stale(Said, Fields, Option<Claim>),
+    /// Nothing that may be used. If there is an item that lacks fields, these are those it has.
+    Nothing(Option<Fields>),
+}
+
+/// The right to fetch an item anew in the background. Dropped, another may have it.
+#[derive(Debug)]
+pub struct Claim(Arc<AtomicBool>);
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
+/// The kept items of one operation, at most so many bytes. What was used least goes first.
+pub struct Items {
+    config: fanin_config::Cache,
+    /// Each item stands under its key in the answers.
+    keyed: bool,
+    /// A key may have no value and yet not be absent.
+    none_is_some: bool,
+    kept: Kept<OwnedKey, Entry, Weigh>,
+    counts: Arc<Counts>,
+}
+
+impl fmt::Debug for Items {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cache of {} items, {} bytes", self.len(), self.bytes())
+    }
+}
+
+impl Items {
+    /// An empty cache for the items of such answers.
+    pub fn new(config: &fanin_config::Cache, batch: &fanin_config::Batch, counts: Arc<Counts>) -> Items {
+        let options = OptionsBuilder::new()
+            .shards(if config.max_size >= SPLIT { 4 } else { 1 })
+            .estimated_items_capacity((config.max_size / 1024).clamp(16, 1 << 16))
+            .weight_capacity(config.max_size as u64)
+            .build();
+        let kept = match options {
+            Ok(options) => Kept::with_options(options, Weigh, DefaultHashBuilder::default(), Default::default()),
+            // Every option is set, so this is never reached; it would be the same in one piece.
+            Err(_) => Kept::with_weighter(16, config.max_size as u64, Weigh),
+        };
+        let none_is_some = batch.rows == Some(fanin_config::Rows::Many);
+        Items { config: config.clone(), keyed: batch.matched.is_none(), none_is_some, kept, counts }
+    }
+
+    /// What it has of this key for a call that wants these fields. `alone` says that the call asks for nothing else, and
+    /// `refreshes` that it could have a stale item fetched anew.
+    pub fn look(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>, alone: bool, refreshes: bool) -> FoundItem {
+        let now = Instant::now();
+        if let Some(entry) = self.kept.get(&key) {
+            let usable = now < entry.fresh_until || refreshes && now < entry.stale_until;
+            if usable && !entry.serves(fields, alone) {
+                Counts::bump(&self.counts.cache_misses);
+                return FoundItem::Nothing(matches!(entry.said, Said::Item(_)).then_some(entry.fields));
+            }
+            if now < entry.fresh_until {
+                Counts::bump(&self.counts.cache_hits);
+                return FoundItem::Fresh(entry.said);
+            }
+            if usable {
+                Counts::bump(&self.counts.cache_stale);
+                // Not `then_some`: a claim that is made and dropped would give up another's.
+                let claim = (!entry.refreshed.swap(true, Relaxed)).then(|| Claim(entry.refreshed));
+                return FoundItem::Stale(entry.said, entry.fields, claim);
+            }
+        }
+        Counts::bump(&self.counts.cache_misses);
+        FoundItem::Nothing(None)
+    }
+
+    /// A fresh item that has come since the last look; it does not count as one more.
+    pub fn again(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>) -> Option<Item> {
+        let entry = self.kept.get(&key).filter(|entry| Instant::now() < entry.fresh_until)?;
+        entry.item(fields)
+    }
+
+    /// An old item in place of one that the upstream failed to give. It does not count before it is [used](Self::saved).
+    pub fn save(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>) -> Option<Item> {
+        let entry = self.kept.get(&key).filter(|entry| Instant::now() < entry.saves_until)?;
+        entry.item(fields)
+    }
+
+    /// Counts old items that were used in place of new ones.
+    pub fn saved(&self, items: usize) {
+        self.counts.cache_saved.fetch_add(items as u64, Relaxed);
+    }
+
+    /// Keeps what an answer has of these keys, as far as it may be kept. `fields` are those that the request had for all of them;
+    /// `begun` is when it began.
+    pub fn store<'a>(
+        &self,
+        answer: &Answer,
+        fields: &Fields,
+        begun: Instant,
+        items: impl Iterator<Item = (ItemKey<'a>, Item)>,
+    ) {
+        let (present, absent) = (Times::present(&self.config, answer), Times::absent(&self.config, answer));
+        if present.is_none() && absent.is_none() {
+            return;
+        }
+        // Copied out of the buffer that the headers came in, once for all.
+        let head = Arc::new(answer.detached(bytes::Bytes::new()));
+        for (key, item) in items {
+            let missing = item.is_absent() && !self.none_is_some;
+            // What is not there has none of its members, whichever were asked for.
+            let (times, fields) = if missing { (absent, &None) } else { (present, fields) };
+            let Some(times) = times else {
+                self.forget(key, begun);
+                continue;
+            };
+            self.insert(key, Said::Item(item.kept(self.keyed, &head)), fields.clone(), begun, times);
+        }
+    }
+
+    /// Keeps an answer without items to a request for this key alone, if it is a 404 or 410 and these are to be remembered.
+    pub fn store_whole(&self, key: ItemKey<'_>, ready: &Ready, fields: &Fields, begun: Instant) {
+        if !matches!(ready.answer.status, StatusCode::NOT_FOUND | StatusCode::GONE) {
+            return;
+        }
+        let Some(times) = Times::absent(&self.config, &ready.answer) else { return };
+        self.insert(key, Said::Whole(Arc::new(ready.kept())), fields.clone(), begun, times);
+    }
+
+    fn insert(&self, key: ItemKey<'_>, said: Said, fields: Fields, begun: Instant, times: Times) {
+        if self.kept.peek(&key).is_some_and(|entry| entry.begun > begun) {
+            return;
+        }
+        let fresh_until = Instant::now() + times.ttl;
+        let names: usize = fields.iter().flat_map(|fields| fields.iter()).map(|field| field.len() + 16).sum();
+        let memory = match &said {
+            Said::Item(item) => item.memory(),
+            Said::Whole(ready) => ready.memory(),
+        };
+        let entry = Entry {
+            weight: (key.of.len() + key.text.len() + names + memory + OVERHEAD) as u64,
+            said,
+            fields,
+            begun,
+            fresh_until,
+            stale_until: fresh_until + times.stale,
+            saves_until: fresh_until + times.on_error,
+            refreshed: Arc::default(),
+        };
+        let key = OwnedKey { of: key.of.clone(), text: key.text.into(), quoted: key.quoted };
+        self.kept.insert(key, entry);
+    }
+
+    /// Drops what an answer has shown to be over, though it is not kept itself.
+    fn forget(&self, key: ItemKey<'_>, begun: Instant) {
+        self.kept.remove_if(&key, |entry| entry.begun <= begun);
+    }
+
+    /// Items kept.
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Bytes that they take.
+    pub fn bytes(&self) -> u64 {
+        self.kept.weight()
+    }
+}
+
+impl Entry {
+    fn serves(&self, fields: Option<&[Box<str>]>, alone: bool) -> bool {
+        match (&self.said, &self.fields) {
+            // What a status means for more fields is the upstream's to say.
+            (Said::Whole(_), have) => alone && have.as_deref() == fields,
+            (Said::Item(_), None) => true,
+            (Said::Item(_), Some(have)) => fields.is_some_and(|fields| fields.iter().all(|field| have.contains(field))),
+        }
+    }
+
+    fn item(self, fields: Option<&[Box<str>]>) -> Option<Item> {
+        match self.serves(fields, false) {
+            true => match self.said {
+                Said::Item(item) => Some(item),
+                Said::Whole(_) => None,
+            },
+            false => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fanin_config::{Batch, Rows};
+    use fanin_json::Doc;
+    use http::HeaderMap;
+    use http::header::{CACHE_CONTROL, HeaderValue};
+
+    use super::*;
+    use crate::request::Request;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn cache(batch: &Batch, change: impl FnOnce(&mut fanin_config::Cache)) -> Items {
+        let mut config = fanin_config::Cache::new(10 * SECOND);
+        change(&mut config);
+        Items::new(&config, batch, Arc::default())
+    }
+
+    fn list() -> Batch {
+        Batch { matched: Some("id".into()), ..Batch::new("ids") }
+    }
+
+    fn fields(names: &[&str]) -> Fields {
+        Some(names.iter().map(|name| (*name).into()).collect())
+    }
+
+    fn of(user: &'static str) -> SharedKey {
+        let mut request = Request::get("/p");
+        request.headers.insert("authorization", HeaderValue::from_static(user));
+        SharedKey::of(&request)
+    }
+
+    fn key<'a>(of: &'a SharedKey, text: &'a str) -> ItemKey<'a> {
+        ItemKey { of, text, quoted: false }
+    }
+
+    fn answer(status: u16, control: &'static str) -> Answer {
+        let mut headers = HeaderMap::new();
+        if !control.is_empty() {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static(control));
+        }
+        let status = StatusCode::from_u16(status).unwrap();
+        Answer { status, headers: headers.into(), body: "".into(), elapsed: Duration::ZERO }
+    }
+
+    fn item(text: &str) -> Item {
+        let doc = Doc::parse(bytes::Bytes::copy_from_slice(text.as_bytes()), 8).unwrap();
+        let at = doc.root().at();
+        Item { answer: Arc::new(answer(200, "")), values: [(doc, at)].into_iter().collect() }
+    }
+
+    fn nothing() -> Item {
+        Item { answer: Arc::new(answer(200, "")), values: Default::default() }
+    }
+
+    fn store(items: &Items, of: &SharedKey, text: &str, fields: &Fields, item: Item) {
+        items.store(&answer(200, ""), fields, Instant::now(), std::iter::once((key(of, text), item)));
+    }
+
+    /// What it has of a key, and the item's text.
+    fn state(items: &Items, key: ItemKey<'_>, fields: &Fields) -> String {
+        let text = |said: Said| match said {
+            Said::Item(item) => item.nodes().map(|node| String::from_utf8_lossy(node.raw()).into_owned()).collect(),
+            Said::Whole(ready) => ready.answer.status.as_str().to_owned(),
+        };
+        match items.look(key, fields.as_deref(), true, true) {
+            FoundItem::Fresh(said) => format!("fresh {}", text(said)),
+            FoundItem::Stale(said, _, claim) => format!("stale {} {}", text(said), claim.is_some()),
+            FoundItem::Nothing(None) => "nothing".to_owned(),
+            FoundItem::Nothing(Some(have)) => format!("only {have:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_item_serves_calls_for_no_more_than_it_was_fetched_with() {
+        let (items, a) = (cache(&list(), |_| {}), of("a"));
+        store(&items, &a, "1", &fields(&["name", "price"]), item("1"));
+        assert_eq!(state(&items, key(&a, "1"), &fields(&["price"])), "fresh 1");
+        assert_eq!(state(&items, key(&a, "1"), &fields(&[])), "fresh 1");
+        assert_eq!(state(&items, key(&a, "1"), &fields(&["stock"])), r#"only Some(["name", "price"])"#);
+        assert_eq!(state(&items, key(&a, "1"), &None), r#"only Some(["name", "price"])"#);
+        store(&items, &a, "1", &None, item("2"));
+        for wanted in [None, fields(&["stock"])] {
+            assert_eq!(state(&items, key(&a, "1"), &wanted), "fresh 2");
+        }
+        tokio::time::advance(11 * SECOND).await;
+        assert_eq!(state(&items, key(&a, "1"), &fields(&["x"])), "nothing", "what is over widens nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_gets_anothers() {
+        let (items, a, b) = (cache(&list(), |_| {}), of("a"), of("b"));
+        store(&items, &a, "1", &None, item("1"));
+        assert_eq!(state(&items, key(&b, "1"), &None), "nothing");
+        assert_eq!(state(&items, ItemKey { quoted: true, ..key(&a, "1") }, &None), "nothing");
+        assert_eq!(state(&items, key(&a, "2"), &None), "nothing");
+        assert_eq!(state(&items, key(&a, "1"), &None), "fresh 1");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stale_item_is_refreshed_by_one_at_a_time_and_saves_for_longer() {
+        let a = of("a");
+        let items = cache(&list(), |config| (config.stale, config.stale_if_error) = (5 * SECOND, 20 * SECOND));
+        store(&items, &a, "1", &None, item("1"));
+        tokio::time::advance(11 * SECOND).await;
+        let FoundItem::Stale(_, _, Some(claim)) = items.look(key(&a, "1"), None, false, true) else { panic!("stale") };
+        assert_eq!(state(&items, key(&a, "1"), &None), "stale 1 false");
+        drop(claim);
+        assert_eq!(state(&items, key(&a, "1"), &None), "stale 1 true");
+        assert!(matches!(items.look(key(&a, "1"), None, false, false), FoundItem::Nothing(None)), "who cannot refresh");
+        tokio::time::advance(5 * SECOND).await;
+        assert_eq!(state(&items, key(&a, "1"), &None), "nothing");
+        assert!(items.save(key(&a, "1"), None).is_some() && items.again(key(&a, "1"), None).is_none());
+        tokio::time::advance(15 * SECOND).await;
+        assert!(items.save(key(&a, "1"), None).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn absences_are_kept_only_if_asked_and_put_an_end_to_what_was_there() {
+        let (a, plain) = (of("a"), cache(&list(), |_| {}));
+        store(&plain, &a, "1", &None, item("1"));
+        store(&plain, &a, "1", &None, nothing());
+        assert_eq!(state(&plain, key(&a, "1"), &None), "nothing");
+        let negative = cache(&list(), |config| config.negative = 2 * SECOND);
+        store(&negative, &a, "1", &fields(&["x"]), nothing());
+        assert_eq!(state(&negative, key(&a, "1"), &None), "fresh ", "whichever fields are asked for");
+        tokio::time::advance(3 * SECOND).await;
+        assert_eq!(state(&negative, key(&a, "1"), &None), "nothing");
+        // No rows are an answer where there may be any number.
+        let rows = cache(&Batch { rows: Some(Rows::Many), ..list() }, |_| {});
+        store(&rows, &a, "1", &None, nothing());
+        assert_eq!(state(&rows, key(&a, "1"), &None), "fresh ");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_404_is_remembered_for_its_key_alone() {
+        let (a, items) = (of("a"), cache(&list(), |config| config.negative = 2 * SECOND));
+        let ready = |status| Ready { answer: answer(status, ""), body: crate::shared::Body::Text };
+        items.store_whole(key(&a, "1"), &ready(404), &None, Instant::now());
+        items.store_whole(key(&a, "2"), &ready(400), &None, Instant::now());
+        assert_eq!(state(&items, key(&a, "1"), &None), "fresh 404");
+        assert_eq!(state(&items, key(&a, "2"), &None), "nothing");
+        assert!(matches!(items.look(key(&a, "1"), None, false, true), FoundItem::Nothing(None)), "not among others");
+        assert_eq!(state(&items, key(&a, "1"), &fields(&["x"])), "nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cache_control_is_about_all_items_of_an_answer() {
+        let (a, items) = (of("a"), cache(&list(), |config| config.cache_control = true));
+        let both = || [(key(&a, "1"), item("1")), (key(&a, "2"), nothing())].into_iter();
+        items.store(&answer(200, "no-store"), &None, Instant::now(), both());
+        assert!(items.is_empty());
+        items.store(&answer(200, "max-age=3"), &None, Instant::now(), both());
+        assert_eq!([state(&items, key(&a, "1"), &None), state(&items, key(&a, "2"), &None)], ["fresh 1", "fresh "]);
+        tokio::time::advance(4 * SECOND).await;
+        assert_eq!(state(&items, key(&a, "1"), &None), "nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_earlier_calls_item_does_not_replace_a_later_ones() {
+        let (a, items) = (of("a"), cache(&list(), |_| {}));
+        let early = Instant::now();
+        tokio::time::advance(SECOND).await;
+        store(&items, &a, "1", &None, item("2"));
+        for old in [item("1"), nothing()] {
+            items.store(&answer(200, ""), &None, early, std::iter::once((key(&a, "1"), old)));
+            assert_eq!(state(&items, key(&a, "1"), &None), "fresh 2");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_never_takes_more_bytes_than_allowed() {
+        let (a, items) = (of("a"), cache(&list(), |config| config.max_size = 100_000));
+        let text = format!("\"{}\"", "x".repeat(500));
+        for at in 0..1000 {
+            store(&items, &a, &at.to_string(), &None, item(&text));
+            assert!(items.bytes() <= 100_000, "{} bytes", items.bytes());
+        }
+        assert!(items.len() > 10, "{items:?}");
+    }
+
+    #[test]
+    fn what_is_kept_does_not_keep_its_document() {
+        let doc = Doc::parse(format!(r#"{{"a": {{"x": 1.50}}, "b": "{}"}}"#, "y".repeat(1000)).into(), 8).unwrap();
+        let at = doc.root().get("a").unwrap().at();
+        let whole = Item { answer: Arc::new(answer(200, "")), values: [(doc.clone(), at)].into_iter().collect() };
+        let answer = Arc::new(answer(200, ""));
+        for keyed in [false, true] {
+            let kept = whole.kept(keyed, &answer);
+            let (copy, at) = &kept.values[0];
+            assert_eq!(copy.node(*at).raw(), br#"{"x": 1.50}"#);
+            assert!(copy.bytes().len() < 40 && kept.memory() < 700, "{} bytes", kept.memory());
+            if keyed {
+                assert_eq!(copy.node(at - 1).as_str().as_deref(), Some("a"));
+            }
+        }
+    }
+}
