@@ -8,7 +8,8 @@ use crate::Upstream;
 use crate::backend::Kind;
 use crate::read::At;
 use crate::table::Table;
-use crate::upstream::{endpoints, is_identifier, set};
+use crate::upstream::{is_identifier, set};
+use crate::urls::endpoints;
 
 /// How 64-bit integers of messages stand in answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

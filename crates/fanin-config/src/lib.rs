@@ -9,12 +9,14 @@
 //! when the two disagree.
 
 mod backend;
+mod client_tls;
 mod config;
 mod diagnostic;
 mod duration;
 mod env;
 mod executor;
 mod grpc;
+mod headers;
 mod limit;
 mod limits;
 mod mask;
@@ -34,8 +36,10 @@ mod statement;
 mod table;
 mod text;
 mod upstream;
+mod urls;
 
 pub use backend::{Kind, OPTIONS};
+pub use client_tls::ClientTls;
 pub use config::{Config, FILE_NAME, Inspected};
 pub use diagnostic::{ConfigError, Diagnostic, Severity, Source};
 pub use duration::{format_duration, parse_duration};
@@ -56,4 +60,4 @@ pub use route::{FlowRef, OnDisconnect, Route};
 pub use server::{AccessLog, Server, ServerTls};
 pub use size::{format_size, parse_size};
 pub use statement::{Rows, Statement, StatementBatch, check_sql};
-pub use upstream::{ClientTls, Protocol, QueryLists, Upstream};
+pub use upstream::{Protocol, QueryLists, Upstream};

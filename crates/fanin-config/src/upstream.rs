@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use url::Url;
 
 use crate::backend::{self, Kind};
+use crate::client_tls::ClientTls;
 use crate::grpc::{self, FieldNames, Int64};
-use crate::mask::is_secret;
+use crate::headers::{forwardable, read_headers};
 use crate::policy::{Breaker, Hedge, Retry, read_breaker, read_hedge, read_part, read_retry};
-use crate::read::{At, header_name};
+use crate::read::At;
 use crate::statement::{self, Statement};
 use crate::table::Table;
+use crate::urls::read_urls;
 use crate::{Limit, Models, Operation, Snapshot, format_duration, limit, schema, text};
 
 /// `[upstreams.NAME]`: a backend service, where its endpoints are, how long to wait for it, how much to ask of it at once.
@@ -326,28 +328,6 @@ pub enum QueryLists {
     Comma,
 }
 
-/// `[upstreams.NAME.tls]`: whom to trust, who to be.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ClientTls {
-    /// PEM file with the root certificates to trust, instead of the system's.
-    #[serde(serialize_with = "text::optional_path", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub ca: Option<PathBuf>,
-    /// PEM file with the certificate chain to show to the backend. Needs `key`.
-    #[serde(serialize_with = "text::optional_path", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub cert: Option<PathBuf>,
-    /// PEM file with the private key of `cert`.
-    #[serde(serialize_with = "text::optional_path", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub key: Option<PathBuf>,
-    /// Name that the backend's certificate must carry, where it is not the URL's host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub server_name: Option<String>,
-}
-
 impl Upstream {
     /// Reads a table of `[upstreams]`; what is wrong is noted in its reader.
     /// `longest_route`: the longest time that any request has, if there are routes. `models`: the file's `[models]`.
@@ -516,103 +496,4 @@ fn is_name(name: &str) -> bool {
 pub(crate) fn is_identifier(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-fn read_urls(table: &mut Table<'_, '_>) -> Vec<Url> {
-    let one = table.parsed("url", "a URL such as \"http://host:8080\"", read_url);
-    endpoints(table, "urls", one)
-}
-
-/// The URLs of `key`, one or a list, after `first`.
-pub(crate) fn endpoints(table: &mut Table<'_, '_>, key: &'static str, first: Option<At<Url>>) -> Vec<Url> {
-    let many = table.list(key, "a URL such as \"http://host:8080\"", true, read_url);
-    if many.as_ref().is_some_and(Vec::is_empty) && table.is_empty_list(key) {
-        table.error(key, "is empty; an upstream needs at least one endpoint");
-    }
-    let mut urls: Vec<Url> = Vec::new();
-    for url in first.into_iter().chain(many.into_iter().flatten()) {
-        if urls.contains(&url.value) {
-            table.reader().error(&url.span, format!("{}: the endpoint {} is there twice", table.name(), url.value));
-        } else {
-            urls.push(url.value);
-        }
-    }
-    urls
-}
-
-fn read_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL: {error}"))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!("`{}` is not a scheme for an upstream; use http or https", url.scheme()));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("a URL must not hold a user or password; set headers.authorization instead".into());
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err(format!("`{text}` has a query or fragment; a base URL ends with its path"));
-    }
-    Ok(url)
-}
-
-/// Headers that belong to one connection or to the message's framing; they are never copied from elsewhere.
-const FRAMING: [&str; 10] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
-fn read_headers(table: &mut Table<'_, '_>) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    for (name, text) in table.strings("headers") {
-        let read = header_name(&name.value).and_then(|header| {
-            if FRAMING.contains(&header.as_str()) && header != http::header::HOST {
-                return Err(format!("`{header}` belongs to the connection and can't be set"));
-            }
-            if headers.contains_key(&header) {
-                return Err(format!("`{header}` is there twice"));
-            }
-            let mut value = HeaderValue::from_str(&text.text)
-                .map_err(|_| format!("the value of `{header}` has characters that a header can't hold"))?;
-            // Hidden from logs, `/config` and HTTP/2's compression tables.
-            value.set_sensitive(text.variable || is_secret(&header));
-            headers.insert(header, value);
-            Ok(())
-        });
-        if let Err(problem) = read {
-            table.reader().error(&name.span, format!("{}.headers: {problem}", table.name()));
-        }
-    }
-    headers
-}
-
-fn forwardable(text: &str) -> Result<HeaderName, String> {
-    let header = header_name(text)?;
-    if FRAMING.contains(&header.as_str()) {
-        return Err(format!("`{header}` belongs to the client's connection and can't be sent on"));
-    }
-    Ok(header)
-}
-
-impl ClientTls {
-    fn read(mut table: Table<'_, '_>) -> ClientTls {
-        let tls = ClientTls {
-            ca: table.path("ca"),
-            cert: table.path("cert"),
-            key: table.path("key"),
-            server_name: table.text("server_name"),
-        };
-        if table.at("cert").is_some() != table.at("key").is_some() {
-            let message = format!("{}: `cert` and `key` go together", table.name());
-            table.reader().error(table.span(), message);
-        }
-        table.finish();
-        tls
-    }
 }
