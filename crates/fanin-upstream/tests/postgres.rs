@@ -30,7 +30,7 @@ impl Db {
     }
 
     fn at(url: &str, more: &str) -> Db {
-        let text = format!("[upstreams.db]\npostgres = '{url}'\ntimeout = '20s'\n{more}");
+        let text = format!("[upstreams.db]\npostgres = '{url}'\ntimeout = '20s'\nconnect_timeout = '10s'\n{more}");
         Db { upstreams: Upstreams::new(&config(&text)).unwrap(), worker: WorkerClient::new() }
     }
 
@@ -189,6 +189,64 @@ fn parameters_come_back_as_they_went() {
         }
         let sql = "select count(*) as n from generate_series(1, 10) g where g = any($1)";
         assert_eq!(text(&db.query(sql, "[2, 4, 40]").await.unwrap()), "[{\"n\":2}]");
+    });
+}
+
+#[test]
+fn null_may_stand_everywhere() {
+    run(async {
+        let server = Server::postgres();
+        let db = Db::new(&server, "");
+        db.write("create type mood as enum ('sad', 'glad')", "").await.unwrap();
+        db.write("create domain positive as int check (value > 0)", "").await.unwrap();
+        let kinds = [
+            "bool",
+            "int2",
+            "int4",
+            "int8",
+            "oid",
+            "float4",
+            "float8",
+            "numeric",
+            "text",
+            "varchar",
+            "bpchar",
+            "name",
+            "\"char\"",
+            "json",
+            "jsonb",
+            "uuid",
+            "bytea",
+            "date",
+            "time",
+            "timetz",
+            "timestamp",
+            "timestamptz",
+            "interval",
+            "inet",
+            "cidr",
+            "macaddr",
+            "macaddr8",
+            "mood",
+            "positive",
+            "int4[]",
+            "text[]",
+            "mood[]",
+        ];
+        // Each as a parameter and as a column, at once and alone.
+        let columns: Vec<String> =
+            kinds.iter().enumerate().map(|(at, kind)| format!("${}::{kind} as c{at}", at + 1)).collect();
+        let row: Vec<String> = (0..kinds.len()).map(|at| format!("\"c{at}\":null")).collect();
+        let sql = format!("select {} from generate_series(1, 2)", columns.join(", "));
+        let answer = text(&db.query(&sql, &vec!["null"; kinds.len()].join(", ")).await.unwrap());
+        assert_eq!(answer, format!("[{{{0}}},{{{0}}}]", row.join(",")));
+        for kind in kinds {
+            let answer = db.query(&format!("select $1::{kind} as v"), "null").await.unwrap();
+            assert_eq!(text(&answer), "[{\"v\":null}]", "{kind}");
+        }
+        let sql = "select count(*) as n from generate_series(1, 10) g where g = any($1)";
+        assert_eq!(text(&db.query(sql, "null").await.unwrap()), "[{\"n\":0}]");
+        assert_eq!(text(&db.query(sql, "[null, null, 3]").await.unwrap()), "[{\"n\":1}]");
     });
 }
 

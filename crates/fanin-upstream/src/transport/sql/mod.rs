@@ -34,15 +34,11 @@ use access::Access;
 use outage::Outage;
 
 pub(crate) mod access;
-mod guard;
 pub(crate) mod mysql;
 mod mysql_params;
 mod mysql_values;
 mod outage;
 pub(crate) mod postgres;
-mod postgres_params;
-mod postgres_values;
-mod wire;
 
 /// How long cancelling a statement may take before the connection is given up.
 const LONGEST_CLEANUP: Duration = Duration::from_secs(5);
@@ -63,7 +59,7 @@ pub(crate) trait Dialect: Sized + Send + Sync + 'static {
     /// Connects and signs on.
     fn connect(endpoint: &Arc<Endpoint>, access: &Access) -> impl Future<Output = Result<Self::Connection, Failure>>;
     /// Whether the connection is known to be of no more use.
-    fn is_closed(connection: &Self::Connection) -> bool;
+    fn is_closed(connection: &mut Self::Connection) -> bool;
     /// Runs one statement. What the database itself says to it is an answer, with a status.
     fn run(connection: &mut Self::Connection, job: &Job<'_>) -> impl Future<Output = Result<Received, Failure>>;
     /// Cancels what a call that has gone may have left running. Whether the connection is as good as new then.
@@ -146,8 +142,8 @@ impl<D: Dialect> Pool<D> {
         let mut idle = self.idle();
         loop {
             let at = idle.iter().rposition(|kept| kept.home == home).unwrap_or(idle.len().checked_sub(1)?);
-            let kept = idle.remove(at)?;
-            if !D::is_closed(&kept.connection) {
+            let mut kept = idle.remove(at)?;
+            if !D::is_closed(&mut kept.connection) {
                 return Some(kept);
             }
         }
@@ -155,7 +151,7 @@ impl<D: Dialect> Pool<D> {
 
     /// Gives back a connection and then the right to it, so that whoever gets that finds this one.
     fn give(&self, endpoint: &Endpoint, mut kept: Kept<D>, slot: Owned) {
-        let closed = D::is_closed(&kept.connection);
+        let closed = D::is_closed(&mut kept.connection);
         if !endpoint.is_retired() && !closed {
             kept.since = Instant::now();
             self.idle().push_back(kept);
@@ -170,11 +166,10 @@ impl<D: Dialect> Pool<D> {
     pub fn close_idle(&self, before: Option<Instant>) {
         let mut closed = Vec::new();
         let mut idle = self.idle();
-        let (stay, go): (VecDeque<_>, VecDeque<_>) = idle
-            .drain(..)
-            .partition(|kept| before.is_some_and(|before| kept.since >= before) && !D::is_closed(&kept.connection));
-        *idle = stay;
-        closed.extend(go);
+        for mut kept in std::mem::take(&mut *idle) {
+            let stays = before.is_some_and(|before| kept.since >= before) && !D::is_closed(&mut kept.connection);
+            if stays { idle.push_back(kept) } else { closed.push(kept) }
+        }
         drop(idle);
         drop(closed);
     }

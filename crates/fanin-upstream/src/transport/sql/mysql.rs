@@ -68,7 +68,7 @@ impl Dialect for Mysql {
         Ok(Connection { client, is_mariadb, read_only: true, timeout: 0, broken: false })
     }
 
-    fn is_closed(connection: &Connection) -> bool {
+    fn is_closed(connection: &mut Connection) -> bool {
         connection.broken || connection.client.is_disconnected()
     }
 

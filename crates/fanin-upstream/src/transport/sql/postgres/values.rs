@@ -4,13 +4,12 @@
 //! infinity) is the string that PostgreSQL itself writes into JSON. A type that is not here is an error that says to cast it,
 //! when the statement is prepared and not at its first row.
 
-use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fanin_json::{write_int, write_str};
-use tokio_postgres::types::{Kind, Type};
+use postgres_types::{Kind, Type};
 
 /// How the values of a column are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,29 +122,35 @@ impl Reader {
                 i32::MAX => out.extend_from_slice(b"\"infinity\""),
                 i32::MIN => out.extend_from_slice(b"\"-infinity\""),
                 days => {
-                    let mut text = String::new();
-                    let before_christ = date(&mut text, days.into());
-                    quoted(out, format_args!("{text}{}", if before_christ { " BC" } else { "" }));
+                    out.push(b'"');
+                    let before_christ = date(out, days.into());
+                    out.extend_from_slice(if before_christ { b" BC\"" } else { b"\"" });
                 }
             },
             Reader::Time => {
-                let mut text = String::new();
-                time(&mut text, from.i64()?);
-                quoted(out, format_args!("{text}"));
+                out.push(b'"');
+                time(out, from.i64()?);
+                out.push(b'"');
             }
             Reader::TimeTz => {
-                let mut text = String::new();
-                time(&mut text, from.i64()?);
+                out.push(b'"');
+                time(out, from.i64()?);
                 // Seconds west of Greenwich.
                 let east = -from.i32()?;
-                let (sign, size) = (if east < 0 { '-' } else { '+' }, east.unsigned_abs());
-                quoted(out, format_args!("{text}{sign}{:02}:{:02}", size / 3600, size / 60 % 60));
+                let size = i64::from(east.unsigned_abs());
+                out.push(if east < 0 { b'-' } else { b'+' });
+                padded(out, size / 3600, 2);
+                out.push(b':');
+                padded(out, size / 60 % 60, 2);
+                out.push(b'"');
             }
-            Reader::Timestamp => timestamp(from.i64()?, "", out),
-            Reader::TimestampTz => timestamp(from.i64()?, "Z", out),
+            Reader::Timestamp => timestamp(from.i64()?, b"\"", out),
+            Reader::TimestampTz => timestamp(from.i64()?, b"Z\"", out),
             Reader::Interval => {
                 let (micros, days, months) = (from.i64()?, from.i32()?, from.i32()?);
-                quoted(out, format_args!("{}", interval(micros, days, months)));
+                out.push(b'"');
+                interval(micros, days, months, out);
+                out.push(b'"');
             }
             Reader::Inet => inet(&mut from, out)?,
             Reader::Mac => {
@@ -233,15 +238,18 @@ fn numeric(from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
         }
         _ => return None,
     }
-    let digits: Vec<u16> = (0..groups).map(|_| from.u16()).collect::<Option<_>>()?;
+    let digits = from.0.get(..2 * usize::from(groups))?;
     // Zeros at either end are not sent.
-    let group = |power: i32| usize::try_from(weight - power).ok().and_then(|at| digits.get(at)).copied().unwrap_or(0);
+    let group = |power: i32| {
+        let at = usize::try_from(weight - power).ok().and_then(|at| digits.get(2 * at..2 * at + 2));
+        at.map_or(0, |pair| i64::from(u16::from_be_bytes([pair[0], pair[1]])))
+    };
     match weight {
         ..0 => out.push(b'0'),
         0.. => {
-            plain(out, format_args!("{}", group(weight)));
+            write_int(out, group(weight));
             for power in (0..weight).rev() {
-                plain(out, format_args!("{:04}", group(power)));
+                padded(out, group(power), 4);
             }
         }
     }
@@ -250,12 +258,24 @@ fn numeric(from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
         let end = out.len() + scale;
         let mut power = -1;
         while out.len() < end {
-            plain(out, format_args!("{:04}", group(power)));
+            padded(out, group(power), 4);
             power -= 1;
         }
         out.truncate(end);
     }
     Some(())
+}
+
+/// Writes a number that is not negative, with zeros in front up to `width` digits, of at most 20.
+fn padded(out: &mut Vec<u8>, value: i64, width: usize) {
+    let mut text = [b'0'; 20];
+    let (mut left, mut at) = (value.unsigned_abs(), text.len());
+    while left > 0 {
+        at -= 1;
+        text[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+    }
+    out.extend_from_slice(&text[at.min(text.len() - width)..]);
 }
 
 /// Days since 2000-01-01, as year, month and day (H. Hinnant, "chrono-compatible low-level date algorithms").
@@ -273,72 +293,88 @@ fn civil(days: i64) -> (i64, i64, i64) {
 }
 
 /// Writes a day; `true` if it is before Christ, which the caller writes at the end, as PostgreSQL does.
-fn date(out: &mut String, days: i64) -> bool {
+fn date(out: &mut Vec<u8>, days: i64) -> bool {
     let (year, month, day) = civil(days);
     // There is no year 0: 1 BC comes before 1 AD.
-    let shown = if year > 0 { year } else { 1 - year };
-    let _ = write!(out, "{shown:04}-{month:02}-{day:02}");
+    padded(out, if year > 0 { year } else { 1 - year }, 4);
+    for part in [month, day] {
+        out.push(b'-');
+        padded(out, part, 2);
+    }
     year <= 0
 }
 
-fn time(out: &mut String, micros: i64) {
+fn time(out: &mut Vec<u8>, micros: i64) {
     let seconds = micros / 1_000_000;
-    let _ = write!(out, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    padded(out, seconds / 3600, 2);
+    for part in [seconds / 60 % 60, seconds % 60] {
+        out.push(b':');
+        padded(out, part, 2);
+    }
     fraction(out, micros % 1_000_000);
 }
 
-fn fraction(out: &mut String, micros: i64) {
+/// A part of a second, without zeros at its end.
+fn fraction(out: &mut Vec<u8>, micros: i64) {
     if micros != 0 {
-        let digits = format!("{:06}", micros.abs());
-        let _ = write!(out, ".{}", digits.trim_end_matches('0'));
+        out.push(b'.');
+        padded(out, micros.abs(), 6);
+        while out.last() == Some(&b'0') {
+            out.pop();
+        }
     }
 }
 
 /// Microseconds since 2000-01-01. RFC 3339, but for what it cannot write: infinity, and years that are not four digits.
-fn timestamp(micros: i64, zone: &str, out: &mut Vec<u8>) {
+fn timestamp(micros: i64, end: &[u8], out: &mut Vec<u8>) {
     match micros {
         i64::MAX => return out.extend_from_slice(b"\"infinity\""),
         i64::MIN => return out.extend_from_slice(b"\"-infinity\""),
         _ => {}
     }
     const DAY: i64 = 86_400_000_000;
-    let mut text = String::new();
-    let before_christ = date(&mut text, micros.div_euclid(DAY));
-    text.push('T');
-    time(&mut text, micros.rem_euclid(DAY));
-    quoted(out, format_args!("{text}{zone}{}", if before_christ { " BC" } else { "" }));
+    out.push(b'"');
+    let before_christ = date(out, micros.div_euclid(DAY));
+    out.push(b'T');
+    time(out, micros.rem_euclid(DAY));
+    if before_christ {
+        out.extend_from_slice(&end[..end.len() - 1]);
+        out.extend_from_slice(b" BC\"");
+    } else {
+        out.extend_from_slice(end);
+    }
 }
 
 /// ISO 8601, each part with its own sign, as PostgreSQL's `intervalstyle = iso_8601`.
-fn interval(micros: i64, days: i32, months: i32) -> String {
+fn interval(micros: i64, days: i32, months: i32, out: &mut Vec<u8>) {
     if micros == 0 && days == 0 && months == 0 {
-        return "PT0S".to_owned();
+        return out.extend_from_slice(b"PT0S");
     }
-    let mut text = String::from("P");
-    for (value, unit) in [(months / 12, 'Y'), (months % 12, 'M'), (days, 'D')] {
+    let part = |out: &mut Vec<u8>, value: i64, unit: u8| {
         if value != 0 {
-            let _ = write!(text, "{value}{unit}");
+            write_int(out, value);
+            out.push(unit);
         }
-    }
+    };
+    out.push(b'P');
+    part(out, (months / 12).into(), b'Y');
+    part(out, (months % 12).into(), b'M');
+    part(out, days.into(), b'D');
     if micros != 0 {
-        text.push('T');
+        out.push(b'T');
         let seconds = micros / 1_000_000;
-        for (value, unit) in [(seconds / 3600, 'H'), (seconds / 60 % 60, 'M')] {
-            if value != 0 {
-                let _ = write!(text, "{value}{unit}");
-            }
-        }
+        part(out, seconds / 3600, b'H');
+        part(out, seconds / 60 % 60, b'M');
         let (whole, rest) = (seconds % 60, micros % 1_000_000);
         if whole != 0 || rest != 0 {
             if micros < 0 {
-                text.push('-');
+                out.push(b'-');
             }
-            let _ = write!(text, "{}", whole.abs());
-            fraction(&mut text, rest);
-            text.push('S');
+            write_int(out, whole.abs());
+            fraction(out, rest);
+            out.push(b'S');
         }
     }
-    text
 }
 
 /// Family, bits of the network, whether it is a network, how many bytes, the bytes.
@@ -434,10 +470,15 @@ mod tests {
 
     #[test]
     fn intervals_have_all_their_parts() {
-        assert_eq!(interval(0, 0, 0), "PT0S");
-        assert_eq!(interval(3_723_500_000, 4, 14), "P1Y2M4DT1H2M3.5S");
-        assert_eq!(interval(-500_000, -1, 0), "P-1DT-0.5S");
-        assert_eq!(interval(-3_600_000_000, 0, 0), "PT-1H");
+        let text = |micros, days, months| {
+            let mut out = Vec::new();
+            interval(micros, days, months, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(text(0, 0, 0), "PT0S");
+        assert_eq!(text(3_723_500_000, 4, 14), "P1Y2M4DT1H2M3.5S");
+        assert_eq!(text(-500_000, -1, 0), "P-1DT-0.5S");
+        assert_eq!(text(-3_600_000_000, 0, 0), "PT-1H");
     }
 
     #[test]

@@ -6,45 +6,24 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::BytesMut;
 use fanin_json::{Kind, Node};
-use tokio_postgres::types::{Format, IsNull, Kind as TypeKind, ToSql, Type, to_sql_checked};
+use postgres_types::{Kind as TypeKind, Type};
 
-/// A parameter, written; `None` is NULL.
-#[derive(Debug)]
-pub(crate) struct Param(pub Option<String>);
-
-impl ToSql for Param {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        match &self.0 {
-            Some(text) => {
-                out.extend_from_slice(text.as_bytes());
-                Ok(IsNull::No)
-            }
-            None => Ok(IsNull::Yes),
-        }
-    }
-
-    fn accepts(_: &Type) -> bool {
-        true
-    }
-
-    fn encode_format(&self, _: &Type) -> Format {
-        Format::Text
-    }
-
-    to_sql_checked!();
-}
-
-/// Writes a value as a type.
+/// Writes a value as a type: its length, or -1 for NULL, and its text.
 ///
 /// # Errors
 /// What is wrong with it, for a message: `is a string; int4 needs a whole number`.
-pub(crate) fn param(value: Node<'_>, of: &Type) -> Result<Param, String> {
+pub(super) fn write(value: Node<'_>, of: &Type, out: &mut Vec<u8>) -> Result<(), String> {
+    let start = out.len();
+    out.extend_from_slice(&u32::MAX.to_be_bytes());
     if value.is_null() {
-        return Ok(Param(None));
+        return Ok(());
     }
-    text(value, of).map(|text| Param(Some(text)))
+    text(value, of, out)?;
+    // What a flow can build is bounded far below 4 GB.
+    let length = (out.len() - start - 4) as u32;
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    Ok(())
 }
 
 fn kind(value: Node<'_>) -> &'static str {
@@ -58,11 +37,11 @@ fn kind(value: Node<'_>) -> &'static str {
     }
 }
 
-fn text(value: Node<'_>, of: &Type) -> Result<String, String> {
+fn text(value: Node<'_>, of: &Type, out: &mut Vec<u8>) -> Result<(), String> {
     let wrong = |needed: &str| Err(format!("is {}; {} needs {needed}", kind(value), of.name()));
     match of.kind() {
-        TypeKind::Array(element) => return array(value, element),
-        TypeKind::Domain(base) => return text(value, base),
+        TypeKind::Array(element) => return array(value, element, out),
+        TypeKind::Domain(base) => return text(value, base, out),
         _ => {}
     }
     match *of {
@@ -74,45 +53,44 @@ fn text(value: Node<'_>, of: &Type) -> Result<String, String> {
                 Type::OID => (0, i64::from(u32::MAX)),
                 _ => (i64::MIN, i64::MAX),
             };
-            if digits.contains(['.', 'e', 'E']) {
-                return Err(format!("is {digits}; {} needs a whole number", of.name()));
-            }
             match value.as_i64() {
-                Some(number) if (least..=most).contains(&number) => Ok(digits.to_owned()),
-                _ => Err(format!("is {digits}, which does not fit into {}", of.name())),
+                Some(number) if (least..=most).contains(&number) => out.extend_from_slice(digits.as_bytes()),
+                _ if digits.contains(['.', 'e', 'E']) => {
+                    return Err(format!("is {digits}; {} needs a whole number", of.name()));
+                }
+                _ => return Err(format!("is {digits}, which does not fit into {}", of.name())),
             }
         }
         Type::FLOAT4 | Type::FLOAT8 | Type::NUMERIC => match (value.as_number_text(), value.as_str()) {
-            (Some(digits), _) => Ok(digits.to_owned()),
+            (Some(digits), _) => out.extend_from_slice(digits.as_bytes()),
             // The form in which the database's own numbers outside JSON's come.
-            (None, Some(text)) if is_number(&text) => Ok(text.into_owned()),
-            (None, Some(_)) => Err(format!("is a string that is no number; {} needs one", of.name())),
-            _ => wrong("a number"),
+            (None, Some(text)) if is_number(&text) => out.extend_from_slice(text.as_bytes()),
+            (None, Some(_)) => return Err(format!("is a string that is no number; {} needs one", of.name())),
+            _ => return wrong("a number"),
         },
         Type::BOOL => match value.as_bool() {
-            Some(value) => Ok(if value { "t" } else { "f" }.to_owned()),
-            None => wrong("True or False"),
+            Some(value) => out.push(if value { b't' } else { b'f' }),
+            None => return wrong("True or False"),
         },
-        Type::JSON | Type::JSONB => Ok(String::from_utf8_lossy(value.raw()).into_owned()),
+        Type::JSON | Type::JSONB => out.extend_from_slice(value.raw()),
         Type::BYTEA => {
             let Some(encoded) = value.as_str() else { return wrong("a string of base64") };
             let bytes = STANDARD.decode(&*encoded).map_err(|_| "is no base64, as bytea needs".to_owned())?;
-            let mut hex = String::with_capacity(2 + 2 * bytes.len());
-            hex.push_str("\\x");
+            out.reserve(2 + 2 * bytes.len());
+            out.extend_from_slice(b"\\x");
             for byte in bytes {
-                for digit in [byte >> 4, byte & 15] {
-                    // Below 16 every number is a digit.
-                    hex.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
-                }
+                out.extend([byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]));
             }
-            Ok(hex)
         }
         _ => match value.as_str() {
-            Some(text) if text.contains('\0') => Err("holds a zero byte, which PostgreSQL's texts cannot".to_owned()),
-            Some(text) => Ok(text.into_owned()),
-            None => wrong("a string"),
+            Some(text) if text.contains('\0') => {
+                return Err("holds a zero byte, which PostgreSQL's texts cannot".to_owned());
+            }
+            Some(text) => out.extend_from_slice(text.as_bytes()),
+            None => return wrong("a string"),
         },
     }
+    Ok(())
 }
 
 fn is_number(text: &str) -> bool {
@@ -125,34 +103,39 @@ fn is_number(text: &str) -> bool {
 }
 
 /// `{1,NULL,"a \" b"}`
-fn array(value: Node<'_>, element: &Type) -> Result<String, String> {
+fn array(value: Node<'_>, element: &Type, out: &mut Vec<u8>) -> Result<(), String> {
     if value.kind() != Kind::Array {
         return Err(format!("is {}; {}[] needs a list", kind(value), element.name()));
     }
-    let mut out = String::from("{");
+    let is_json = matches!(*element, Type::JSON | Type::JSONB);
+    let is_plain = matches!(*element, Type::INT2 | Type::INT4 | Type::INT8 | Type::OID | Type::BOOL);
+    let mut item_text = Vec::new();
+    out.push(b'{');
     for (at, item) in value.elements().enumerate() {
         if at > 0 {
-            out.push(',');
+            out.push(b',');
         }
-        let is_json = matches!(*element, Type::JSON | Type::JSONB);
+        let inside = |what| format!("has an item {at} that {what}");
         match item.kind() {
-            Kind::Null => out.push_str("NULL"),
-            Kind::Array if !is_json => out.push_str(&array(item, element)?),
+            Kind::Null => out.extend_from_slice(b"NULL"),
+            Kind::Array if !is_json => array(item, element, out)?,
+            _ if is_plain => text(item, element, out).map_err(inside)?,
             _ => {
-                out.push('"');
-                let text = text(item, element).map_err(|what| format!("has an item {at} that {what}"))?;
-                for c in text.chars() {
-                    if matches!(c, '"' | '\\') {
-                        out.push('\\');
+                item_text.clear();
+                text(item, element, &mut item_text).map_err(inside)?;
+                out.push(b'"');
+                for &byte in &item_text {
+                    if matches!(byte, b'"' | b'\\') {
+                        out.push(b'\\');
                     }
-                    out.push(c);
+                    out.push(byte);
                 }
-                out.push('"');
+                out.push(b'"');
             }
         }
     }
-    out.push('}');
-    Ok(out)
+    out.push(b'}');
+    Ok(())
 }
 
 #[cfg(test)]
@@ -163,7 +146,12 @@ mod tests {
 
     fn written(json: &str, of: &Type) -> Result<Option<String>, String> {
         let doc = Doc::parse(json.to_owned().into(), 16).unwrap();
-        param(doc.root(), of).map(|param| param.0)
+        let mut out = Vec::new();
+        write(doc.root(), of, &mut out)?;
+        let (length, text) = out.split_first_chunk().unwrap();
+        let length = u32::from_be_bytes(*length);
+        assert_eq!(length as usize, if length == u32::MAX { length as usize } else { text.len() });
+        Ok((length != u32::MAX).then(|| String::from_utf8(text.to_vec()).unwrap()))
     }
 
     #[test]
@@ -178,7 +166,7 @@ mod tests {
             ("\"a\\nb\"", Type::TEXT, "a\nb"),
             ("{\"a\": [1]}", Type::JSONB, "{\"a\": [1]}"),
             ("\"aGk=\"", Type::BYTEA, "\\x6869"),
-            ("[1, null, 3]", Type::INT4_ARRAY, "{\"1\",NULL,\"3\"}"),
+            ("[1, null, 3]", Type::INT4_ARRAY, "{1,NULL,3}"),
             ("[[\"a\"], [\"b \\\" \\\\\"]]", Type::TEXT_ARRAY, "{{\"a\"},{\"b \\\" \\\\\"}}"),
             ("[[1]]", Type::JSONB_ARRAY, "{\"[1]\"}"),
             ("[]", Type::INT8_ARRAY, "{}"),

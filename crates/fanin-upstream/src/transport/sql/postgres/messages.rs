@@ -1,0 +1,181 @@
+//! Messages of PostgreSQL's protocol 3.0, written and taken apart (PostgreSQL's manual, 55.7 "Message Formats").
+//!
+//! A message is a tag, a length that counts itself, and a body. Nothing is copied to be looked at: what a body holds is read
+//! where it lies.
+
+use crate::error::{ErrorKind, Failure};
+
+/// Begins a connection: version 3.0.
+const VERSION: u32 = 3 << 16;
+/// Asks for TLS.
+pub(super) const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+/// Ends a connection.
+pub(super) const TERMINATE: [u8; 5] = *b"X\0\0\0\x04";
+/// Ends what belongs together; the server answers that it is ready.
+pub(super) const SYNC: [u8; 5] = *b"S\0\0\0\x04";
+/// Executes the unnamed portal, all its rows.
+pub(super) const EXECUTE: [u8; 10] = *b"E\0\0\0\x09\0\0\0\0\0";
+
+/// Writes a message whose body `write` appends.
+pub(super) fn message(out: &mut Vec<u8>, tag: u8, write: impl FnOnce(&mut Vec<u8>)) {
+    out.push(tag);
+    sized(out, write);
+}
+
+/// Writes a length, which counts itself, and what `write` appends.
+fn sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    write(out);
+    // What a flow can build is bounded far below 4 GB.
+    let length = (out.len() - start) as u32;
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+/// A text and the zero that ends it. The callers have seen that there is none within.
+pub(super) fn text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(text.as_bytes());
+    out.push(0);
+}
+
+/// The first message of a connection, which has no tag.
+pub(super) fn startup(out: &mut Vec<u8>, settings: &[(&str, &str)]) {
+    sized(out, |out| {
+        out.extend_from_slice(&VERSION.to_be_bytes());
+        for (name, value) in settings {
+            text(out, name);
+            text(out, value);
+        }
+        out.push(0);
+    });
+}
+
+/// On a connection of its own: ends the statement of another one.
+pub(super) fn cancel(process: u32, secret: u32) -> [u8; 16] {
+    const CANCEL: u32 = 80_877_102;
+    let mut out = [0; 16];
+    for (at, part) in [16, CANCEL, process, secret].into_iter().enumerate() {
+        out[4 * at..4 * at + 4].copy_from_slice(&part.to_be_bytes());
+    }
+    out
+}
+
+/// What is left of a message's body. Each step is `None` once the body is shorter than it says.
+pub(super) struct Body<'a>(pub &'a [u8]);
+
+impl<'a> Body<'a> {
+    pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub fn u16(&mut self) -> Option<u16> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u16::from_be_bytes(*taken))
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_be_bytes(*taken))
+    }
+
+    /// A text up to the zero that ends it.
+    pub fn text(&mut self) -> Option<&'a str> {
+        let end = memchr::memchr(0, self.0)?;
+        let (taken, rest) = self.0.split_at(end);
+        self.0 = &rest[1..];
+        std::str::from_utf8(taken).ok()
+    }
+
+    /// A value of a row: its length, or -1 for NULL, and its bytes.
+    #[inline]
+    pub fn value(&mut self) -> Option<Option<&'a [u8]>> {
+        match self.u32()? {
+            u32::MAX => Some(None),
+            length => self.bytes(length as usize).map(Some),
+        }
+    }
+}
+
+/// What the server says against something, or about itself when it ends a connection: fields by their letter.
+#[derive(Debug)]
+pub(super) struct Said(Vec<(u8, String)>);
+
+impl Said {
+    #[cold]
+    pub fn read(mut body: Body<'_>) -> Said {
+        let mut fields = Vec::new();
+        while let Some((&letter, rest)) = body.0.split_first() {
+            body.0 = rest;
+            let Some(end) = memchr::memchr(0, rest) else { break };
+            // Before the encoding is agreed upon, words may come in another one.
+            fields.push((letter, String::from_utf8_lossy(&rest[..end]).into_owned()));
+            body.0 = &rest[end + 1..];
+        }
+        Said(fields)
+    }
+
+    pub fn field(&self, letter: u8) -> Option<&str> {
+        self.0.iter().find(|(known, _)| *known == letter).map(|(_, text)| text.as_str())
+    }
+
+    /// The SQLSTATE.
+    pub fn code(&self) -> &str {
+        self.field(b'C').unwrap_or_default()
+    }
+
+    pub fn message(&self) -> &str {
+        self.field(b'M').unwrap_or_default()
+    }
+
+    /// Whether the server ends the connection with it. `V` is the severity in English, which old servers do not send.
+    pub fn is_the_end(&self) -> bool {
+        matches!(self.field(b'V').or(self.field(b'S')), Some("FATAL" | "PANIC"))
+    }
+}
+
+/// A message that does not belong where it stands, or does not hold what it should.
+#[cold]
+pub(super) fn unexpected(tag: u8) -> Failure {
+    let shown = char::from(tag).escape_default();
+    Failure::new(ErrorKind::Protocol, format!("message {shown} of the server cannot be understood"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_their_lengths() {
+        let mut out = Vec::new();
+        startup(&mut out, &[("user", "a")]);
+        assert_eq!(out, b"\0\0\0\x10\0\x03\0\0user\0a\0\0");
+        let mut out = b"before".to_vec();
+        message(&mut out, b'Q', |out| text(out, "select 1"));
+        assert_eq!(out, b"beforeQ\0\0\0\x0dselect 1\0");
+        assert_eq!(cancel(1, 2), [0, 0, 0, 16, 0x04, 0xd2, 0x16, 0x2e, 0, 0, 0, 1, 0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn a_body_that_is_cut_off_is_noticed() {
+        let mut body = Body(b"\0\0\0\x02ab\xff\xff\xff\xffc\0rest");
+        assert_eq!(body.value(), Some(Some(&b"ab"[..])));
+        assert_eq!(body.value(), Some(None));
+        assert_eq!(body.text(), Some("c"));
+        assert_eq!(body.text(), None);
+        assert_eq!(Body(b"\0\0\0\x03ab").value(), None);
+        assert_eq!(Body(b"\0").u16(), None);
+    }
+
+    #[test]
+    fn what_the_server_says_has_fields() {
+        let said = Said::read(Body(b"SFEHLER\0VERROR\0C23505\0Mdoppelt\0nt_pkey\0\0"));
+        assert_eq!((said.code(), said.message(), said.field(b'n')), ("23505", "doppelt", Some("t_pkey")));
+        assert!(!said.is_the_end() && said.field(b't').is_none());
+        assert!(Said::read(Body(b"SFATAL\0Mbye\0\0")).is_the_end());
+        assert_eq!(Said::read(Body(b"Mno end")).message(), "");
+    }
+}

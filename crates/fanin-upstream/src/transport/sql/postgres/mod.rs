@@ -1,0 +1,262 @@
+//! PostgreSQL, by its own protocol.
+//!
+//! A connection is set to read-only transactions when it is opened, so that a statement which is not said to write cannot,
+//! without a round trip of its own; the settings change only when the next statement needs others, on its way to the server.
+//!
+//! # Why not `tokio-postgres` here
+//! It runs a connection as a task of its own, to which a call hands its messages through a channel and from which its answers
+//! come through another: two more tasks' turns and three wakes a statement, and a message is an allocation. A flow's call wants
+//! the rows of one statement as JSON. So messages are written and read in the call's own future ([`link`]), rows become JSON
+//! where they lie, and dropping the call leaves a connection whose state says what the server still owes. How values look
+//! and how one signs on is from `postgres-types` and `postgres-protocol`, of the same makers.
+//! `bench/run sql` tells what a request of three queries costs beside the same by hand on `tokio-postgres`.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::access::Access;
+use super::{Dialect, Job, wrong};
+use crate::endpoint::Endpoint;
+use crate::error::{ErrorKind, Failure};
+use crate::transport::{Phase, Received};
+use link::Link;
+use messages::{Body, EXECUTE, Said, message, text, unexpected};
+use rows::Written;
+use said::{is_cancelled, is_outdated, said_no};
+use sign_on::{Key, cancel_statement, sign_on};
+use statement::{Prepared, Statements};
+
+mod link;
+mod messages;
+mod params;
+mod rows;
+mod said;
+mod sign_on;
+mod statement;
+mod values;
+
+/// Values are read in these forms; a user's or a database's own settings must not change them.
+const SETTINGS: &str = "SET default_transaction_read_only = on; SET client_encoding = 'UTF8'";
+/// A statement that has been cancelled may end by itself in this time.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// The dialect.
+pub(crate) struct Postgres;
+
+/// A connection with what is known of it.
+pub(crate) struct Connection {
+    link: Link,
+    key: Key,
+    statements: Statements,
+    /// What `default_transaction_read_only` is.
+    read_only: bool,
+    /// What `statement_timeout` is, in milliseconds; 0 for none.
+    timeout: u64,
+}
+
+/// Why a statement has no rows.
+enum Trouble {
+    /// The server says so.
+    Said(Said),
+    /// Asked wrongly; nothing was sent, or nothing of it counts.
+    Wrong(Received),
+    Failed(Failure),
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Trouble {
+        Trouble::Failed(failure)
+    }
+}
+
+impl Trouble {
+    /// The server says no. What it still owes is read, unless it ends the connection.
+    #[cold]
+    async fn said(link: &mut Link, said: Said) -> Trouble {
+        if said.is_the_end() {
+            link.broken = true;
+            return Trouble::Said(said);
+        }
+        match link.drain().await {
+            Ok(_) => Trouble::Said(said),
+            Err(failure) => Trouble::Failed(failure),
+        }
+    }
+}
+
+impl Dialect for Postgres {
+    type Connection = Connection;
+    const SEES_CLOSING: bool = true;
+
+    async fn connect(endpoint: &Arc<Endpoint>, access: &Access) -> Result<Connection, Failure> {
+        let (link, key) = sign_on(endpoint, access, SETTINGS).await?;
+        Ok(Connection { link, key, statements: Statements::default(), read_only: true, timeout: 0 })
+    }
+
+    fn is_closed(connection: &mut Connection) -> bool {
+        !connection.link.is_quiet()
+    }
+
+    async fn run(connection: &mut Connection, job: &Job<'_>) -> Result<Received, Failure> {
+        connection.link.max_row = job.max_answer;
+        let mut result = connection.attempt(job).await;
+        if let Err(Trouble::Said(said)) = &result
+            && is_outdated(said)
+            && connection.link.is_idle()
+        {
+            // A table has changed since: nothing has run yet.
+            connection.statements.forget(job.sql);
+            result = connection.attempt(job).await;
+        }
+        // What is left of it is to be cancelled and thrown away.
+        job.running.set(!connection.link.is_idle() && !connection.link.broken);
+        match result {
+            Ok(received) | Err(Trouble::Wrong(received)) => Ok(received),
+            Err(Trouble::Said(said)) if is_cancelled(&said) => {
+                Err(Failure::new(ErrorKind::Timeout, said.message().to_owned()))
+            }
+            Err(Trouble::Said(said)) => Ok(said_no(&said)),
+            Err(Trouble::Failed(failure)) => Err(failure),
+        }
+    }
+
+    async fn clean(connection: &mut Connection, endpoint: &Arc<Endpoint>, access: &Access) -> bool {
+        // What the settings are now is not known: a setting may be what was cancelled.
+        const FENCE: &str = "SET default_transaction_read_only = on; SET statement_timeout = 0";
+        (connection.read_only, connection.timeout) = (true, 0);
+        let link = &mut connection.link;
+        // First a look whether it has ended anyway: answers are in order, so this one's comes after the statement's.
+        link.simple(FENCE);
+        if let Ok(ended) = timeout(MOMENT, link.drain()).await {
+            return ended.unwrap_or(false);
+        }
+        if cancel_statement(endpoint, access, connection.key).await.is_err() {
+            return false;
+        }
+        // If the signal comes late after all, it hits the first of these.
+        link.simple("");
+        link.simple(FENCE);
+        link.drain().await.unwrap_or(false)
+    }
+}
+
+impl Connection {
+    async fn attempt(&mut self, job: &Job<'_>) -> Result<Received, Trouble> {
+        let prepared = match self.statements.get(job.sql) {
+            Some(prepared) => prepared,
+            None => Box::pin(self.statements.prepare(&mut self.link, job)).await?,
+        };
+        if self.send(job, &prepared)? {
+            self.set().await?;
+        }
+        let mut rows = Written::new(job, &prepared);
+        loop {
+            let (tag, body) = self.link.next().await?;
+            match tag {
+                b'D' => rows.row(body)?,
+                // Bound: it has begun.
+                b'2' => job.phase.set(Phase::Answering),
+                b'C' => rows.affected = affected(body),
+                b'Z' => return Ok(rows.end()),
+                b'E' => {
+                    let said = Said::read(body);
+                    return Err(Trouble::said(&mut self.link, said).await);
+                }
+                // An empty statement.
+                b'I' => {}
+                // Above all the ways of COPY, which are refused when the configuration is read.
+                _ => {
+                    self.link.broken = true;
+                    return Err(unexpected(tag).into());
+                }
+            }
+        }
+    }
+
+    /// Puts a statement on its way, behind the settings that it needs. Whether there are any.
+    fn send(&mut self, job: &Job<'_>, prepared: &Prepared) -> Result<bool, Trouble> {
+        let (takes, given) = (prepared.params.len(), job.params.len());
+        if takes != given {
+            let what = format!("{} takes {takes} parameters and was given {given}", job.name);
+            return Err(Trouble::Wrong(wrong(what)));
+        }
+        let out = self.link.outbox();
+        let start = out.len();
+        let mut problem = None;
+        message(out, b'B', |out| {
+            // The unnamed portal.
+            out.push(0);
+            text(out, &prepared.name);
+            // All parameters as text.
+            out.extend_from_slice(&[0; 2]);
+            // There are no more than the server has said, in as many bits.
+            out.extend_from_slice(&(takes as u16).to_be_bytes());
+            for (at, (value, of)) in job.params.iter().zip(&prepared.params).enumerate() {
+                if let Err(what) = params::write(*value, of, out) {
+                    problem = Some(format!("{} {what}", job.param(at)));
+                    return;
+                }
+            }
+            // All columns in binary form.
+            out.extend_from_slice(&[0, 1, 0, 1]);
+        });
+        if let Some(what) = problem {
+            out.truncate(start);
+            return Err(Trouble::Wrong(wrong(what)));
+        }
+        out.extend_from_slice(&EXECUTE);
+        self.link.sync();
+        let settings = self.settings(job);
+        if let Some(settings) = &settings {
+            self.link.simple_before(start, settings);
+        }
+        Ok(settings.is_some())
+    }
+
+    /// The settings that must change before a statement, as statements.
+    fn settings(&mut self, job: &Job<'_>) -> Option<String> {
+        let left = u64::try_from(job.left.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 30);
+        let in_time = (left..=2 * left).contains(&self.timeout);
+        if in_time && self.read_only != job.writes {
+            return None;
+        }
+        let mut text = String::new();
+        if self.read_only == job.writes {
+            self.read_only = !job.writes;
+            let to = if job.writes { "off" } else { "on" };
+            let _ = write!(text, "SET default_transaction_read_only = {to};");
+        }
+        if !in_time {
+            // Not to the millisecond, or each statement would set it: at the deadline itself the statement is cancelled; this
+            // is for when there is nobody left to do so. Half as much again keeps it good for the request's next statements.
+            self.timeout = left + left / 2;
+            let _ = write!(text, "SET statement_timeout = {};", self.timeout);
+        }
+        Some(text)
+    }
+
+    /// Reads what the server says to settings.
+    async fn set(&mut self) -> Result<(), Trouble> {
+        loop {
+            match self.link.next().await? {
+                (b'Z', _) => return Ok(()),
+                (b'E', body) => {
+                    // What is set now is not known.
+                    let said = Said::read(body);
+                    self.link.broken = true;
+                    return Err(Trouble::Said(said));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// How many rows a statement has changed or given, of the words at its end: `INSERT 0 1`.
+fn affected(mut body: Body<'_>) -> u64 {
+    let tag = body.text().unwrap_or_default();
+    tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,94 @@
+//! Rows as they become an answer's JSON.
+
+use fanin_config::Rows;
+
+use super::Trouble;
+use super::messages::Body;
+use super::statement::Prepared;
+use crate::error::{ErrorKind, Failure};
+use crate::transport::Received;
+use crate::transport::sql::{Job, answer, too_large, wrong};
+
+/// An answer in the making.
+pub(super) struct Written<'a> {
+    job: &'a Job<'a>,
+    prepared: &'a Prepared,
+    out: Vec<u8>,
+    count: u64,
+    /// What the server has said about a statement without rows.
+    pub affected: u64,
+}
+
+impl<'a> Written<'a> {
+    pub fn new(job: &'a Job<'a>, prepared: &'a Prepared) -> Written<'a> {
+        Written { job, prepared, out: Vec::new(), count: 0, affected: 0 }
+    }
+
+    fn is_list(&self) -> bool {
+        self.job.rows == Rows::Many
+    }
+
+    /// Writes one more row. After an error what still comes is of no use.
+    #[inline]
+    pub fn row(&mut self, mut body: Body<'_>) -> Result<(), Trouble> {
+        self.count += 1;
+        match (self.is_list(), self.count) {
+            (true, 1) => {
+                // Enough for several rows like this one, names and all.
+                self.out.reserve(8 * body.0.len());
+                self.out.push(b'[');
+            }
+            (true, _) => self.out.push(b','),
+            (false, 1) => self.out.reserve(2 * body.0.len()),
+            (false, _) => {
+                let what = format!("{} gave more than the one row that was asked for", self.job.name);
+                return Err(Trouble::Wrong(wrong(what)));
+            }
+        }
+        if body.u16() != u16::try_from(self.prepared.columns.len()).ok() {
+            return Err(not_as_said(self.prepared.columns.len()));
+        }
+        let out = &mut self.out;
+        for (at, column) in self.prepared.columns.iter().enumerate() {
+            out.extend_from_slice(&column.key);
+            let written = match body.value() {
+                Some(Some(value)) => column.reader.write(value, out),
+                Some(None) => {
+                    out.extend_from_slice(b"null");
+                    Some(())
+                }
+                None => None,
+            };
+            if written.is_none() {
+                return Err(not_as_said(at));
+            }
+        }
+        if self.prepared.columns.is_empty() {
+            out.push(b'{');
+        }
+        out.push(b'}');
+        if out.len() > self.job.max_answer {
+            return Err(too_large(self.job.max_answer).into());
+        }
+        Ok(())
+    }
+
+    /// The answer, after the last row.
+    pub fn end(mut self) -> Received {
+        if self.prepared.columns.is_empty() {
+            return answer(format!("{{\"affected\":{}}}", self.affected).into_bytes());
+        }
+        match (self.is_list(), self.count) {
+            (true, 0) => self.out.extend_from_slice(b"[]"),
+            (true, _) => self.out.push(b']'),
+            (false, 0) => self.out.extend_from_slice(b"null"),
+            (false, _) => {}
+        }
+        answer(self.out)
+    }
+}
+
+#[cold]
+fn not_as_said(at: usize) -> Trouble {
+    Failure::new(ErrorKind::Decode, format!("column {} is not what its type says", at + 1)).into()
+}

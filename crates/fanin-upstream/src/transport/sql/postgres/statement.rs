@@ -1,0 +1,207 @@
+//! Statements as a connection's server knows them: prepared once, with the types of their parameters and columns.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use postgres_types::{Kind, Type};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use super::link::Link;
+use super::messages::{Body, Said, message, text, unexpected};
+use super::values::Reader;
+use super::{Job, Trouble};
+use crate::transport::sql::wrong;
+
+/// Prepared statements that a connection keeps. Their texts stand in files, so there are not many.
+const MAX_PREPARED: usize = 500;
+
+/// A statement that the server knows.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub name: String,
+    pub params: Vec<Type>,
+    pub columns: Vec<Column>,
+}
+
+/// A column of a statement's rows.
+#[derive(Debug)]
+pub(super) struct Column {
+    /// What stands before its value: `{"id":` of the first one, `,"id":` of the others.
+    pub key: Vec<u8>,
+    pub reader: Reader,
+}
+
+/// What one connection has prepared.
+#[derive(Debug, Default)]
+pub(super) struct Statements {
+    /// By their text, the oldest first.
+    known: IndexMap<Box<str>, Arc<Prepared>, FxBuildHasher>,
+    /// Names that the server may know and nobody here does any more.
+    gone: Vec<String>,
+    /// Types that are not PostgreSQL's own.
+    types: FxHashMap<u32, Type>,
+    next: u64,
+}
+
+impl Statements {
+    #[inline]
+    pub fn get(&self, sql: &str) -> Option<Arc<Prepared>> {
+        self.known.get(sql).cloned()
+    }
+
+    pub fn forget(&mut self, sql: &str) {
+        if let Some(prepared) = self.known.shift_remove(sql) {
+            self.gone.push(prepared.name.clone());
+        }
+    }
+
+    /// Has the server prepare a statement.
+    pub async fn prepare(&mut self, link: &mut Link, job: &Job<'_>) -> Result<Arc<Prepared>, Trouble> {
+        if job.sql.contains('\0') {
+            return Err(Trouble::Wrong(wrong(format!("the text of {} holds a zero byte", job.name))));
+        }
+        let name = format!("s{}", self.next);
+        self.next += 1;
+        let out = link.outbox();
+        for gone in self.gone.drain(..) {
+            message(out, b'C', |out| {
+                out.push(b'S');
+                text(out, &gone);
+            });
+        }
+        message(out, b'P', |out| {
+            text(out, &name);
+            text(out, job.sql);
+            // The server says what types the parameters have.
+            out.extend_from_slice(&[0; 2]);
+        });
+        message(out, b'D', |out| {
+            out.push(b'S');
+            text(out, &name);
+        });
+        link.sync();
+        // Until it is known here: this call may be dropped.
+        self.gone.push(name);
+        let (params, fields) = described(link).await?;
+
+        let mut types = Vec::with_capacity(params.len());
+        for oid in params {
+            types.push(self.kind(link, oid).await?);
+        }
+        let mut columns: Vec<Column> = Vec::with_capacity(fields.len());
+        for (name, oid) in fields {
+            let kind = self.kind(link, oid).await?;
+            let Some(reader) = Reader::of(&kind) else {
+                return Err(Trouble::Wrong(wrong(format!(
+                    "column {name} of {} has the type {}, which has no form in JSON: cast it, as in {name}::text",
+                    job.name,
+                    kind.name()
+                ))));
+            };
+            let mut key = Vec::with_capacity(name.len() + 4);
+            key.push(if columns.is_empty() { b'{' } else { b',' });
+            fanin_json::write_str(&mut key, &name);
+            key.push(b':');
+            if columns.iter().any(|other| other.key[1..] == key[1..]) {
+                let what = format!("{} has two columns named {name}: name one of them with AS", job.name);
+                return Err(Trouble::Wrong(wrong(what)));
+            }
+            columns.push(Column { key, reader });
+        }
+        let name = self.gone.pop().unwrap_or_default();
+        let prepared = Arc::new(Prepared { name, params: types, columns });
+        if self.known.len() >= MAX_PREPARED
+            && let Some((_, oldest)) = self.known.shift_remove_index(0)
+        {
+            self.gone.push(oldest.name.clone());
+        }
+        self.known.insert(job.sql.into(), prepared.clone());
+        Ok(prepared)
+    }
+
+    /// A type by its number. The server is asked about those that somebody has made, once per connection.
+    async fn kind(&mut self, link: &mut Link, oid: u32) -> Result<Type, Trouble> {
+        if let Some(own) = Type::from_oid(oid).or_else(|| self.types.get(&oid).cloned()) {
+            return Ok(own);
+        }
+        link.simple(&format!(
+            "SELECT typname, typtype, typcategory, typelem, typbasetype FROM pg_catalog.pg_type WHERE oid = {oid}"
+        ));
+        let [name, kind, category, element, base] = one_row(link).await?.unwrap_or([const { String::new() }; 5]);
+        let number = |text: &str| text.parse().unwrap_or(0);
+        let kind = match (kind.as_str(), category.as_str()) {
+            ("e", _) => Kind::Enum(Vec::new()),
+            // A type is made of older ones, so this ends.
+            ("d", _) => Kind::Domain(Box::pin(self.kind(link, number(&base))).await?),
+            (_, "A") => Kind::Array(Box::pin(self.kind(link, number(&element))).await?),
+            _ => Kind::Simple,
+        };
+        let made = Type::new(name, oid, kind, String::new());
+        self.types.insert(oid, made.clone());
+        Ok(made)
+    }
+}
+
+/// The parameters' types and the columns' names and types, which come after a statement is prepared.
+async fn described(link: &mut Link) -> Result<(Vec<u32>, Vec<(String, u32)>), Trouble> {
+    let (mut params, mut columns) = (Vec::new(), Vec::new());
+    while !link.is_idle() {
+        let (tag, body) = link.next().await?;
+        match tag {
+            b't' => params = param_types(body).ok_or_else(|| unexpected(tag))?,
+            b'T' => columns = fields(body).ok_or_else(|| unexpected(tag))?,
+            b'E' => {
+                let said = Said::read(body);
+                return Err(Trouble::said(link, said).await);
+            }
+            // Closed, prepared, without rows, ready.
+            b'3' | b'1' | b'n' | b'Z' => {}
+            _ => return Err(unexpected(tag).into()),
+        }
+    }
+    Ok((params, columns))
+}
+
+fn param_types(mut body: Body<'_>) -> Option<Vec<u32>> {
+    let count = body.u16()?;
+    (0..count).map(|_| body.u32()).collect()
+}
+
+fn fields(mut body: Body<'_>) -> Option<Vec<(String, u32)>> {
+    let count = body.u16()?;
+    let field = |_| {
+        let name = body.text()?.to_owned();
+        // Table and column.
+        body.bytes(6)?;
+        let oid = body.u32()?;
+        // Size, modifier, format.
+        body.bytes(8)?;
+        Some((name, oid))
+    };
+    (0..count).map(field).collect()
+}
+
+/// The first row of a simple statement, as text.
+async fn one_row<const N: usize>(link: &mut Link) -> Result<Option<[String; N]>, Trouble> {
+    let mut row = None;
+    while !link.is_idle() {
+        let (tag, mut body) = link.next().await?;
+        match tag {
+            b'D' if row.is_none() => {
+                body.u16();
+                let mut values = [const { String::new() }; N];
+                for value in &mut values {
+                    let bytes = body.value().ok_or_else(|| unexpected(tag))?.unwrap_or_default();
+                    *value = String::from_utf8_lossy(bytes).into_owned();
+                }
+                row = Some(values);
+            }
+            b'E' => {
+                let said = Said::read(body);
+                return Err(Trouble::said(link, said).await);
+            }
+            _ => {}
+        }
+    }
+    Ok(row)
+}
