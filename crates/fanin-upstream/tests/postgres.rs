@@ -14,7 +14,7 @@ use http::{HeaderMap, Method};
 use tokio::time::Instant;
 
 struct Db {
-    upstreams: Upstreams,
+    upstreams: Arc<Upstreams>,
     worker: Rc<WorkerClient>,
 }
 
@@ -31,7 +31,7 @@ impl Db {
 
     fn at(url: &str, more: &str) -> Db {
         let text = format!("[upstreams.db]\npostgres = '{url}'\ntimeout = '20s'\nconnect_timeout = '10s'\n{more}");
-        Db { upstreams: Upstreams::new(&config(&text)).unwrap(), worker: WorkerClient::new() }
+        Db { upstreams: Arc::new(Upstreams::new(&config(&text)).unwrap()), worker: WorkerClient::new() }
     }
 
     fn upstream(&self) -> &Arc<Upstream> {
@@ -349,6 +349,43 @@ fn calls_wait_by_number_and_the_next_one_is_refused() {
         let sql = "select count(*) as n from pg_stat_activity where application_name = 'fanin'";
         assert_eq!(text(&db.query(sql, "").await.unwrap()), "[{\"n\":2}]", "no more connections than the limit");
     });
+}
+
+#[test]
+fn workers_take_turns_on_one_connection() {
+    let server = Server::postgres();
+    let text_of = format!(
+        "[upstreams.db]\npostgres = '{}'\ntimeout = '60s'\nconnect_timeout = '10s'\nlimit = 1\nmax_waiting = 64",
+        server.url
+    );
+    let upstreams = Arc::new(Upstreams::new(&config(&text_of)).unwrap());
+    let pids: Vec<String> = std::thread::scope(|scope| {
+        let worker = || {
+            let mut seen = Vec::new();
+            run(async {
+                let db = Db { upstreams: upstreams.clone(), worker: WorkerClient::new() };
+                for number in 0..100 {
+                    let sql = "select pg_backend_pid() as pid, $1::int as n";
+                    let param = number.to_string();
+                    let (one, other) = futures_util::future::join(db.query(sql, "1"), db.query(sql, &param)).await;
+                    let (one, other) = (text(&one.unwrap()), text(&other.unwrap()));
+                    assert!(
+                        one.ends_with(",\"n\":1}]") && other.ends_with(&format!(",\"n\":{number}}}]")),
+                        "{one} {other}"
+                    );
+                    seen.push(one);
+                    seen.push(other.replace(&format!(",\"n\":{number}}}"), ",\"n\":1}"));
+                }
+                // The worker that has opened the connection must not end before the other one.
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            });
+            seen
+        };
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(worker)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(pids.len(), 600);
+    assert!(pids.iter().all(|pid| *pid == pids[0]), "one connection did all this");
 }
 
 #[test]
