@@ -16,6 +16,8 @@ use crate::work::Work;
 use crate::{Failure, Options, servers};
 
 const CONNECTIONS: usize = 64;
+/// Fanin with every policy on.
+const POLICIES: &str = "policies";
 
 /// What to compare with the limit.
 #[derive(Clone, Debug)]
@@ -61,6 +63,12 @@ pub fn run(options: &Options, plans: &Plans) -> Result<Report, Failure> {
         "fanin" => Subject { server: servers::fanin("flows", &stub, None)?, peer: Peer::ours("fanin") },
         other => return Err(Failure::Usage(format!("no subject `{other}`: fanin or limit"))),
     });
+    let second;
+    if plans.subject == "fanin" && plans.works.contains(&Work::Page) {
+        second = servers::stub()?;
+        let server = servers::fanin("policies", &stub, Some(&second))?.named(POLICIES);
+        subjects.push(Subject { server, peer: Peer::page_of_ours(POLICIES) });
+    }
     for name in &plans.peers {
         let started = peers::find(name, stub.addr).and_then(|peer| Ok(Subject { server: peer.start()?, peer }));
         match started {
@@ -153,7 +161,12 @@ fn report(plans: &Plans, subjects: &[Subject], windows: &[Window]) -> Report {
                 format!("{:.0}", of(|w| w.cost.threads as f64)),
                 errors.to_string(),
             ]);
-            if name == "fanin" {
+            if name == POLICIES {
+                let bar = format!("{}: CPU of fanin / of the limit, all policies on", work.name());
+                report.at_most(&bar, median(ratios), 1.25, "");
+                let bar = format!("{}: no wrong response, all policies on", work.name());
+                report.holds(&bar, format!("{errors} wrong"), errors == 0);
+            } else if name == "fanin" {
                 let most = if work == Work::Raw { 1.3 } else { 1.2 };
                 let bar = format!("{}: CPU of fanin / of the limit", work.name());
                 report.at_most(&bar, median(ratios), most, "");

@@ -20,6 +20,7 @@ mod shop;
 mod sql;
 mod start;
 mod stub;
+mod suspended;
 mod sweep;
 mod turns;
 mod work;
@@ -180,6 +181,9 @@ enum Command {
     /// Our side of `eval` (a role, started by it)
     #[command(hide = true)]
     EvalOurs { program: String, count: u32 },
+    /// What a suspended flow takes (a role, started by `inflight`)
+    #[command(hide = true)]
+    Suspended { count: usize },
     /// The backend (a role, started by the benchmarks)
     #[command(hide = true)]
     Stub {
@@ -241,6 +245,10 @@ fn run(command: Command) -> Result<bool, Failure> {
         Command::EvalOurs { program, count } => {
             let (nanos, result) = eval::ours(&program, count)?;
             println!("{nanos}\n{result}");
+            Ok(true)
+        }
+        Command::Suspended { count } => {
+            println!("{}", suspended::bytes(count)?);
             Ok(true)
         }
         Command::Stub { listen } => {

@@ -28,6 +28,8 @@ pub struct Peer {
 enum Kind {
     /// The paths of [`Work::target`].
     Plain,
+    /// Only the page.
+    Page,
     /// Only the page, below another path.
     Concat,
     /// One GraphQL query a work.
@@ -42,9 +44,14 @@ impl Peer {
         Self { name: name.into(), command: None, addr: SocketAddr::from(([127, 0, 0, 1], 0)), kind: Kind::Plain }
     }
 
+    /// The same, for the page alone.
+    pub fn page_of_ours(name: &str) -> Self {
+        Self { kind: Kind::Page, ..Self::ours(name) }
+    }
+
     /// Whether it can do this work.
     pub fn does(&self, work: Work) -> bool {
-        self.kind != Kind::Concat || work == Work::Page
+        !matches!(self.kind, Kind::Page | Kind::Concat) || work == Work::Page
     }
 
     /// How long it takes to be as fast as it gets.
@@ -59,7 +66,7 @@ impl Peer {
     /// The request of a work.
     pub fn request(&self, work: Work) -> Vec<u8> {
         match self.kind {
-            Kind::Plain | Kind::Java => load::get(work.target()),
+            Kind::Plain | Kind::Page | Kind::Java => load::get(work.target()),
             Kind::Concat => load::get("/pagec/12345"),
             Kind::Graphql => graphql(work),
         }

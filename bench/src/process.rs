@@ -90,6 +90,12 @@ impl Server {
         Ok(Self { name: name.into(), addr, child })
     }
 
+    /// The same under another name.
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         // `taskset` becomes the program, so that the child is the server itself.

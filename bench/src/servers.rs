@@ -23,15 +23,26 @@ pub fn limit(name: &str, backend: &Server) -> Result<Server, Failure> {
     Ok(Server::role(name, SERVER_CORE, &["limit", "--backend", &backend.addr.to_string()])?)
 }
 
-/// Fanin with the configuration in `bench/DIR`, in front of `backend`.
-pub fn fanin(dir: &str, backend: &Server, silent: Option<&Server>) -> Result<Server, Failure> {
+/// Fanin with the configuration in `bench/DIR`, in front of `backend` and of `second`, if it has two.
+pub fn fanin(dir: &str, backend: &Server, second: Option<&Server>) -> Result<Server, Failure> {
+    fanin_with(dir, backend, second, &[])
+}
+
+/// The same with further variables for its configuration.
+pub fn fanin_with(
+    dir: &str,
+    backend: &Server,
+    second: Option<&Server>,
+    variables: &[(&str, &str)],
+) -> Result<Server, Failure> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(dir);
     let mut command = fanin_command(&dir)?;
     let (listen, admin) = (process::free_port()?, process::free_port()?);
     command.env("FANIN_BENCH_LISTEN", listen.to_string()).env("FANIN_BENCH_ADMIN", admin.to_string());
     command.env("FANIN_BENCH_BACKEND", backend.addr.to_string());
-    if let Some(silent) = silent {
-        command.env("FANIN_BENCH_SILENT", silent.addr.to_string());
+    command.envs(variables.iter().copied());
+    if let Some(second) = second {
+        command.env("FANIN_BENCH_SECOND", second.addr.to_string());
     }
     Ok(Server::command("fanin", listen, command, Duration::from_secs(10))?)
 }

@@ -13,6 +13,10 @@ use crate::{Failure, Options, servers};
 
 const MILLI: Duration = Duration::from_millis(1);
 
+/// Thousands that come at once wait for their worker, and here that is what is wanted: clients of a closed load that were
+/// refused would ask again at once, and only refusals would be measured.
+const ALL_ARE_SERVED: [(&str, &str); 1] = [("FANIN_BENCH_QUEUEING", "off")];
+
 /// A point of the sweep, and what both servers needed there.
 #[derive(Debug, Serialize)]
 struct Point {
@@ -26,7 +30,7 @@ struct Point {
 pub fn run(options: &Options) -> Result<Report, Failure> {
     process::pin(OTHER_CORE)?;
     let stub = servers::stub()?;
-    let pair = (servers::limit("limit", &stub)?, servers::fanin("flows", &stub, None)?);
+    let pair = (servers::limit("limit", &stub)?, servers::fanin_with("flows", &stub, None, &ALL_ARE_SERVED)?);
     let rounds = if options.quick { 1 } else { 4 };
     let mut points = Vec::new();
     let mut both = |axis, value, target: String, connections, least, delay: Duration| {
