@@ -1,6 +1,6 @@
 //! A value that is not there yet.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
@@ -70,19 +70,28 @@ pub struct Slot(pub(crate) Rc<Inner>);
 pub(crate) struct Inner {
     pub(crate) kind: SlotKind,
     state: RefCell<State>,
-    pub(crate) settled: Cell<bool>,
 }
 
 pub(crate) enum SlotKind {
     /// A call of the host.
     Call(Rc<dyn SlotSource>),
-    /// A part of an answer: soft, evaluated when it is decided on.
-    Part { of: Slot, path: Box<[Key]> },
+    /// A part of an answer: soft, evaluated when it is decided on. Most parts are one step away.
+    Part { of: Slot, key: Key },
+    /// One that is further away.
+    Far(Box<Way>),
     /// The result of a fiber.
     #[allow(clippy::box_collection, reason = "thin, so that all slots are small")]
     Fiber(RefCell<Option<Box<Vec<Derived>>>>),
-    /// A value derived from a fiber's result the moment that comes, or settled from its start.
-    Derived { of: Option<Slot>, path: Box<[Key]> },
+    /// A value derived from a fiber's result the moment that comes.
+    Derived(Box<Way>),
+    /// Settled from its start.
+    Given,
+}
+
+/// The way to a part of something that is not there yet.
+pub(crate) struct Way {
+    pub(crate) of: Slot,
+    pub(crate) path: Box<[Key]>,
 }
 
 /// Something to do the moment a fiber's result is there, before anyone else can see it.
@@ -106,7 +115,7 @@ pub(crate) struct Later {
 
 impl Slot {
     fn with(kind: SlotKind) -> Self {
-        Self(Rc::new(Inner { kind, state: RefCell::new(State::Open), settled: Cell::new(false) }))
+        Self(Rc::new(Inner { kind, state: RefCell::new(State::Open) }))
     }
 
     /// A slot for a call of the host, who settles it.
@@ -120,13 +129,13 @@ impl Slot {
     }
 
     pub(crate) fn derived(of: Slot, path: Box<[Key]>) -> Self {
-        Self::with(SlotKind::Derived { of: Some(of), path })
+        Self::with(SlotKind::Derived(Box::new(Way { of, path })))
     }
 
     /// A slot that failed before anyone waited: a missing part of an answer.
     #[cold]
     pub(crate) fn failed(failure: Failure) -> Self {
-        let slot = Self::with(SlotKind::Derived { of: None, path: Box::default() });
+        let slot = Self::with(SlotKind::Given);
         slot.settle(Err(failure));
         slot
     }
@@ -135,18 +144,17 @@ impl Slot {
     /// too long.
     pub(crate) fn part(&self, key: Key) -> Option<Self> {
         let (of, path) = match &self.0.kind {
-            SlotKind::Part { of, path } => {
-                if path.len() >= MAX_PATH {
-                    return None;
-                }
-                let mut longer = Vec::with_capacity(path.len() + 1);
-                longer.extend(path.iter().cloned());
-                longer.push(key);
-                (of.clone(), longer.into_boxed_slice())
-            }
-            _ => (self.clone(), vec![key].into_boxed_slice()),
+            SlotKind::Part { of, key } => (of, std::slice::from_ref(key)),
+            SlotKind::Far(way) => (&way.of, &*way.path),
+            _ => return Some(Self::with(SlotKind::Part { of: self.clone(), key })),
         };
-        Some(Self::with(SlotKind::Part { of, path }))
+        if path.len() >= MAX_PATH {
+            return None;
+        }
+        let mut longer = Vec::with_capacity(path.len() + 1);
+        longer.extend(path.iter().cloned());
+        longer.push(key);
+        Some(Self::with(SlotKind::Far(Box::new(Way { of: of.clone(), path: longer.into_boxed_slice() }))))
     }
 
     /// The call that this is, or is a part of.
@@ -154,6 +162,7 @@ impl Slot {
     pub fn root(&self) -> &Slot {
         match &self.0.kind {
             SlotKind::Part { of, .. } => of,
+            SlotKind::Far(way) => &way.of,
             _ => self,
         }
     }
@@ -175,7 +184,7 @@ impl Slot {
 
     /// Whether indexing gives a lazy part.
     pub(crate) fn is_soft(&self) -> bool {
-        matches!(self.0.kind, SlotKind::Call(_) | SlotKind::Part { .. })
+        matches!(self.0.kind, SlotKind::Call(_) | SlotKind::Part { .. } | SlotKind::Far(_))
     }
 
     /// Whether both are the same slot.
@@ -188,7 +197,7 @@ impl Slot {
     #[must_use]
     #[inline]
     pub fn is_settled(&self) -> bool {
-        self.root().0.settled.get()
+        self.root().0.is_settled()
     }
 
     /// The outcome, `None` while it is not there. The value of a successful one may itself be
@@ -198,13 +207,16 @@ impl Slot {
         if let Some(outcome) = self.0.state.borrow().outcome() {
             return Some(outcome.clone());
         }
-        let SlotKind::Part { of, path } = &self.0.kind else { return None };
+        let (of, path) = match &self.0.kind {
+            SlotKind::Part { of, key } => (of, std::slice::from_ref(key)),
+            SlotKind::Far(way) => (&way.of, &*way.path),
+            _ => return None,
+        };
         let outcome = match of.outcome()? {
             Ok(whole) => crate::value::part::walk(&whole, path),
             Err(failure) => Err(failure),
         };
         *self.0.state.borrow_mut() = State::Settled(outcome.clone());
-        self.0.settled.set(true);
         Some(outcome)
     }
 
@@ -225,7 +237,7 @@ impl Slot {
 
     /// The same with a failure that others share.
     pub fn settle_shared(&self, outcome: Outcome) {
-        if self.0.settled.replace(true) {
+        if self.0.is_settled() {
             return;
         }
         let outcome = match outcome {
@@ -247,7 +259,7 @@ impl Slot {
     /// Has `waiter` told when the slot settles; at once if it has.
     pub fn on_settled(&self, waiter: Rc<dyn Waiter>, token: u64) {
         let root = self.root();
-        if root.0.settled.get() {
+        if root.0.is_settled() {
             waiter.settled(token);
         } else {
             let mut state = root.0.state.borrow_mut();
@@ -278,6 +290,16 @@ impl Slot {
     /// Bytes that a slot takes on the heap, without its source and outcome.
     pub const SIZE: usize = size_of::<Inner>() + 2 * size_of::<usize>();
 }
+
+impl Inner {
+    #[inline]
+    fn is_settled(&self) -> bool {
+        self.state.borrow().outcome().is_some()
+    }
+}
+
+// Thousands of flows hold two of them while they wait, and an allocator has a size for 80 bytes.
+const _: () = assert!(Slot::SIZE <= 80);
 
 /// Skips slots that only pass another's value on, so that chains stay short.
 fn shorten(mut value: Value) -> Value {

@@ -1,7 +1,8 @@
 //! Fibers: what waits, or is about to run.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -61,7 +62,26 @@ pub(crate) enum End {
     /// it pushed goes to the slot. One element if `one`, else a list of any number.
     Item { slot: Slot, item: u16, one: bool },
     /// A comprehension that waits for items of unknown number: the list goes to the slot.
-    Gather { slot: Slot, acc: Rc<Acc>, build: Option<Build> },
+    Gather(Box<Gather>),
+}
+
+/// What a comprehension that waits gathers into.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    pub(crate) slot: Slot,
+    pub(crate) acc: Rc<Acc>,
+    pub(crate) build: Option<Build>,
+}
+
+impl End {
+    /// Where the result goes, if it is not the instance's.
+    pub(crate) fn slot(&self) -> Option<&Slot> {
+        match self {
+            End::Root => None,
+            End::Function(slot) | End::Item { slot, .. } => Some(slot),
+            End::Gather(gather) => Some(&gather.slot),
+        }
+    }
 }
 
 /// Most fibers lend nothing.
@@ -80,8 +100,10 @@ pub(crate) struct Fiber {
     pub(crate) callers: Link,
     /// Containers that it can see and that others must not change while it waits.
     pub(crate) lends: Lends,
-    /// Turns of loops in which it has waited.
-    pub(crate) turns: Turns,
+    /// Where it waited last.
+    pub(crate) waited: Waited,
+    /// Turns of loops in which it has waited, up to the type's bound: more says no more.
+    pub(crate) turns: u16,
     /// Whether that has been worked out. What others can change is all that it could see when it was
     /// started, so this is done once.
     pub(crate) lent: bool,
@@ -99,7 +121,8 @@ impl Default for Fiber {
             depth: 0,
             callers: None,
             lends: None,
-            turns: Turns::default(),
+            waited: Waited::default(),
+            turns: 0,
             lent: false,
         }
     }
@@ -116,33 +139,31 @@ impl Fiber {
     }
 }
 
-/// Counts the turns of a loop in which a fiber waits.
+/// Where a fiber waited last, to tell turns of a loop.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
-    /// Function and operation of the bottom and of the top frame at the last wait.
-    last: Option<((u32, u32), (u32, u32))>,
-    /// The fiber's tick then.
+pub(crate) struct Waited {
+    /// Function and operation of the bottom and of the top frame at the last wait; nothing before the first, which `tick` tells.
+    bottom: (u32, u32),
+    top: (u32, u32),
+    /// One more than the fiber's tick then.
     tick: u32,
-    count: u32,
 }
 
-impl Turns {
+impl Waited {
     /// Whether it has come back to wait: control is not further than where it waited last.
     fn back(&self, bottom: (u32, u32), top: (u32, u32)) -> bool {
-        let Some((old_bottom, old_top)) = self.last else { return false };
+        let (old_bottom, old_top) = (self.bottom, self.top);
         bottom.0 == old_bottom.0
             && (bottom.1 < old_bottom.1 || bottom.1 == old_bottom.1 && top.0 == old_top.0 && top.1 <= old_top.1)
     }
 
-    /// The fiber waits; gives the number of times that it has come back to wait.
+    /// The fiber waits; says whether it has come back to wait.
     /// What was made before the last wait came beside it, so only turns that have made something since count.
-    pub(crate) fn wait(&mut self, bottom: (u32, u32), top: (u32, u32), tick: u32) -> u32 {
-        if tick > self.tick && self.back(bottom, top) {
-            self.count += 1;
-        }
-        self.last = Some((bottom, top));
-        self.tick = tick;
-        self.count
+    pub(crate) fn wait(&mut self, bottom: (u32, u32), top: (u32, u32), tick: u32) -> bool {
+        let back = self.tick > 0 && tick >= self.tick && self.back(bottom, top);
+        (self.bottom, self.top) = (bottom, top);
+        self.tick = tick.saturating_add(1);
+        back
     }
 }
 
@@ -250,12 +271,94 @@ fn token(generation: u32, at: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(at)
 }
 
-/// Tokens of fibers that can go on.
-#[derive(Debug, Default)]
-pub(crate) struct Ready(pub(crate) RefCell<VecDeque<u64>>);
+/// Tokens of fibers that can go on, in the order in which they came. Most often it is one, and then it takes no room of its own.
+#[derive(Default)]
+pub(crate) struct Ready(Cell<Tokens>);
+
+#[derive(Default)]
+enum Tokens {
+    #[default]
+    None,
+    One(u64),
+    /// Never empty.
+    #[allow(clippy::box_collection, reason = "thin: each flow that waits has one of these")]
+    Many(Box<VecDeque<u64>>),
+}
+
+impl Ready {
+    /// Takes the first.
+    pub(crate) fn pop(&self) -> Option<u64> {
+        match self.0.take() {
+            Tokens::None => None,
+            Tokens::One(token) => Some(token),
+            Tokens::Many(mut tokens) => {
+                let first = tokens.pop_front();
+                if !tokens.is_empty() {
+                    self.0.set(Tokens::Many(tokens));
+                }
+                first
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let tokens = self.0.take();
+        let empty = matches!(tokens, Tokens::None);
+        self.0.set(tokens);
+        empty
+    }
+}
 
 impl Waiter for Ready {
     fn settled(&self, token: u64) {
-        self.0.borrow_mut().push_back(token);
+        self.0.set(match self.0.take() {
+            Tokens::None => Tokens::One(token),
+            Tokens::One(first) => Tokens::Many(Box::new([first, token].into())),
+            Tokens::Many(mut tokens) => {
+                tokens.push_back(token);
+                Tokens::Many(tokens)
+            }
+        });
+    }
+}
+
+impl fmt::Debug for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ready")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_come_out_in_the_order_in_which_they_went_in() {
+        let ready = Ready::default();
+        assert!(ready.is_empty() && ready.pop().is_none());
+        for round in [1, 2, 5] {
+            for token in 0..round {
+                ready.settled(token);
+            }
+            for token in 0..round {
+                assert!(!ready.is_empty());
+                assert_eq!(ready.pop(), Some(token));
+            }
+            assert!(ready.is_empty() && ready.pop().is_none());
+        }
+        ready.settled(7);
+        assert_eq!(ready.pop(), Some(7));
+        ready.settled(8);
+        ready.settled(9);
+        assert_eq!(ready.pop(), Some(8));
+        ready.settled(10);
+        assert_eq!((ready.pop(), ready.pop(), ready.pop()), (Some(9), Some(10), None));
+    }
+
+    #[test]
+    fn what_waits_is_small() {
+        // With the counters of an `Rc` before it.
+        assert!(size_of::<Ready>() + 16 <= 32, "{}", size_of::<Ready>());
+        assert!(size_of::<Fiber>() <= 112, "{}", size_of::<Fiber>());
     }
 }

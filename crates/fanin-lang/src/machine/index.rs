@@ -67,7 +67,7 @@ fn soft(of: &Value, key: Key, at: &mut At<'_>) -> Result<Value, Stop> {
 /// The part of a fiber's result, to be taken the moment that comes.
 fn derive(slot: &Slot, key: Key, at: &mut At<'_>) -> Result<Value, Stop> {
     let (root, mut path) = match &slot.0.kind {
-        SlotKind::Derived { of: Some(of), path } => (of.clone(), path.to_vec()),
+        SlotKind::Derived(way) => (way.of.clone(), way.path.to_vec()),
         _ => (slot.clone(), Vec::new()),
     };
     if path.len() >= MAX_PATH {

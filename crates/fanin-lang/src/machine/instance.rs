@@ -50,7 +50,6 @@ pub(super) struct State {
     /// Fibers that have not ended.
     pub(super) live: u32,
     pub(super) meter: Meter,
-    failed: Option<Box<(Order, Box<Failure>)>>,
     /// What few runs have.
     pub(super) rare: Option<Box<Rare>>,
     /// The most turns of a loop in which one fiber has waited, and where it waited last.
@@ -61,7 +60,7 @@ pub(super) struct State {
 enum Stage {
     /// Function and first registers, until it has started. What never waits is never a fiber on the
     /// heap: it starts on the machine's stack and ends there.
-    Start(u32, Vec<Value>),
+    Start(u32, Box<[Value]>),
     Running,
     /// What the root returned.
     Returned(Value),
@@ -70,6 +69,8 @@ enum Stage {
 /// What few runs have.
 #[derive(Debug, Default)]
 pub(super) struct Rare {
+    /// Of the failures so far the first in program order.
+    failed: Option<(Order, Box<Failure>)>,
     /// The fiber that ran when the budget was used up: it goes on before any other.
     current: Option<u64>,
     /// Fibers that wait until a container is no longer lent.
@@ -123,12 +124,11 @@ impl Instance {
         building: Option<Box<Building>>,
     ) -> Self {
         let state = State {
-            stage: Stage::Start(code, regs),
+            stage: Stage::Start(code, regs.into_boxed_slice()),
             fibers: Fibers::default(),
             ready: None,
             live: 1,
             meter: Meter::new(limits),
-            failed: None,
             rare: building.map(|building| Box::new(Rare { building: Some(building), ..Rare::default() })),
             in_a_row: (0, Site::default()),
         };
@@ -146,7 +146,7 @@ impl Instance {
         let state = &self.state;
         matches!(state.stage, Stage::Start(..))
             || state.rare.as_ref().is_some_and(|rare| rare.current.is_some())
-            || state.ready.as_ref().is_some_and(|ready| !ready.0.borrow().is_empty())
+            || state.ready.as_ref().is_some_and(|ready| !ready.is_empty())
     }
 
     /// Fibers that have not ended, the flow itself among them.
@@ -192,9 +192,9 @@ impl State {
         machine.frames.clear();
         self.meter.slice(budget);
         if let Stage::Start(code, regs) = &mut self.stage {
-            let (code, mut regs) = (*code, std::mem::take(regs));
+            let (code, regs) = (*code, std::mem::take(regs));
             self.stage = Stage::Running;
-            machine.regs.append(&mut regs);
+            machine.regs.extend(regs);
             machine.regs.resize_with(usize::from(program.codes[code as usize].registers), || Value::UNBOUND);
             machine.frames.push(Frame { code, pc: 0, base: 0, dst: 0 });
             let root = machine.spare.take().unwrap_or_default();
@@ -206,16 +206,16 @@ impl State {
             let current = self.rare.as_mut().and_then(|rare| rare.current.take());
             let next = match current {
                 Some(token) => Some(token),
-                None => self.ready.as_ref().and_then(|ready| ready.0.borrow_mut().pop_front()),
+                None => self.ready.as_ref().and_then(|ready| ready.pop()),
             };
             let Some(token) = next else { break };
             // A token may come twice, or after its fiber was cancelled.
             let Some(mut fiber) = self.fibers.take(token) else { continue };
-            if let End::Gather { slot, acc, build } = &fiber.end {
-                match open_hole(acc) {
+            if let End::Gather(gather) = &fiber.end {
+                match open_hole(&gather.acc) {
                     Some(hole) => self.park(program, token, fiber, Stop::Wait(hole)),
                     None => {
-                        let (slot, value) = (slot.clone(), build_from(acc, *build));
+                        let (slot, value) = (gather.slot.clone(), build_from(&gather.acc, gather.build));
                         unlend(&mut fiber.lends);
                         self.retire(Some(token));
                         self.settle(program, &slot, value, host);
@@ -233,7 +233,7 @@ impl State {
         if self.live > 0 {
             return Run::Waiting;
         }
-        match self.failed.take() {
+        match self.rare.as_mut().and_then(|rare| rare.failed.take()) {
             Some(failed) => Run::Failed(failed.1),
             None => match std::mem::replace(&mut self.stage, Stage::Running) {
                 Stage::Returned(value) => Run::Done(value),
@@ -245,9 +245,11 @@ impl State {
     /// A fiber waits after it has got somewhere: if it has come back in its code, in another turn of a loop.
     fn note_wait(&mut self, fiber: &mut Fiber) {
         let (Some(bottom), Some(top)) = (fiber.frames.first(), fiber.frames.last()) else { return };
-        let turns = fiber.turns.wait((bottom.code, bottom.pc), (top.code, top.pc), fiber.tick);
-        if turns > self.in_a_row.0 {
-            self.in_a_row = (turns, Site { code: top.code, pc: top.pc });
+        if fiber.waited.wait((bottom.code, bottom.pc), (top.code, top.pc), fiber.tick) {
+            fiber.turns = fiber.turns.saturating_add(1);
+        }
+        if u32::from(fiber.turns) > self.in_a_row.0 {
+            self.in_a_row = (fiber.turns.into(), Site { code: top.code, pc: top.pc });
         }
     }
 
@@ -266,12 +268,9 @@ impl State {
             super::run::Exit::Done(value) => {
                 unlend(&mut fiber.lends);
                 self.retire(token);
-                match &fiber.end {
-                    End::Root => self.stage = Stage::Returned(value),
-                    End::Function(slot) | End::Item { slot, .. } | End::Gather { slot, .. } => {
-                        let slot = slot.clone();
-                        self.settle(program, &slot, value, host);
-                    }
+                match fiber.end.slot().cloned() {
+                    None => self.stage = Stage::Returned(value),
+                    Some(slot) => self.settle(program, &slot, value, host),
                 }
                 if token.is_none() {
                     fiber.clear();
@@ -386,7 +385,7 @@ impl State {
     /// before it goes on to its end and may fail earlier still.
     #[cold]
     fn fail(&mut self, order: Order, failure: Box<Failure>) {
-        if self.failed.as_ref().is_some_and(|failed| failed.0 <= order) {
+        if self.rare().failed.as_ref().is_some_and(|failed| failed.0 <= order) {
             return;
         }
         for token in self.fibers.tokens() {
@@ -402,7 +401,7 @@ impl State {
                 self.retire(Some(token));
             }
         }
-        self.failed = Some(Box::new((order, failure)));
+        self.rare().failed = Some((order, failure));
     }
 }
 
@@ -452,9 +451,8 @@ fn save(machine: &mut Machine, fiber: &mut Fiber) {
 
 /// What is derived from the result of a fiber that will never end refers back to the result.
 fn forget(fiber: &Fiber) {
-    match &fiber.end {
-        End::Root => {}
-        End::Function(slot) | End::Item { slot, .. } | End::Gather { slot, .. } => drop(slot.take_derived()),
+    if let Some(slot) = fiber.end.slot() {
+        drop(slot.take_derived());
     }
 }
 

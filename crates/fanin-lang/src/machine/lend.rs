@@ -104,7 +104,7 @@ pub(crate) fn lend(roots: &[Value], own: &[Reg], token: u64, lends: &mut Lends) 
 /// The result of a fiber is lent when it comes. Answers of calls cannot change.
 fn later(slot: &Slot, token: u64) {
     let root = match &slot.0.kind {
-        SlotKind::Derived { of: Some(of), .. } => of,
+        SlotKind::Derived(way) => &way.of,
         SlotKind::Fiber(_) => slot,
         _ => return,
     };

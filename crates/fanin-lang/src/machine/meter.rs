@@ -109,12 +109,21 @@ pub(crate) struct Meter {
     /// Those of all runs of one function, most often.
     limits: Arc<Limits>,
     tracked: Vec<Tracked>,
-    /// Room in which texts are put together, so that one that is made takes one allocation.
-    scratch: String,
+    /// Room in which texts are put together, so that one that is made takes one allocation. The machine's, and here only
+    /// while the instance runs.
+    scratch: Scratch,
     /// What a native that gave its worker back has done so far. Nothing else of the instance runs before
     /// that native does.
-    task: Option<Box<dyn std::any::Any>>,
+    #[allow(
+        clippy::redundant_allocation,
+        reason = "thin: what waits is small, and few natives give their worker back"
+    )]
+    task: Option<Box<Box<dyn std::any::Any>>>,
 }
+
+/// Room for texts, one word wide.
+#[allow(clippy::box_collection, reason = "thin: an instance that waits has none")]
+pub(crate) type Scratch = Option<Box<String>>;
 
 /// What was left at some point.
 #[derive(Debug, Clone, Copy)]
@@ -139,7 +148,7 @@ impl Meter {
             memory: limits.memory,
             limits,
             tracked: Vec::new(),
-            scratch: String::new(),
+            scratch: None,
             task: None,
         }
     }
@@ -161,24 +170,24 @@ impl Meter {
 
     /// What the native that runs now has done before it gave its worker back.
     pub(crate) fn resume<T: 'static>(&mut self) -> Option<Box<T>> {
-        self.task.take()?.downcast().ok()
+        (*self.task.take()?).downcast().ok()
     }
 
     /// Keeps what a native has done, so that others have their turn.
     pub(crate) fn suspend(&mut self, task: Box<dyn std::any::Any>) -> Stop {
-        self.task = Some(task);
+        self.task = Some(Box::new(task));
         Stop::Yield
     }
 
     /// Exchanges the room for texts with another.
     #[inline]
-    pub(crate) fn swap_scratch(&mut self, other: &mut String) {
+    pub(crate) fn swap_scratch(&mut self, other: &mut Scratch) {
         std::mem::swap(&mut self.scratch, other);
     }
 
     /// An empty string with room; give it back with [`put_scratch`](Self::put_scratch).
     pub(crate) fn scratch(&mut self) -> String {
-        std::mem::take(&mut self.scratch)
+        self.scratch.as_deref_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Keeps the room for the next text, unless it is large.
@@ -186,7 +195,7 @@ impl Meter {
         const KEPT: usize = 4096;
         if scratch.capacity() <= KEPT {
             scratch.clear();
-            self.scratch = scratch;
+            **self.scratch.get_or_insert_default() = scratch;
         }
     }
 

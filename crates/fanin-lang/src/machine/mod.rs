@@ -59,7 +59,7 @@ pub struct Machine {
     /// A root that has ended, for the next.
     spare: Option<Box<fiber::Fiber>>,
     /// Room in which instances put texts together while they run.
-    scratch: String,
+    scratch: meter::Scratch,
 }
 
 impl Machine {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::fiber::{End, Fiber, Turns};
+use super::fiber::{End, Fiber, Gather, Waited};
 use super::instance::State;
 use super::lend::lend;
 use super::step::callers_of;
@@ -66,7 +66,8 @@ impl State {
             callers: callers_of(&machine.frames, &fiber.callers),
             lends: None,
             lent: false,
-            turns: Turns::default(),
+            waited: Waited::default(),
+            turns: 0,
         };
         fiber.tick += 1;
         if let Some(caller) = machine.frames.last() {
@@ -116,7 +117,8 @@ impl State {
             callers: callers_of(below, &fiber.callers),
             lends: None,
             lent: false,
-            turns: Turns::default(),
+            waited: Waited::default(),
+            turns: 0,
         };
         fiber.tick += 1;
         if let Some(top) = machine.frames.last_mut() {
@@ -139,14 +141,15 @@ impl State {
         let aside = Fiber {
             regs: Box::default(),
             frames: SmallVec::new(),
-            end: End::Gather { slot: slot.clone(), acc: acc.clone(), build: Some(build) },
+            end: End::Gather(Box::new(Gather { slot: slot.clone(), acc: acc.clone(), build: Some(build) })),
             path: fiber.path.below(fiber.tick + 1),
             tick: 0,
             depth: fiber.depth + machine.frames.len() as u32,
             callers: fiber.callers.clone(),
             lends: None,
             lent: false,
-            turns: Turns::default(),
+            waited: Waited::default(),
+            turns: 0,
         };
         fiber.tick += 1;
         if let Some(hole) = super::step::open_hole(&acc) {
@@ -167,8 +170,8 @@ impl State {
         if !fiber.is_root() && !fiber.lent {
             fiber.lent = true;
             let work = match &fiber.end {
-                End::Gather { acc, .. } => {
-                    let acc = Value::Acc(acc.clone());
+                End::Gather(gather) => {
+                    let acc = Value::Acc(gather.acc.clone());
                     lend(std::slice::from_ref(&acc), &[], token, &mut fiber.lends)
                 }
                 End::Function(_) => {

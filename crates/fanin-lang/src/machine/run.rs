@@ -1,7 +1,7 @@
 //! The run loop of one fiber: frames come and go, operations are [`super::step`]'s.
 
 use super::args::{self, Callee};
-use super::fiber::{End, Fiber};
+use super::fiber::{End, Fiber, Gather};
 use super::instance::{State, placed};
 use super::lend::unlend;
 use super::step::{Action, Cx, build_from, open_hole, place, step};
@@ -91,7 +91,7 @@ impl State {
                     match open_hole(&acc) {
                         None => return Exit::Done(build_from(&acc, None)),
                         Some(hole) => {
-                            fiber.end = End::Gather { slot: slot.clone(), acc, build: None };
+                            fiber.end = End::Gather(Box::new(Gather { slot: slot.clone(), acc, build: None }));
                             return Exit::Park(Stop::Wait(hole));
                         }
                     }

@@ -236,7 +236,7 @@ impl Capture<'_> {
     /// A slot for the copy of a fiber's result.
     fn later(&self, slot: &Slot) -> Slot {
         let (root, path) = match &slot.0.kind {
-            SlotKind::Derived { of: Some(of), path } => (of.clone(), path.clone()),
+            SlotKind::Derived(way) => (way.of.clone(), way.path.clone()),
             _ => (slot.clone(), Box::default()),
         };
         let derived = Slot::derived(root.clone(), path.clone());

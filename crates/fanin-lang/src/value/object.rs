@@ -117,13 +117,19 @@ pub trait Object: fmt::Debug + std::any::Any {
 
 /// A shared object, one word wide.
 #[derive(Clone)]
-pub struct ObjectRef(pub(crate) Rc<Box<dyn Object>>);
+pub struct ObjectRef(pub(crate) Rc<Rc<dyn Object>>);
 
 impl ObjectRef {
     /// Shares an object.
     #[must_use]
     pub fn new(object: impl Object) -> Self {
-        Self(Rc::new(Box::new(object)))
+        Self::shared(Rc::new(object))
+    }
+
+    /// Shares an object that the host keeps too.
+    #[must_use]
+    pub fn shared<T: Object>(object: Rc<T>) -> Self {
+        Self(Rc::new(object))
     }
 
     /// The object as its own type.
