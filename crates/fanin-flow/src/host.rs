@@ -5,6 +5,7 @@ mod merging;
 mod rounds;
 
 use std::cell::RefCell;
+use std::num::NonZero;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,6 +21,7 @@ use fanin_lang::{
 use fanin_upstream::shared::Body;
 use fanin_upstream::{Answer, CallContext, CallError, Fault};
 use http::{Method, StatusCode};
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::answer::CallSource;
@@ -47,15 +49,23 @@ struct Entry {
     source: Rc<CallSource>,
     /// Until it is sent, if that is not at once.
     unsent: Option<Box<(Arguments, Terms)>>,
-    on_failure: OnFailure,
-    /// Statuses that are answers; most calls name none.
-    ok: Option<Box<[u16]>>,
+    /// What few calls say.
+    said: Option<Box<Said>>,
     order: Order,
     site: Site,
     end: End,
+    /// Its failure is the flow's.
+    required: bool,
     safe: bool,
     /// It may be served by a batch.
     batch: bool,
+}
+
+/// What few calls say of how they may end.
+struct Said {
+    on_failure: OnFailure,
+    /// Statuses that are answers.
+    ok: SmallVec<[u16; 2]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +97,8 @@ pub(crate) struct FlowHost {
     pub(crate) litter: bool,
     /// Microseconds that the flow has computed in turns, up to the type's bound: more makes no difference.
     computed: u16,
-    busy_since: Option<Instant>,
+    /// Microseconds since the request came, and one: since when calls have been under way.
+    busy_since: Option<NonZero<u32>>,
     /// Microseconds.
     busy: u32,
     #[allow(clippy::box_collection, reason = "thin: few flows are traced")]
@@ -178,7 +189,7 @@ impl FlowHost {
             Need::Absent(failure) => {
                 entry.unsent = None;
                 entry.end = End::Missing;
-                let value = match &entry.on_failure {
+                let value = match entry.on_failure() {
                     OnFailure::Default(value) => value.clone(),
                     _ => Value::Absent(failure),
                 };
@@ -209,7 +220,7 @@ impl FlowHost {
                 return;
             }
         };
-        let required = matches!(entry.on_failure, OnFailure::Fail);
+        let required = entry.required;
         let context = CallContext {
             deadline: if required { self.deadline() } else { self.optional_deadline() },
             request_started: self.began(),
@@ -235,7 +246,7 @@ impl FlowHost {
 
     fn push(&mut self, call: InFlight) {
         if self.inflight.is_empty() {
-            self.busy_since = Some(Instant::now());
+            self.busy_since = NonZero::new(self.micros().saturating_add(1));
         }
         self.inflight.push(call);
     }
@@ -269,9 +280,14 @@ impl FlowHost {
 
     fn rest(&mut self) {
         if let Some(since) = self.busy_since.take() {
-            let micros = u32::try_from(since.elapsed().as_micros()).unwrap_or(u32::MAX);
+            let micros = self.micros().saturating_sub(since.get() - 1);
             self.busy = self.busy.saturating_add(micros);
         }
+    }
+
+    /// Microseconds since the request came, up to an hour: an upper bound is the type's.
+    fn micros(&self) -> u32 {
+        u32::try_from(self.began().elapsed().as_micros()).unwrap_or(u32::MAX)
     }
 
     fn complete(&mut self, index: usize, result: Result<(Answer, Checked), CallError>) {
@@ -279,7 +295,7 @@ impl FlowHost {
         let (error, own_mistake) = match result {
             Ok((answer, checked)) => {
                 let status = answer.status;
-                let fine = status.is_success() || entry.ok.as_ref().is_some_and(|ok| ok.contains(&status.as_u16()));
+                let fine = status.is_success() || entry.takes(status);
                 let error = match (&checked, fine) {
                     (_, false) => Some(CallError::status(entry.source.upstream(), &answer)),
                     (Err(error), true) => Some(CallError::decode(entry.source.upstream(), &answer, error.to_string())),
@@ -326,17 +342,17 @@ impl FlowHost {
         let kind = error.kind.as_str();
         let failure =
             Failure::new(Kind::Host, error.to_string()).at(self.route.program.position(entry.site)).with_payload(error);
-        match &entry.on_failure {
-            OnFailure::Absent if !own_mistake => {
+        let instead = match entry.on_failure() {
+            OnFailure::Absent if !own_mistake => Some(None),
+            OnFailure::Default(value) if !own_mistake => Some(Some(value.clone())),
+            _ => None,
+        };
+        match instead {
+            Some(value) => {
                 entry.end = End::Missing;
-                entry.slot.settle_shared(Ok(Value::Absent(Rc::new(failure))));
+                entry.slot.settle_shared(Ok(value.unwrap_or_else(|| Value::Absent(Rc::new(failure)))));
             }
-            OnFailure::Default(value) if !own_mistake => {
-                entry.end = End::Missing;
-                let value = value.clone();
-                entry.slot.settle_shared(Ok(value));
-            }
-            _ => {
+            None => {
                 entry.end = End::Failed;
                 entry.slot.settle(Err(failure));
             }
@@ -435,16 +451,18 @@ impl Host for FlowHost {
         if self.calls.capacity() == 0 {
             self.calls.reserve_exact(self.route.calls.load(Relaxed).max(1) as usize);
         }
+        let required = matches!(terms.on_failure, OnFailure::Fail);
         self.calls.push(Entry {
             object: call.object.clone(),
             slot: slot.clone(),
             source,
             unsent: None,
-            on_failure: terms.on_failure.clone(),
-            ok: (!terms.ok.is_empty()).then(|| terms.ok.as_slice().into()),
+            said: (!required || !terms.ok.is_empty())
+                .then(|| Box::new(Said { on_failure: terms.on_failure.clone(), ok: terms.ok.clone() })),
             order: call.order,
             site: call.site,
             end: End::Open,
+            required,
             safe: terms.safe,
             batch: terms.merging.as_ref().is_some_and(|merging| merging.batch),
         });
@@ -460,7 +478,7 @@ impl Host for FlowHost {
     fn barrier(&mut self, order: &Order) -> Option<Slot> {
         self.calls
             .iter()
-            .filter(|entry| matches!(entry.end, End::Failed) || entry.end == End::Open && entry.must_succeed())
+            .filter(|entry| matches!(entry.end, End::Failed) || entry.end == End::Open && entry.required)
             .filter(|entry| entry.order < *order)
             .min_by(|a, b| a.order.cmp(&b.order))
             .map(|entry| entry.slot.clone())
@@ -515,7 +533,22 @@ impl Entry {
         }
     }
 
-    fn must_succeed(&self) -> bool {
-        matches!(self.on_failure, OnFailure::Fail)
+    fn on_failure(&self) -> &OnFailure {
+        self.said.as_ref().map_or(&OnFailure::Fail, |said| &said.on_failure)
+    }
+
+    /// Whether it says that an answer with this status is one.
+    fn takes(&self, status: StatusCode) -> bool {
+        self.said.as_ref().is_some_and(|said| said.ok.contains(&status.as_u16()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_is_under_way_is_small() {
+        assert!(size_of::<Entry>() <= 80, "{}", size_of::<Entry>());
     }
 }

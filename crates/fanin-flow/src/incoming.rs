@@ -267,17 +267,14 @@ impl fmt::Debug for Req {
     }
 }
 
-/// `req` as flows hold it: shared with the host, who names the request's parts in messages.
-#[derive(Debug, Clone)]
-pub(crate) struct ReqObject(pub std::rc::Rc<Req>);
-
-impl Object for ReqObject {
+/// Flows and the host, who names the request's parts in messages, share it.
+impl Object for Req {
     fn type_name(&self) -> &'static str {
         "request"
     }
 
     fn attribute(&self, name: &str) -> Result<Option<Value>, Stop> {
-        let req = &*self.0;
+        let req = self;
         Ok(Some(match name {
             "params" => req
                 .params
@@ -313,6 +310,6 @@ impl Object for ReqObject {
     }
 
     fn show(&self) -> String {
-        format!("{:?}", self.0)
+        format!("{self:?}")
     }
 }

@@ -32,8 +32,9 @@ pub(crate) type Checked = Result<Body, JsonError>;
 /// Ends with the call's number, its answer and its body.
 pub(crate) struct InFlight {
     index: u32,
-    max_depth: u32,
-    head: bool,
+    /// How deep its body may be nested; the last bit says that the method was HEAD. One word with the number: there is one of
+    /// these in each flow that waits.
+    depth_and_head: u32,
     state: State,
 }
 
@@ -53,12 +54,12 @@ struct Check {
 impl InFlight {
     /// A call of a number below `max_calls`. Bodies nested deeper than `max_depth` are refused.
     pub(crate) fn new(index: usize, call: CallFuture, head: bool, max_depth: usize) -> InFlight {
-        let max_depth = u32::try_from(max_depth).unwrap_or(u32::MAX);
-        InFlight { index: index as u32, max_depth, head, state: State::Call(call) }
+        let max_depth = u32::try_from(max_depth).unwrap_or(u32::MAX).min(u32::MAX >> 1);
+        InFlight { index: index as u32, depth_and_head: max_depth << 1 | u32::from(head), state: State::Call(call) }
     }
 
     pub(crate) fn shared(index: usize, work: Work) -> InFlight {
-        InFlight { index: index as u32, max_depth: 0, head: false, state: State::Shared(work) }
+        InFlight { index: index as u32, depth_and_head: 0, state: State::Shared(work) }
     }
 }
 
@@ -67,7 +68,8 @@ impl Future for InFlight {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let (index, max_depth) = (this.index as usize, this.max_depth as usize);
+        let (index, max_depth) = (this.index as usize, (this.depth_and_head >> 1) as usize);
+        let head = this.depth_and_head & 1 == 1;
         loop {
             match &mut this.state {
                 State::Call(call) => {
@@ -75,7 +77,7 @@ impl Future for InFlight {
                         Ok(answer) => answer,
                         Err(error) => return Poll::Ready((index, Err(error))),
                     };
-                    let checked = match content(&answer, this.head) {
+                    let checked = match content(&answer, head) {
                         Content::Empty => Ok(Body::Empty),
                         Content::Text => Ok(Body::Text),
                         Content::Json if answer.body.len() > OFFLOAD => {

@@ -13,7 +13,7 @@ use tokio::task::spawn_local;
 use tokio::time::Instant;
 
 use super::rounds::Held;
-use super::{End, FlowHost, OnFailure};
+use super::{End, FlowHost};
 use crate::call::{Arguments, Merging};
 use crate::inflight::InFlight;
 use crate::merge::asked::Asked;
@@ -54,8 +54,7 @@ impl FlowHost {
 
     /// The deadline of a call that may take `time`, by the time that the request has.
     pub(super) fn call_deadline(&self, index: usize, time: Duration) -> Instant {
-        let required = matches!(self.calls[index].on_failure, OnFailure::Fail);
-        let deadline = if required { self.deadline() } else { self.optional_deadline() };
+        let deadline = if self.calls[index].required { self.deadline() } else { self.optional_deadline() };
         deadline.min(Instant::now() + time)
     }
 
