@@ -10,18 +10,28 @@ mod common;
 mod effects;
 #[path = "failure.rs"]
 mod failure;
+#[path = "grpc.rs"]
+mod grpc;
+#[path = "in_a_row.rs"]
+mod in_a_row;
 #[path = "kept_items.rs"]
 mod kept_items;
 #[path = "lookups.rs"]
 mod lookups;
 #[path = "many.rs"]
 mod many;
+#[path = "merged_equal.rs"]
+mod merged_equal;
 #[path = "parallel.rs"]
 mod parallel;
 #[path = "requests.rs"]
 mod requests;
 #[path = "sharing.rs"]
 mod sharing;
+#[path = "shop.rs"]
+mod shop;
+#[path = "sql.rs"]
+mod sql;
 
 use std::rc::Rc;
 use std::time::Duration;

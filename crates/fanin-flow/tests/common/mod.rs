@@ -163,6 +163,8 @@ pub fn threaded() -> bool {
     module_path!().starts_with("threads::")
 }
 
+const THREADS: &str = "executor = { threads = 400, waiting = 100 }\n";
+
 /// A file that loads with the prelude `load("@upstreams", …)` and serves `flow` at `GET /`.
 pub fn load(star: &str, more: &str) -> Result<(Arc<Flows>, tempfile::TempDir), Vec<String>> {
     let star = format!("load(\"@upstreams\", \"a\", \"b\", \"c\", \"orders\")\n{star}");
@@ -174,27 +176,25 @@ type Loaded = (Arc<Flows>, Arc<Upstreams>, tempfile::TempDir);
 /// The same with upstreams of its own.
 pub fn load_toml(upstreams: &str, star: &str, more: &str) -> Result<Loaded, Vec<String>> {
     let dir = tempfile::tempdir().unwrap();
-    let more = if threaded() && !more.contains("executor") {
-        format!("executor = {{ threads = 400, waiting = 100 }}\n{more}")
-    } else {
-        more.to_owned()
-    };
+    let more = if threaded() && !more.contains("executor") { format!("{THREADS}{more}") } else { more.to_owned() };
     let toml = format!("{upstreams}\n[[routes]]\nmethod = \"GET\"\npath = \"/\"\nflow = \"flow.star:flow\"\n{more}\n");
     std::fs::write(dir.path().join("fanin.toml"), toml).unwrap();
     std::fs::write(dir.path().join("flow.star"), star).unwrap();
     let config = Config::load(dir.path()).map_err(|error| vec![error.to_string()])?;
     let upstreams = Arc::new(Upstreams::new(config.upstreams.values()).unwrap());
     match Flows::load(&config, &upstreams) {
-        Ok(mut flows) => {
-            // Those that set real time up themselves take the flows as they are.
-            if threaded() && Handle::try_current().is_ok() {
-                flows.in_paused_time(&config);
-                REST.with(|rest| *rest.borrow_mut() = Some(Box::new(flows.rest())));
-            }
-            Ok((Arc::new(flows), upstreams, dir))
-        }
+        Ok(flows) => Ok((Arc::new(in_time(flows, &config)), upstreams, dir)),
         Err(problems) => Err(problems.iter().map(ToString::to_string).collect()),
     }
+}
+
+/// Has the flows' threads go by the test's time. Those that set real time up themselves take the flows as they are.
+fn in_time(mut flows: Flows, config: &Config) -> Flows {
+    if threaded() && Handle::try_current().is_ok() {
+        flows.in_paused_time(config);
+        REST.with(|rest| *rest.borrow_mut() = Some(Box::new(flows.rest())));
+    }
+    flows
 }
 
 /// Flows over upstreams of the test's own, `load` statement included.
@@ -215,10 +215,15 @@ pub fn setup(star: &str, answers: impl Fn(&str, &Request) -> Script + 'static) -
 
 /// A whole folder with a configuration and flows of its own.
 pub fn setup_routes(dir: tempfile::TempDir, answers: impl Fn(&str, &Request) -> Script + 'static) -> Setup {
+    if threaded() {
+        let file = dir.path().join("fanin.toml");
+        let toml = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, toml.replace("[[routes]]\n", &format!("[[routes]]\n{THREADS}"))).unwrap();
+    }
     let config = Config::load_with(dir.path(), &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let upstreams = Arc::new(Upstreams::new(config.upstreams.values()).unwrap());
     let flows = Flows::load(&config, &upstreams).unwrap_or_else(|problems| panic!("{problems:?}"));
-    let mut setup = Setup::new((Arc::new(flows), upstreams, dir), answers);
+    let mut setup = Setup::new((Arc::new(in_time(flows, &config)), upstreams, dir), answers);
     setup.paths = config.routes.iter().map(|route| route.path.clone()).collect();
     setup
 }
