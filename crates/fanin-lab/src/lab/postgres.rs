@@ -39,14 +39,13 @@ impl Database {
     }
 
     fn start(programs: &Path) -> Result<Database, LabError> {
-        let dir =
-            tempfile::Builder::new().prefix("fanin-lab-pg-").tempdir().map_err(LabError::io("a temporary folder"))?;
+        let dir = super::scratch()?;
         // PostgreSQL refuses to run as root, so root lends it to a user without rights.
         let user = rustix::process::getuid().is_root().then_some(65_534);
         if let Some(user) = user {
             std::os::unix::fs::chown(dir.path(), Some(user), Some(user)).map_err(LabError::io("lending the folder"))?;
-            // So that this user reaches it: the folder around it holds nothing that others may not know the name of.
-            if let Some(around) = dir.path().parent() {
+            // So that this user reaches it. Only the run's own folder: the system's is as it must be.
+            if let Some(around) = super::args::base() {
                 let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
                 std::fs::set_permissions(around, mode).map_err(LabError::io("lending the folder"))?;
             }
@@ -150,4 +149,23 @@ fn programs() -> Option<PathBuf> {
         places.push(Path::new(base).join("bin"));
     }
     places.into_iter().find(|place| place.join("initdb").is_file() && place.join("postgres").is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_server_leaves_the_systems_folders_as_they_are() {
+        let Some(programs) = programs() else { return };
+        let mode = || std::fs::metadata(std::env::temp_dir()).unwrap().permissions();
+        let before = mode();
+        let database = Database::start(&programs).unwrap();
+        assert!(!database.version().is_empty());
+        let folder = database._server.as_ref().unwrap().1.path().to_path_buf();
+        assert!(folder.join("data").exists());
+        drop(database);
+        assert!(!folder.exists());
+        assert_eq!(mode(), before);
+    }
 }
