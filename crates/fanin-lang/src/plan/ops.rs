@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::run::{Frame, Walk};
 use super::state::{FunctionValue, Known, MOST_ITEMS, Object, Shape, State};
-use crate::code::{Binary, Op, Piece, Reg};
+use crate::code::{Binary, ItemInfo, Op, Piece, Reg};
 use crate::value::{Frozen, FrozenValue};
 
 /// Whether a module's value holds one of the host's objects.
@@ -228,6 +228,19 @@ impl Walk<'_> {
             Op::Await { src } => self.decide(frame, &mut state, pc, src),
             Op::Iter { dst, src } => {
                 self.decide(frame, &mut state, pc, src);
+                // An item that waits for what a loop within it goes through: how many elements it gives is not known before.
+                let inside = |item: &&ItemInfo| (usize::from(item.start)..usize::from(item.end)).contains(&pc);
+                let item = code.items.iter().filter(inside).max_by_key(|item| item.start);
+                if let Some(item) = item.filter(|item| pc < usize::from(item.element))
+                    && let Shape::Object(ids) = &r!(item.acc).shape.clone()
+                {
+                    let now = state.now.clone();
+                    for id in ids {
+                        if let Some(object) = state.heap.get_mut(id) {
+                            object.there.max(&now);
+                        }
+                    }
+                }
                 let of = r!(src).clone();
                 r!(dst) = Known { refs: of.refs.clone(), ..Known::plain(Shape::Iter(Box::new(of))) };
             }
@@ -242,13 +255,18 @@ impl Walk<'_> {
             Op::Begin { acc } => r!(acc) = self.make(&mut state, Object::new(Some(Vec::new()), None)),
             Op::Push { acc, value } => {
                 let mut value = r!(value).clone();
-                // Whether an item gives an element is known from the start if nothing is decided before it.
-                let sure = code.items.iter().any(|item| {
-                    item.acc == acc
-                        && usize::from(item.element) <= pc
-                        && !code.ops[usize::from(item.start)..usize::from(item.element)]
-                            .iter()
-                            .any(|op| matches!(op, Op::JumpIf { .. } | Op::JumpIfNot { .. } | Op::Unpack { .. }))
+                // Whether an item gives an element is known from the start if nothing is decided before it, in its own loop and
+                // in those around it up to the next one.
+                let around = |item: &&ItemInfo| {
+                    item.acc == acc && (usize::from(item.start)..usize::from(item.end)).contains(&pc)
+                };
+                let starts: Vec<usize> = code.items.iter().filter(around).map(|item| usize::from(item.start)).collect();
+                let sure = code.items.iter().filter(around).all(|item| {
+                    let start = usize::from(item.start);
+                    let inner = starts.iter().copied().filter(|other| *other > start).min().unwrap_or(pc);
+                    !code.ops[start..inner.min(usize::from(item.element)).max(start)]
+                        .iter()
+                        .any(|op| matches!(op, Op::JumpIf { .. } | Op::JumpIfNot { .. } | Op::Unpack { .. }))
                 });
                 // An item that has waited gives its element when it comes to its end.
                 value.there.max(&state.now);
