@@ -14,7 +14,7 @@ use crate::report::{Report, Table};
 use crate::work::{Work, bare};
 use crate::{Failure, Options, servers};
 
-const PROGRAMS: [&str; 13] = [
+const PROGRAMS: [&str; 18] = [
     "nested",
     "loops",
     "doubling",
@@ -28,6 +28,11 @@ const PROGRAMS: [&str; 13] = [
     "decoding",
     "integers",
     "formats",
+    "words",
+    "copies",
+    "ordering",
+    "equals",
+    "remainders",
 ];
 /// So many of them run at the same time.
 const AT_ONCE: usize = 10;
@@ -36,8 +41,11 @@ const MOST_RISE_MS: f64 = 5.0;
 const PROBES: usize = 400;
 const PAUSE: Duration = Duration::from_millis(3);
 
-/// Runs the benchmark.
-pub fn run(options: &Options) -> Result<Report, Failure> {
+/// Runs the benchmark with all programs, or only those.
+pub fn run(options: &Options, only: &[String]) -> Result<Report, Failure> {
+    if let Some(unknown) = only.iter().find(|program| !PROGRAMS.contains(&program.as_str())) {
+        return Err(Failure::Wrong(format!("there is no program {unknown}")));
+    }
     process::pin(OTHER_CORE)?;
     let stub = servers::stub()?;
     let fanin = servers::fanin("hostile", &stub, None)?;
@@ -51,7 +59,7 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
     let alone = probe(fanin.addr, probes)?;
     table.rows.push(row("none", 0, &alone, &alone));
     let mut all = serde_json::Map::new();
-    for program in PROGRAMS {
+    for program in PROGRAMS.into_iter().filter(|program| only.is_empty() || only.iter().any(|one| one == program)) {
         let (stop, stopped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let attackers: Vec<_> = (0..AT_ONCE)
             .map(|_| {

@@ -127,6 +127,9 @@ enum Command {
     Hostile {
         #[command(flatten)]
         options: Options,
+        /// Only these programs: `nested,words`
+        #[arg(long, value_name = "NAME", value_delimiter = ',')]
+        only: Vec<String>,
     },
     /// Time from the start of the process until it is ready
     Start {
@@ -269,7 +272,7 @@ fn run(command: Command) -> Result<bool, Failure> {
             Ok(true)
         }
         Command::Cold { options } => show(&options, cold::run(&options)?),
-        Command::Hostile { options } => show(&options, hostile::run(&options)?),
+        Command::Hostile { options, only } => show(&options, hostile::run(&options, &only)?),
         Command::Inflight { options } => show(&options, inflight::run(&options)?),
         Command::Overload { options, full, only } => show(&options, overload::run(&overload::Plans { full, only })?),
         Command::Rolling { options } => show(&options, rolling::run(&options)?),
