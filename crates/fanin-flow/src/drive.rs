@@ -29,13 +29,10 @@ use crate::merge::open::OpenBatches;
 use crate::reply::{FlowError, Reply, Success};
 use crate::respond;
 use crate::threads::{self, Pool};
-use crate::turns::{Turn, Turns};
+use crate::turns::{TURN, Turn, Turns};
 
 /// Steps after which a flow looks at the time: 10 microseconds of arithmetic, some more where a step does more.
 const LOOK: u64 = 3_000;
-/// For so long a flow has its worker. Long against what it costs to go on with another one, short against what others notice.
-const TURN: Duration = Duration::from_micros(200);
-
 /// What a flow that has made fewer bytes leaves behind is dropped at once.
 const SMALL: u64 = 256 << 10;
 
@@ -198,6 +195,7 @@ impl Flow {
             Ok(instance) => (Some(instance), Stage::Runs),
             Err(failure) => (None, Stage::Refused(failure)),
         };
+        worker.turns.begin();
         Flow { host: FlowHost::new(worker, route, req), instance, stage, _hold: hold }
     }
 
@@ -241,7 +239,10 @@ impl Flow {
                             let turn = now.saturating_duration_since(*began.get_or_insert(now));
                             if turn >= TURN {
                                 let computed = self.host.computed(turn);
-                                place = None;
+                                match place.take() {
+                                    Some(place) => drop(place),
+                                    None => worker.turns.took(turn),
+                                }
                                 self.stage = Stage::Yields(Box::new(next_turn(&worker, computed)));
                             }
                         }
@@ -385,7 +386,10 @@ impl Future for Flow {
         }
         while let Stage::Frees(frees) = &mut this.stage {
             let turn = ready!(frees.turn.as_mut().poll(context));
-            this.host.litter = fanin_lang::drop_rest();
+            let began = Instant::now();
+            while this.host.litter && began.elapsed() < TURN {
+                this.host.litter = fanin_lang::drop_rest();
+            }
             drop(turn);
             if this.host.litter {
                 frees.turn = next_turn(&this.host.worker, Duration::MAX);
@@ -406,6 +410,7 @@ impl Drop for Flow {
         while self.host.litter {
             self.host.litter = fanin_lang::drop_rest();
         }
+        self.host.worker.turns.end();
     }
 }
 

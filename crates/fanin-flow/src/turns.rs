@@ -2,8 +2,12 @@
 //!
 //! A flow that has used up its steps of one turn lets its worker go on. With many such flows in the worker's run queue, whatever else
 //! happens there would wait for a turn of each, and at each of its steps anew: a request read, a flow started, an answer taken up, a
-//! response written. So after its first few turns a flow queues here, and only who is first in this queue is in the
+//! response written. So after its first turns a flow queues here, and only who is first in this queue is in the
 //! worker's. Between two turns the worker looks at its sockets and runs whatever else is ready.
+//!
+//! A turn may take longer than it should: an operation on a large value cannot stop half-way. A request has several such steps, and
+//! must not wait for a long turn at each of them. So after a turn that took too long there is no other one for a time in proportion,
+//! in which those who have waited come to their end; if nobody else is there, nobody waits.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,13 +16,34 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep_until};
+
 /// For so long a flow computes like any other task.
-const FIRST: Duration = Duration::from_millis(1);
+const FIRST: Duration = Duration::from_micros(400);
+
+/// For so long a flow has its worker. Long against what it costs to go on with another one, short against what others notice.
+pub(crate) const TURN: Duration = Duration::from_micros(200);
+
+/// A turn that took longer than so many times what it should is too long.
+const LATE: u32 = 2;
+
+/// How much longer than a turn took too long the others are left alone.
+const REST: u32 = 3;
+
+/// Never longer than this: whoever computes has a deadline too.
+const MOST_REST: Duration = Duration::from_millis(20);
 
 /// The flows of one worker that want another turn.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Turns {
-    queue: Rc<RefCell<VecDeque<Rc<Ticket>>>>,
+pub(crate) struct Turns(Rc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    queue: RefCell<VecDeque<Rc<Ticket>>>,
+    /// Flows of the worker that have not ended, those in the queue among them.
+    flows: Cell<usize>,
+    /// Nobody has a turn before.
+    rest: Cell<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
@@ -30,12 +55,30 @@ struct Ticket {
 impl Turns {
     /// How many queue.
     pub(crate) fn len(&self) -> usize {
-        self.queue.borrow().len()
+        self.0.queue.borrow().len()
+    }
+
+    /// A flow begins.
+    pub(crate) fn begin(&self) {
+        self.0.flows.set(self.0.flows.get() + 1);
+    }
+
+    /// A flow has ended.
+    pub(crate) fn end(&self) {
+        self.0.flows.set(self.0.flows.get().saturating_sub(1));
+    }
+
+    /// Somebody who can take turns has had the worker for so long.
+    pub(crate) fn took(&self, time: Duration) {
+        if time > LATE * TURN && self.0.flows.get() > self.len().max(1) {
+            let rest = (REST * (time - TURN)).min(MOST_REST);
+            self.0.rest.set(Some(Instant::now() + rest));
+        }
     }
 
     /// Ready when a flow that has computed for so long may have its next turn, which lasts until what it gets is dropped.
     pub(crate) async fn next(&self, had: Duration) -> Option<Turn> {
-        let turn = (had >= FIRST).then(|| self.enter());
+        let mut turn = (had >= FIRST).then(|| self.enter());
         if let Some(turn) = &turn {
             poll_fn(|cx| {
                 if self.is_first(&turn.ticket) {
@@ -45,20 +88,26 @@ impl Turns {
                 Poll::Pending
             })
             .await;
+            if let Some(rest) = self.0.rest.take() {
+                sleep_until(rest).await;
+            }
         }
         // Comes back after the sockets have been looked at and whatever was ready has run.
         tokio::task::yield_now().await;
+        if let Some(turn) = &mut turn {
+            turn.began = Some(Instant::now());
+        }
         turn
     }
 
     fn enter(&self) -> Turn {
         let ticket = Rc::new(Ticket::default());
-        self.queue.borrow_mut().push_back(ticket.clone());
-        Turn { turns: self.clone(), ticket }
+        self.0.queue.borrow_mut().push_back(ticket.clone());
+        Turn { turns: self.clone(), ticket, began: None }
     }
 
     fn is_first(&self, ticket: &Rc<Ticket>) -> bool {
-        self.queue.borrow().front().is_some_and(|first| Rc::ptr_eq(first, ticket))
+        self.0.queue.borrow().front().is_some_and(|first| Rc::ptr_eq(first, ticket))
     }
 }
 
@@ -67,12 +116,16 @@ impl Turns {
 pub(crate) struct Turn {
     turns: Turns,
     ticket: Rc<Ticket>,
+    began: Option<Instant>,
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        if let Some(began) = self.began {
+            self.turns.took(began.elapsed());
+        }
         self.ticket.gone.set(true);
-        let mut queue = self.turns.queue.borrow_mut();
+        let mut queue = self.turns.0.queue.borrow_mut();
         let was_first = queue.front().is_some_and(|first| first.gone.get());
         // Who left from the middle is dropped when its turn comes.
         while queue.front().is_some_and(|first| first.gone.get()) {
@@ -160,5 +213,40 @@ mod tests {
         assert!(turns.is_first(&third.ticket));
         drop(third);
         assert_eq!(turns.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_long_turn_the_others_are_left_alone() {
+        let turns = Turns::default();
+        for _ in 0..2 {
+            turns.begin();
+        }
+        let long = turns.next(FIRST).await;
+        tokio::time::advance(10 * TURN).await;
+        drop(long);
+        let before = Instant::now();
+        let next = turns.next(FIRST).await;
+        // Tokio's timers have milliseconds.
+        let about = |wanted: Duration, got: Duration| wanted <= got && got <= wanted + Duration::from_millis(2);
+        assert!(about(REST * 9 * TURN, before.elapsed()), "{:?}", before.elapsed());
+        // As it should be: no rest.
+        tokio::time::advance(TURN).await;
+        drop(next);
+        let before = Instant::now();
+        let alone = turns.next(FIRST).await;
+        assert_eq!(before.elapsed(), Duration::ZERO);
+        // Nobody else is there.
+        turns.end();
+        tokio::time::advance(10 * TURN).await;
+        drop(alone);
+        let before = Instant::now();
+        drop(turns.next(FIRST).await);
+        assert_eq!(before.elapsed(), Duration::ZERO);
+        // Never longer than this.
+        turns.begin();
+        turns.took(Duration::from_secs(1));
+        let before = Instant::now();
+        drop(turns.next(FIRST).await);
+        assert!(about(MOST_REST, before.elapsed()), "{:?}", before.elapsed());
     }
 }
