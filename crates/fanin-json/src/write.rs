@@ -36,6 +36,13 @@ impl<'a> Writer<'a> {
         Self { out, comma: false }
     }
 
+    /// Goes on where an earlier writer of the same value stopped, between two calls. `out` begins with the value.
+    pub fn continued(out: &'a mut Vec<u8>) -> Self {
+        // A value ends with none of these.
+        let comma = !matches!(out.last(), None | Some(b'[' | b'{' | b':'));
+        Self { out, comma }
+    }
+
     /// The buffer, all that is written so far at its end.
     #[must_use]
     pub fn buffer(&self) -> &[u8] {

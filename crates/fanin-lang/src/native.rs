@@ -107,6 +107,14 @@ impl fmt::Debug for NativeFn {
 /// Bytes that an entry of a dict or set counts.
 pub(crate) const ENTRY: usize = 48;
 
+/// A text of so many bytes, written where it stays: a long one is not written twice. `fill` must write UTF-8.
+pub(crate) fn filled(bytes: usize, fill: impl FnOnce(&mut [u8])) -> Value {
+    if bytes == 0 {
+        return Value::Str(ArcStr::new());
+    }
+    Value::Str(ArcStr::init_with(bytes, fill).unwrap_or_default())
+}
+
 /// What a native may use while it runs.
 pub struct Ctx<'a> {
     /// Whoever runs the flow.
@@ -244,6 +252,11 @@ impl Ctx<'_> {
     /// Whether the slice of steps is used up, so that others should have their turn.
     pub(crate) fn is_spent(&self) -> bool {
         self.meter.fuel == 0
+    }
+
+    /// Whether the native that is called now goes on after it has [suspended](Self::suspend) itself.
+    pub(crate) fn resumes(&self) -> bool {
+        self.meter.resumes()
     }
 
     /// What this native has done before it [suspended](Self::suspend) itself. It must be asked before

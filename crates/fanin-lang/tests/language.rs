@@ -315,3 +315,22 @@ fn nesting_is_bounded_before_parsing() {
     let table = format!("x = [{}]\n", "{'a': 1 + 2, 'b': [1, 2]}, ".repeat(2000));
     assert!(program(&table).is_ok(), "{:?}", program(&table).err());
 }
+
+#[test]
+fn a_source_of_ten_megabytes_is_refused_at_load() {
+    let long = "x = 1 + 2  # and a word about it\n".repeat(320_000);
+    assert!(long.len() > 10 << 20);
+    for text in [
+        long.clone(),
+        format!("def main():\n    return \"{}\"\n", "x".repeat(10 << 20)),
+        "(".repeat(10 << 20),
+        format!("def main():\n    return [{}]\n", "1,".repeat(5 << 20)),
+    ] {
+        let errors = program(&text).expect_err("it is refused");
+        assert_eq!(errors.len(), 1);
+        assert_eq!(errors[0].to_string(), "test.star:1:1: the file is larger than 1048576 bytes");
+    }
+    // What is just not too large is a program.
+    let lines: String = (0..20_000).map(|at| format!("x{at} = {at} + 2  # and a word about it\n")).collect();
+    assert!(lines.len() > 600_000 && program(&lines).is_ok());
+}

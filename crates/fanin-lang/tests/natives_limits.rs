@@ -50,9 +50,6 @@ fn large_ranges_are_not_gone_through() {
         "sorted(R)",
         "reversed(R)",
         "enumerate(R)",
-        "max(R)",
-        "min(R)",
-        "all(R)",
         "zip(R, R)",
         "dict(zip(R, R))",
         "json.encode(R)",
@@ -62,12 +59,15 @@ fn large_ranges_are_not_gone_through() {
         "set([1]).issubset(R)",
         "str(R) + str(list(R))",
         "sorted(R, key = lambda x: -x)",
+        "max(*R)",
+        "dict(**{\"a\": 1, \"b\": list(R)})",
         "max(R, key = lambda x: -x)",
     ] {
         stopped(&format!("return {}", call.replace('R', HUGE)));
     }
     // What ends early does.
-    for call in ["any(R)", "zip(R, [1])", "len(R)", "str(R)", "R[7]", "5 in R", "bool(R)"] {
+    for call in ["any(R)", "all(R)", "min(R)", "max(R)", "zip(R, [1])", "len(R)", "str(R)", "R[7]", "5 in R", "bool(R)"]
+    {
         let body = format!("return {}", call.replace('R', HUGE));
         match run(&body, SMALL) {
             Run::Done(_) => {}
@@ -134,5 +134,89 @@ def sort():
             }
             assert!(steps < 1_000_000 || turns > 2, "{name} has one turn");
         }
+    }
+}
+
+#[test]
+fn one_operation_is_bounded_by_the_size_of_a_value_and_not_by_all_steps() {
+    let usual = |body: &str| run(body, Limits::default());
+    for call in ["set(R)", "zip(R, R)", "max(*R)", "set([1]).union(R)", "f(*R)"] {
+        let body = format!("f = lambda *x: x; return {}", call.replace('R', "range(1, 1000000000)"));
+        match usual(&body) {
+            Run::Failed(failure) => {
+                assert_eq!(failure.message, "a single value of more than 1048576 bytes", "{body}");
+            }
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+    // A key that holds the same long text many times, and lists of texts that are equal and not the same.
+    for body in [
+        "return {(\"x\" * 1000000,) * 60000: 1}",
+        "x = \"x\" * 500000; return [x + \"y\"] * 60000 == [x + \"y\"] * 60000",
+        "x = \"x\" * 500000; return (x + \"y\",) * 60000 < (x + \"y\",) * 60000",
+    ] {
+        match usual(body) {
+            Run::Failed(failure) => assert!(failure.message.starts_with("one operation looked at"), "{failure:?}"),
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn long_texts_cost_steps_wherever_they_are_looked_at() {
+    let limits = Limits { steps: 100_000, ..Limits::default() };
+    for body in [
+        "x = \"x\" * 1000000; d = {x: 1}; n = 0; for i in range(10000): n += d[x]",
+        "x = \"x\" * 1000000; d = {x: 1}; for i in range(10000): d[x] = i",
+        "x = \"x\" * 1000000; d = {x: 1}; for i in range(10000): d.get(x)",
+        "x = \"x\" * 1000000; d = {x: 1}; n = [x in d for i in range(10000)]",
+        "x = \"x\" * 1000000; n = [x[7] for i in range(10000)]",
+        "x = \"x\" * 1000000; y = x + \"\"; n = [x == y for i in range(10000)]",
+        "x = \"x\" * 1000000; n = [x.startswith(\"a\", 9, 10) for i in range(10000)]",
+        "x = tuple(range(10000)); d = {}; n = [d.get(x) for i in range(10000)]",
+    ] {
+        match run(body, limits) {
+            Run::Failed(failure) => {
+                assert_eq!(failure.message, "the flow took more than 100000 steps", "{body}");
+            }
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_works_in_pieces_gives_the_same_in_slices_of_any_size() {
+    let source = r#"
+def case():
+    text = "ab cd\tef\n gh\r\n" * 50
+    items = [{"id": i, "tags": [i, (i, None), {"x": 1.5}], "ü": struct(a = "q\"")} for i in range(60)]
+    encoded = json.encode(items)
+    return repr([
+        text.split(), text.split(None, 3), text.rsplit(), text.rsplit(None, 3), text.split("d"), text.rsplit("d", 4),
+        text.split("b c", 2), text.splitlines(), text.splitlines(True), "".split(), "".split(","), "".splitlines(),
+        encoded, json.decode(encoded), json.encode_indent(items[:3]), json.encode([set([1, 2]), range(3), {}, [], ()]),
+        sorted([i * 7919 % 101 for i in range(300)]), sorted(range(100), key = lambda x: x % 7, reverse = True),
+    ])
+"#;
+    let program = Program::from_source("case.star", source).expect("it loads");
+    let function = program.function("case.star", "case").expect("the case is defined");
+    let run = |budget: u64| {
+        let mut machine = Machine::new();
+        let mut instance = Instance::new(&program, function, Vec::new(), Limits::default()).expect("no arguments");
+        let mut slices = 1;
+        loop {
+            match instance.run(&mut machine, &mut NoHost, budget) {
+                Run::Done(value) => return (value.as_str().expect("a text").to_owned(), instance.usage(), slices),
+                Run::Yielded => slices += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let whole = run(u64::MAX);
+    for budget in [3, 10, 100] {
+        let sliced = run(budget);
+        assert_eq!(sliced.0, whole.0, "in slices of {budget}");
+        assert_eq!(sliced.1.memory, whole.1.memory, "in slices of {budget}");
+        assert!(sliced.2 > 50, "{} slices of {budget}", sliced.2);
     }
 }

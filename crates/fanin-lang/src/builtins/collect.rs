@@ -97,10 +97,11 @@ fn enumerate(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     let start = optional_int("enumerate", "start", start)?.unwrap_or(0);
     let items = ctx.elements(from.unwrap_or(&Value::None))?;
     ctx.memory(items.len().saturating_mul(64))?;
-    let pairs = items
-        .into_iter()
-        .enumerate()
-        .map(|(at, item)| Value::tuple(vec![crate::value::number::normal(num_bigint::BigInt::from(start) + at), item]));
+    let number = |at: usize| match start.checked_add(at as i64) {
+        Some(number) => Value::Int(number),
+        None => crate::value::number::normal(num_bigint::BigInt::from(start) + at),
+    };
+    let pairs = items.into_iter().enumerate().map(|(at, item)| Value::tuple(vec![number(at), item]));
     ctx.list(pairs.collect())
 }
 
@@ -114,6 +115,7 @@ fn zip(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     {
         ctx.steps(row.len())?;
         ctx.memory(48 + row.len() * size_of::<Value>())?;
+        ctx.value(list.len() * size_of::<Value>())?;
         list.push(Value::tuple(row));
     }
     ctx.list(list)
@@ -129,6 +131,10 @@ fn reversed(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
 /// Looks for the first element whose truth is `wanted`. What stands behind it is not decided on.
 fn search(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, wanted: bool) -> Result<bool, Stop> {
     args.only(name, false, 1, 1)?;
+    // A range may have more elements than there are steps. It has one that is 0, and any other that is not.
+    if let Value::Range(range) = &args.pos[0] {
+        return Ok(if wanted { range.len() > usize::from(range.has(0)) } else { range.has(0) });
+    }
     for item in each(&args.pos[0])? {
         ctx.steps(1)?;
         if truth(&item)? == wanted {

@@ -1,17 +1,18 @@
 //! The module `json`.
 
+mod encode;
+
 use std::sync::Arc;
 
 use arcstr::ArcStr;
 use bytes::Bytes;
-use fanin_json::{Cursor, Doc, Writer};
+use fanin_json::{Cursor, Doc};
 
+use self::encode::encoded;
 use crate::error::{Kind, Stop};
 use crate::host::Args;
-use crate::methods::args::{each, text, wrong_type};
+use crate::methods::args::text;
 use crate::native::{Ctx, ENTRY, NativeFn, Waits};
-use crate::value::capture::{Deep, deep};
-use crate::value::view::{self, type_name};
 use crate::value::{Dict, Frozen, FrozenValue, List, Map, Value, compare, number};
 
 // `encode` waits for everything inside its argument as `Waits::Deep` says, but must see the argument
@@ -35,108 +36,6 @@ fn encode(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     args.only("json.encode", false, 1, 1)?;
     let text = encoded(ctx, &args.pos[0])?;
     ctx.str(&String::from_utf8_lossy(&text))
-}
-
-fn encoded(ctx: &mut Ctx<'_>, value: &Value) -> Result<Vec<u8>, Stop> {
-    match deep(value) {
-        Deep::Ready | Deep::Absent(_) => {}
-        Deep::Pending(slot) => return Err(Stop::Wait(slot)),
-        Deep::Failed(failure) => return Err(Stop::Fail(Box::new((*failure).clone()))),
-        Deep::TooDeep => return Err(compare::too_deep().into()),
-    }
-    let mut out = Vec::new();
-    let mut charged = 0;
-    write(ctx, value, &mut Writer::new(&mut out), &mut charged, 0)?;
-    Ok(out)
-}
-
-/// Recursion is bounded by [`compare::MAX_NESTING`].
-fn write(
-    ctx: &mut Ctx<'_>,
-    value: &Value,
-    writer: &mut Writer<'_>,
-    charged: &mut usize,
-    depth: usize,
-) -> Result<(), Stop> {
-    if depth > compare::MAX_NESTING {
-        return Err(compare::too_deep().into());
-    }
-    let written = writer.buffer().len();
-    ctx.memory(written.saturating_sub(*charged))?;
-    ctx.steps(1 + written.saturating_sub(*charged) / 16)?;
-    ctx.value(written)?;
-    *charged = written;
-    // Before it is decided on, so that a number keeps its digits and a string its escapes.
-    if let Value::Json { at, doc } = value {
-        writer.node(doc.node(*at));
-        return Ok(());
-    }
-    if let Value::Pending(slot) = value
-        && let Some(Ok(inner)) = slot.outcome()
-    {
-        return write(ctx, &inner, writer, charged, depth + 1);
-    }
-    match &value.decide()? {
-        Value::None => writer.null(),
-        Value::Bool(value) => writer.bool(*value),
-        Value::Int(value) => writer.int(*value),
-        Value::BigInt(value) => writer.raw(value.to_string().as_bytes()),
-        Value::Float(value) => {
-            writer.float(*value).map_err(|error| Stop::fail(Kind::Value, format!("json.encode(): {error}")))?;
-        }
-        Value::Str(text) => writer.str(text),
-        Value::Json { at, doc } => writer.node(doc.node(*at)),
-        Value::List(list) => {
-            writer.begin_array();
-            for element in list.items().iter() {
-                ctx.steps(1)?;
-                write(ctx, element, writer, charged, depth + 1)?;
-            }
-            writer.end_array();
-        }
-        Value::Dict(dict) => {
-            writer.begin_object();
-            for (key, value) in dict.map().iter() {
-                match key {
-                    Value::Str(key) => writer.key(key),
-                    odd => return Err(wrong_type("json.encode", "key", "a string", odd)),
-                }
-                write(ctx, value, writer, charged, depth + 1)?;
-            }
-            writer.end_object();
-        }
-        other => match view::kind(other) {
-            view::Kind::List | view::Kind::Tuple | view::Kind::Set | view::Kind::Range => {
-                writer.begin_array();
-                for element in each(other)? {
-                    ctx.steps(1)?;
-                    write(ctx, &element, writer, charged, depth + 1)?;
-                }
-                writer.end_array();
-            }
-            view::Kind::Dict => {
-                writer.begin_object();
-                for (key, value) in view::entries(other).unwrap_or_default() {
-                    match &key {
-                        Value::Str(key) => writer.key(key),
-                        odd => return Err(wrong_type("json.encode", "key", "a string", odd)),
-                    }
-                    write(ctx, &value, writer, charged, depth + 1)?;
-                }
-                writer.end_object();
-            }
-            view::Kind::Struct => {
-                writer.begin_object();
-                for (name, value) in compare::fields(other) {
-                    writer.key(&name);
-                    write(ctx, &value, writer, charged, depth + 1)?;
-                }
-                writer.end_object();
-            }
-            _ => return Err(Stop::fail(Kind::Type, format!("{} has no form in JSON", type_name(other)))),
-        },
-    }
-    Ok(())
 }
 
 fn parse(ctx: &mut Ctx<'_>, source: &str) -> Result<Result<Doc, fanin_json::JsonError>, Stop> {

@@ -14,20 +14,19 @@ pub(super) static FUNCTIONS: [NativeFn; 3] =
 /// An element beside what it is ordered by.
 type Keyed = (Value, Value);
 
-/// Pairs elements with their keys, which the machine computed if the call has `key = f`.
-fn keyed(ctx: &mut Ctx<'_>, args: Args<'_>, items: Vec<Value>) -> Result<Vec<Keyed>, Stop> {
-    ctx.memory(items.len().saturating_mul(size_of::<Keyed>()))?;
-    let keys = match args.keyword(KEYS) {
+/// What the elements are ordered by: themselves, or the keys that the machine computed if the call has `key = f`.
+fn keys(ctx: &mut Ctx<'_>, args: Args<'_>, items: &[Value]) -> Result<Vec<Value>, Stop> {
+    ctx.memory(items.len().saturating_mul(size_of::<Value>()))?;
+    let mut keys = match args.keyword(KEYS) {
         Some(keys) => ctx.elements(keys)?,
-        None => items.clone(),
+        None => items.to_vec(),
     };
-    items
-        .into_iter()
-        .zip(keys)
-        // All keys are decided on before any is compared, so that what is waited for does not
-        // depend on the order of the others.
-        .map(|(item, key)| Ok((key.decide()?, item)))
-        .collect()
+    // All keys are decided on before any is compared, so that what is waited for does not
+    // depend on the order of the others.
+    for key in keys.iter_mut().filter(|key| !key.is_plain()) {
+        *key = key.decide()?;
+    }
+    Ok(keys)
 }
 
 /// Refuses keyword arguments but `allowed` and what the machine makes of `key`.
@@ -55,9 +54,9 @@ fn sorted(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     };
     there(args.keyword(KEYS).unwrap_or(&args.pos[0]))?;
     let items = ctx.elements(&args.pos[0])?;
-    let keyed = keyed(ctx, args, items)?;
-    ctx.memory(keyed.len().saturating_mul(8))?;
-    sort_on(ctx, Box::new(Sort::new(keyed, reverse)))
+    let keys = keys(ctx, args, &items)?;
+    ctx.memory(keys.len().saturating_mul(8))?;
+    sort_on(ctx, Box::new(Sort::new(keys, items, reverse)))
 }
 
 fn sort_on(ctx: &mut Ctx<'_>, mut sort: Box<Sort>) -> Result<Value, Stop> {
@@ -80,13 +79,14 @@ struct Sort {
     /// The next runs, twice as wide, as far as they are done.
     merged: Vec<u32>,
     width: usize,
+    /// How many are in runs of the first width.
+    begun: usize,
 }
 
 impl Sort {
-    fn new(keyed: Vec<Keyed>, reverse: bool) -> Self {
-        let (keys, items): (Vec<Value>, Vec<Value>) = keyed.into_iter().unzip();
+    fn new(keys: Vec<Value>, items: Vec<Value>, reverse: bool) -> Self {
         let order = (0..keys.len() as u32).collect();
-        Self { keys, items, reverse, order, merged: Vec::new(), width: 0 }
+        Self { keys, items, reverse, order, merged: Vec::new(), width: RUN, begun: 0 }
     }
 
     /// Whether the element at position `a`, which stands before `b`, has to come after it.
@@ -104,18 +104,20 @@ impl Sort {
     /// Goes on until it is done, or the slice of steps is used up.
     fn run(&mut self, ctx: &mut Ctx<'_>) -> Result<bool, Stop> {
         let length = self.order.len();
-        if self.width == 0 {
-            ctx.steps(length)?;
-            for start in (0..length).step_by(RUN) {
-                for at in start + 1..length.min(start + RUN) {
-                    let mut place = at;
-                    while place > start && self.wrong(self.order[place - 1], self.order[place])? {
-                        self.order.swap(place - 1, place);
-                        place -= 1;
-                    }
+        while self.begun < length {
+            let (start, end) = (self.begun, length.min(self.begun + RUN));
+            ctx.steps(end - start)?;
+            for at in start + 1..end {
+                let mut place = at;
+                while place > start && self.wrong(self.order[place - 1], self.order[place])? {
+                    self.order.swap(place - 1, place);
+                    place -= 1;
                 }
             }
-            self.width = RUN;
+            self.begun = end;
+            if ctx.is_spent() {
+                return Ok(false);
+            }
         }
         while self.width < length {
             while self.merged.len() < length {
@@ -152,6 +154,14 @@ impl Sort {
 
 fn extreme(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, wanted: Ordering) -> Result<Value, Stop> {
     keywords(args, name, &[])?;
+    // A range may have more elements than there are steps; its first and its last are the smallest and the largest.
+    if let ([Value::Range(range)], None) = (args.pos, args.keyword(KEYS))
+        && !range.is_empty()
+    {
+        let smallest_first = range.step > 0;
+        let first = smallest_first == (wanted == Ordering::Less);
+        return Ok(Value::Int(range.at(if first { 0 } else { range.len() - 1 })));
+    }
     let mut several;
     let mut all;
     let items: &mut dyn Iterator<Item = Value> = match args.pos {

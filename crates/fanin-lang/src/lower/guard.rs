@@ -6,7 +6,7 @@ use starlark_syntax::lexer::{Lexer, Token};
 use starlark_syntax::syntax::Dialect;
 
 /// Largest source file, in bytes.
-pub(crate) const MAX_SOURCE: usize = 4 << 20;
+pub(crate) const MAX_SOURCE: usize = 1 << 20;
 /// Deepest nesting of brackets, blocks and operators together.
 pub(crate) const MAX_NESTING: usize = 100;
 

@@ -118,6 +118,7 @@ pub(crate) fn pass(
     callee: &Callee<'_>,
     code: &Code,
     base: usize,
+    meter: &super::Meter,
 ) -> Result<(), Stop> {
     let (below, frame) = regs.split_at_mut(base);
     let below = &mut below[caller..];
@@ -130,7 +131,7 @@ pub(crate) fn pass(
             *to = std::mem::take(from);
         }
     } else {
-        let mut spread = Spread::of(below, info)?;
+        let mut spread = Spread::of(below, info, meter)?;
         if skip == 1 {
             spread.pos.remove(0);
         }

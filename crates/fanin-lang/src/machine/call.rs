@@ -2,7 +2,9 @@
 
 use arcstr::ArcStr;
 
-use super::step::{Cx, place, store};
+use super::Meter;
+use super::regs::store;
+use super::step::{Cx, place};
 use crate::code::{CallInfo, Target};
 use crate::error::{Failure, Kind, Stop};
 use crate::hint;
@@ -47,7 +49,7 @@ pub(crate) fn call(regs: &mut [Value], info: &CallInfo, dst: usize, cx: &mut Cx<
                 let args = args_of(regs, info);
                 host_call(object, *method, *effect, info.awaited, args, cx, pc)?
             } else {
-                let spread = Spread::of(regs, info)?;
+                let spread = Spread::of(regs, info, cx.meter)?;
                 host_call(object, *method, *effect, info.awaited, spread.args(), cx, pc)?
             };
             store(&mut regs[dst], value);
@@ -71,11 +73,13 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    pub(crate) fn of(regs: &[Value], info: &CallInfo) -> Result<Self, Stop> {
+    pub(crate) fn of(regs: &[Value], info: &CallInfo, meter: &Meter) -> Result<Self, Stop> {
         let plain = args_of(regs, info);
         let mut spread = Self { pos: plain.pos.to_vec(), names: plain.names.to_vec(), named: plain.named.to_vec() };
         if let Some(star) = info.star {
             let more = regs[usize::from(star)].decide()?;
+            // A range may stand for more arguments than there is memory.
+            meter.value(view::len(&more).unwrap_or(0).saturating_mul(size_of::<Value>()))?;
             spread.pos.extend(view::elements(&more)?);
         }
         if let Some(star_star) = info.star_star {
@@ -150,7 +154,7 @@ fn native_call(
     pc: usize,
 ) -> Result<Value, Stop> {
     if !info.simple() {
-        let mut spread = Spread::of(regs, info)?;
+        let mut spread = Spread::of(regs, info, cx.meter)?;
         settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
         return run_native(native, cx, pc, spread.args());
     }
@@ -163,8 +167,24 @@ fn native_call(
 
 fn run_native(native: &NativeFn, cx: &mut Cx<'_>, pc: usize, args: Args<'_>) -> Result<Value, Stop> {
     let mark = cx.meter.mark();
-    let result = (native.code)(&mut cx.ctx(pc), args);
+    let mut ctx = cx.ctx(pc);
+    // A native may look at all of what it is given: a key is hashed, a prefix compared.
+    let result = match args.pos.iter().map(long).sum() {
+        0 => (native.code)(&mut ctx, args),
+        _ if ctx.resumes() => (native.code)(&mut ctx, args),
+        steps => ctx.steps(steps).and_then(|()| (native.code)(&mut ctx, args)),
+    };
     cx.meter.settle(mark, result)
+}
+
+/// Steps for looking at all of a long text or tuple; nothing for what is short.
+#[inline]
+pub(super) fn long(value: &Value) -> usize {
+    match value {
+        Value::Str(text) => text.len() / 1024,
+        Value::Tuple(tuple) => tuple.len() / 16,
+        _ => 0,
+    }
 }
 
 /// A call of a native with its object before the arguments of the call.
@@ -176,7 +196,7 @@ fn bound_call(
     cx: &mut Cx<'_>,
     pc: usize,
 ) -> Result<Value, Stop> {
-    let mut spread = Spread::of(regs, info)?;
+    let mut spread = Spread::of(regs, info, cx.meter)?;
     spread.pos.insert(0, this.clone());
     settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
     run_native(native, cx, pc, spread.args())
@@ -198,7 +218,7 @@ fn dynamic(
         Value::Bound(bound) => match (&bound.method, &bound.this) {
             (BoundMethod::Native(native), this) => bound_call(regs, info, this, native, cx, pc)?,
             (BoundMethod::Host(name), Value::Host(object)) => {
-                let spread = Spread::of(regs, info)?;
+                let spread = Spread::of(regs, info, cx.meter)?;
                 host_by_name(object, name, info.awaited, spread.args(), cx, pc)?
             }
             _ => return Err(not_called(&callee)),
@@ -259,7 +279,7 @@ fn method_call(
         }
         Value::Host(object) => {
             let object = object.clone();
-            let mut spread = Spread::of(regs, info)?;
+            let mut spread = Spread::of(regs, info, cx.meter)?;
             spread.pos.remove(0);
             regs[dst] = host_by_name(&object, name, info.awaited, spread.args(), cx, pc)?;
             return Ok(true);
@@ -321,7 +341,7 @@ fn field_call(
         }
         None => match field {
             Value::Native(native) => {
-                let mut spread = Spread::of(regs, info)?;
+                let mut spread = Spread::of(regs, info, cx.meter)?;
                 spread.pos.remove(0);
                 settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
                 regs[dst] = run_native(native, cx, pc, spread.args())?;

@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::build::{build_from, open_hole};
 use super::fiber::{End, Fiber, Fibers, Place, Ready};
 use super::index::{At, index};
 use super::lend::{lend, unlend};
-use super::step::{build_from, open_hole};
 use super::{Building, Frame, Limits, Machine, Meter, Usage, args};
 use crate::code::Op;
 use crate::error::{Failure, Kind, Stop};

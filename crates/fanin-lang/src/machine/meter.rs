@@ -168,6 +168,11 @@ impl Meter {
         }
     }
 
+    /// Whether a native has given its worker back and is to go on.
+    pub(crate) fn resumes(&self) -> bool {
+        self.task.is_some()
+    }
+
     /// What the native that runs now has done before it gave its worker back.
     pub(crate) fn resume<T: 'static>(&mut self) -> Option<Box<T>> {
         (*self.task.take()?).downcast().ok()

@@ -6,6 +6,8 @@
 //! waiting one is a few exact-sized boxes. Rust never recurses for a call of a program.
 
 mod args;
+mod arithmetic;
+mod build;
 mod call;
 mod fiber;
 mod index;
@@ -15,6 +17,7 @@ mod meter;
 mod none;
 pub(crate) mod ops;
 mod park;
+mod regs;
 mod run;
 mod step;
 
@@ -37,6 +40,12 @@ pub struct Acc {
     /// Places in `items` where an unknown number of elements is still to come: the results of items
     /// that stepped aside before it was known whether they give an element.
     pub(crate) holes: RefCell<Vec<(usize, Slot)>>,
+}
+
+impl Drop for Acc {
+    fn drop(&mut self) {
+        crate::value::drop_row(self.items.get_mut());
+    }
 }
 
 /// A frame of a function: plain data.

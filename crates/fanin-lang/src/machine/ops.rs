@@ -3,15 +3,15 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use num_bigint::BigInt;
-use num_traits::{Signed, ToPrimitive, Zero};
+use num_traits::Signed;
 
 use crate::code::{Binary, Order};
 use crate::error::{Failure, Kind as Error, Stop};
 use crate::native::{Ctx, ENTRY};
 use crate::value::view::{self, Kind, type_name};
-use crate::value::{Map, Range, Set, Value, compare, number};
+use crate::value::{Map, Set, Value, compare, number};
 
+use super::arithmetic::{arithmetic, small};
 pub(crate) use super::index::index_hard;
 
 /// Whether a value counts as true.
@@ -43,9 +43,6 @@ fn truth_slowly(value: &Value) -> Result<bool, Stop> {
     })
 }
 
-/// Longest integer.
-const MOST_BITS: u64 = 65_536;
-
 fn symbol(op: Binary) -> &'static str {
     match op {
         Binary::Add => "+",
@@ -63,7 +60,7 @@ fn symbol(op: Binary) -> &'static str {
 }
 
 #[cold]
-fn unsupported(op: Binary, a: &Value, b: &Value) -> Stop {
+pub(super) fn unsupported(op: Binary, a: &Value, b: &Value) -> Stop {
     let mut failure =
         Failure::new(Error::Type, format!("{} {} {} is not possible", type_name(a), symbol(op), type_name(b)));
     if matches!(a, Value::None) || matches!(b, Value::None) {
@@ -73,11 +70,6 @@ fn unsupported(op: Binary, a: &Value, b: &Value) -> Stop {
         failure = failure.with_hint("str(x) makes a string of anything");
     }
     failure.into()
-}
-
-#[cold]
-fn division_by_zero() -> Stop {
-    Stop::fail(Error::Arithmetic, "division by zero")
 }
 
 /// `a op b`
@@ -97,30 +89,6 @@ pub(crate) fn binary(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Res
     decided(ctx, op, &a, &b)
 }
 
-/// Integers whose result fits.
-#[inline]
-pub(crate) fn small(op: Binary, a: i64, b: i64) -> Option<i64> {
-    Some(match op {
-        Binary::Add => a.checked_add(b)?,
-        Binary::Subtract => a.checked_sub(b)?,
-        Binary::Multiply => a.checked_mul(b)?,
-        Binary::FloorDivide if b != 0 => {
-            let quotient = a.checked_div(b)?;
-            if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
-        }
-        Binary::Modulo if b != 0 => {
-            let rest = a.checked_rem(b)?;
-            if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
-        }
-        Binary::And => a & b,
-        Binary::Or => a | b,
-        Binary::Xor => a ^ b,
-        Binary::Right if (0..64).contains(&b) => a >> b,
-        Binary::Left if (0..62).contains(&b) && a.unsigned_abs() < 1 << (62 - b) => a << b,
-        _ => return None,
-    })
-}
-
 fn decided(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value, Stop> {
     if let (Some(x), Some(y)) = (number::float(a), number::float(b)) {
         return arithmetic(ctx, op, a, b, x, y);
@@ -137,17 +105,8 @@ fn decided(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value,
             }
             Err(unsupported(op, a, b))
         }
-        (Binary::Add, Kind::List, Kind::List) => {
-            let mut items = ctx.elements(a)?;
-            items.extend(ctx.elements(b)?);
-            ctx.list(items)
-        }
-        (Binary::Add, Kind::Tuple, Kind::Tuple) => {
-            let mut items = ctx.elements(a)?;
-            items.extend(ctx.elements(b)?);
-            ctx.value(items.len() * size_of::<Value>())?;
-            Ok(Value::tuple(items))
-        }
+        (Binary::Add, Kind::List, Kind::List) => joined(ctx, a, b).map(Value::list),
+        (Binary::Add, Kind::Tuple, Kind::Tuple) => joined(ctx, a, b).map(Value::tuple),
         (Binary::Multiply, _, Kind::Int) => repeat(ctx, a, b),
         (Binary::Multiply, Kind::Int, _) => repeat(ctx, b, a),
         (Binary::Modulo, Kind::Str, _) => match a {
@@ -170,15 +129,42 @@ fn decided(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value,
     }
 }
 
+/// Texts of more bytes do not fit the room that is kept for putting them together.
+const LONG: usize = 4096;
+
 fn concat(ctx: &mut Ctx<'_>, a: &str, b: &str) -> Result<Value, Stop> {
     ctx.memory(24 + a.len() + b.len())?;
     ctx.steps((a.len() + b.len()) / 16)?;
+    if a.len() + b.len() > LONG {
+        return Ok(crate::native::filled(a.len() + b.len(), |bytes| {
+            let (left, right) = bytes.split_at_mut(a.len());
+            left.copy_from_slice(a.as_bytes());
+            right.copy_from_slice(b.as_bytes());
+        }));
+    }
     let mut joined = ctx.scratch();
     joined.push_str(a);
     joined.push_str(b);
     let value = Value::str(&joined);
     ctx.put_scratch(joined);
     Ok(value)
+}
+
+/// The elements of two lists or tuples; charged.
+fn joined(ctx: &mut Ctx<'_>, a: &Value, b: &Value) -> Result<Vec<Value>, Stop> {
+    let length = view::len(a).unwrap_or(0) + view::len(b).unwrap_or(0);
+    ctx.steps(length)?;
+    ctx.value(length.saturating_mul(size_of::<Value>()))?;
+    ctx.memory(64 + length.saturating_mul(size_of::<Value>()))?;
+    let mut items = Vec::with_capacity(length);
+    for part in [a, b] {
+        match part {
+            Value::List(list) => items.extend(list.items().iter().cloned()),
+            Value::Tuple(tuple) => items.extend(tuple.iter().cloned()),
+            other => items.extend(view::elements(other)?),
+        }
+    }
+    Ok(items)
 }
 
 fn set(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value, Stop> {
@@ -224,7 +210,11 @@ fn repeat(ctx: &mut Ctx<'_>, what: &Value, times: &Value) -> Result<Value, Stop>
     ctx.memory(size.saturating_add(64))?;
     ctx.steps(size / 16)?;
     match what {
-        Value::Str(text) => Ok(Value::from(arcstr::ArcStr::from(text.repeat(count)))),
+        Value::Str(text) => Ok(crate::native::filled(size, |bytes| {
+            if !text.is_empty() {
+                bytes.chunks_exact_mut(text.len()).for_each(|chunk| chunk.copy_from_slice(text.as_bytes()));
+            }
+        })),
         Value::Bytes(bytes) => Ok(Value::Bytes(std::sync::Arc::new(bytes.repeat(count)))),
         other => {
             let items = view::elements(other)?;
@@ -235,101 +225,6 @@ fn repeat(ctx: &mut Ctx<'_>, what: &Value, times: &Value) -> Result<Value, Stop>
             Ok(if view::kind(other) == Kind::Tuple { Value::tuple(repeated) } else { Value::list(repeated) })
         }
     }
-}
-
-fn arithmetic(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value, x: f64, y: f64) -> Result<Value, Stop> {
-    let floats = matches!(a, Value::Float(_)) || matches!(b, Value::Float(_));
-    match op {
-        Binary::Divide => {
-            if y == 0.0 {
-                return Err(division_by_zero());
-            }
-            return finite(x / y, floats);
-        }
-        _ if !floats => return integers(ctx, op, a, b),
-        _ => {}
-    }
-    // An integer too large for a float cannot be mixed with one.
-    if (x.is_infinite() && !matches!(a, Value::Float(_))) || (y.is_infinite() && !matches!(b, Value::Float(_))) {
-        return Err(Stop::fail(Error::Arithmetic, "the integer is too large for a float"));
-    }
-    Ok(Value::Float(match op {
-        Binary::Add => x + y,
-        Binary::Subtract => x - y,
-        Binary::Multiply => x * y,
-        Binary::FloorDivide if y == 0.0 => return Err(division_by_zero()),
-        Binary::FloorDivide => (x / y).floor(),
-        Binary::Modulo if y == 0.0 => return Err(division_by_zero()),
-        Binary::Modulo => {
-            let rest = x % y;
-            if rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest }
-        }
-        _ => return Err(unsupported(op, a, b)),
-    }))
-}
-
-fn finite(value: f64, floats: bool) -> Result<Value, Stop> {
-    if value.is_nan() && !floats {
-        return Err(Stop::fail(Error::Arithmetic, "the integers are too large to be divided as floats"));
-    }
-    Ok(Value::Float(value))
-}
-
-fn integers(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value, Stop> {
-    let (Some(x), Some(y)) = (number::big(a), number::big(b)) else { return Err(unsupported(op, a, b)) };
-    let size = (x.bits() + y.bits()) / 8;
-    let value = match op {
-        Binary::Add => x + y,
-        Binary::Subtract => x - y,
-        Binary::Multiply => {
-            ctx.memory(size as usize)?;
-            // Long multiplication at worst.
-            ctx.steps((x.bits() / 64 * (y.bits() / 64) / 8) as usize)?;
-            x * y
-        }
-        Binary::FloorDivide | Binary::Modulo => {
-            if y.is_zero() {
-                return Err(division_by_zero());
-            }
-            ctx.steps((x.bits() / 64 * (y.bits() / 64) / 8) as usize)?;
-            let quotient = &x / &y;
-            let rest: BigInt = &x - &quotient * &y;
-            let adjust = !rest.is_zero() && rest.is_negative() != y.is_negative();
-            match op {
-                Binary::FloorDivide => quotient - i32::from(adjust),
-                _ if adjust => rest + y,
-                _ => rest,
-            }
-        }
-        Binary::And => x & y,
-        Binary::Or => x | y,
-        Binary::Xor => x ^ y,
-        Binary::Left | Binary::Right => {
-            if y.is_negative() {
-                return Err(Stop::fail(Error::Arithmetic, "a shift must be by 0 or more bits"));
-            }
-            let by = y.to_i64().unwrap_or(i64::MAX);
-            if op == Binary::Right {
-                match usize::try_from(by) {
-                    Ok(by) if by < 1 << 24 => x >> by,
-                    _ => BigInt::from(if x.is_negative() { -1 } else { 0 }),
-                }
-            } else {
-                if by as u64 > MOST_BITS {
-                    return Err(Stop::fail(Error::Limit, format!("a shift by more than {MOST_BITS} bits")));
-                }
-                ctx.memory(by as usize / 8)?;
-                x << by
-            }
-        }
-        Binary::Divide => return Err(unsupported(op, a, b)),
-    };
-    // Writing an integer in decimal, or dividing by one, takes time that grows with the square of its length.
-    if value.bits() > MOST_BITS {
-        return Err(Stop::fail(Error::Limit, format!("an integer of more than {MOST_BITS} bits")));
-    }
-    ctx.memory((value.bits() / 8) as usize)?;
-    Ok(number::normal(value))
 }
 
 /// `a op= b`
@@ -429,6 +324,7 @@ pub(crate) fn contains(ctx: &mut Ctx<'_>, a: &Value, b: &Value) -> Result<bool, 
     match view::kind(&b) {
         Kind::Dict | Kind::Set => {
             let key = a.decide()?;
+            ctx.steps(super::call::long(&key))?;
             Ok(view::get(&b, &key)?.is_some())
         }
         Kind::Str => match (a.decide()?, &b) {
@@ -439,10 +335,10 @@ pub(crate) fn contains(ctx: &mut Ctx<'_>, a: &Value, b: &Value) -> Result<bool, 
             (other, _) => Err(Stop::fail(Error::Type, format!("{} in string is not possible", type_name(&other)))),
         },
         Kind::Range => match (a.decide()?, &b) {
-            (Value::Int(wanted), Value::Range(range)) => Ok(in_range(range, wanted)),
+            (Value::Int(wanted), Value::Range(range)) => Ok(range.has(wanted)),
             // Equal numbers are equal, whatever holds them.
             (Value::Float(wanted), Value::Range(range)) if wanted.fract() == 0.0 && wanted.abs() < 1e15 => {
-                Ok(in_range(range, wanted as i64))
+                Ok(range.has(wanted as i64))
             }
             _ => Ok(false),
         },
@@ -459,44 +355,5 @@ pub(crate) fn contains(ctx: &mut Ctx<'_>, a: &Value, b: &Value) -> Result<bool, 
             })
         }
         _ => Err(Stop::fail(Error::Type, format!("nothing can be in {}", type_name(&b)))),
-    }
-}
-
-fn in_range(range: &Range, wanted: i64) -> bool {
-    if range.is_empty() {
-        return false;
-    }
-    let offset = i128::from(wanted) - i128::from(range.start);
-    let step = i128::from(range.step);
-    offset % step == 0 && offset / step >= 0 && offset / step < range.len() as i128
-}
-
-/// `-a`
-pub(crate) fn negate(value: &Value) -> Result<Value, Stop> {
-    Ok(match &value.decide()? {
-        Value::Int(value) => match value.checked_neg() {
-            Some(value) => Value::Int(value),
-            None => number::normal(-BigInt::from(*value)),
-        },
-        Value::Float(value) => Value::Float(-value),
-        Value::BigInt(value) => number::normal(-(**value).clone()),
-        other => return Err(Stop::fail(Error::Type, format!("-{} is not possible", type_name(other)))),
-    })
-}
-
-/// `+a`
-pub(crate) fn plus(value: &Value) -> Result<Value, Stop> {
-    match value.decide()? {
-        value @ (Value::Int(_) | Value::Float(_) | Value::BigInt(_)) => Ok(value),
-        other => Err(Stop::fail(Error::Type, format!("+{} is not possible", type_name(&other)))),
-    }
-}
-
-/// `~a`
-pub(crate) fn invert(value: &Value) -> Result<Value, Stop> {
-    match &value.decide()? {
-        Value::Int(value) => Ok(Value::Int(!value)),
-        Value::BigInt(value) => Ok(number::normal(!(**value).clone())),
-        other => Err(Stop::fail(Error::Type, format!("~{} is not possible", type_name(other)))),
     }
 }

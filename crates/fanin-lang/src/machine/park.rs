@@ -152,7 +152,7 @@ impl State {
             turns: 0,
         };
         fiber.tick += 1;
-        if let Some(hole) = super::step::open_hole(&acc) {
+        if let Some(hole) = super::build::open_hole(&acc) {
             self.start_waiting(program, aside, Stop::Wait(hole));
         }
         Ok(slot)

@@ -1,10 +1,11 @@
 //! The run loop of one fiber: frames come and go, operations are [`super::step`]'s.
 
 use super::args::{self, Callee};
+use super::build::{build_from, open_hole};
 use super::fiber::{End, Fiber, Gather};
 use super::instance::{State, placed};
 use super::lend::unlend;
-use super::step::{Action, Cx, build_from, open_hole, place, step};
+use super::step::{Action, Cx, place, step};
 use super::{Frame, Machine, none};
 use crate::error::{Failure, Kind, Stop};
 use crate::host::Host;
@@ -154,7 +155,7 @@ impl State {
         }
         let base = machine.regs.len();
         machine.regs.resize_with(base + usize::from(code.registers), || Value::UNBOUND);
-        if let Err(stop) = args::pass(&mut machine.regs, caller.base as usize, info, &callee, code, base) {
+        if let Err(stop) = args::pass(&mut machine.regs, caller.base as usize, info, &callee, code, base, &self.meter) {
             machine.regs.truncate(base);
             return Err(stop);
         }

@@ -3,36 +3,21 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use super::arithmetic::{self, small};
+use super::build::{build_from, check_type, dict_of_pairs, render, unpack};
+use super::call::long;
 use super::index::{self, At, key_of};
+use super::regs::{copy, moved, set, store, take_row};
 use super::{Acc, Building, Frame, Meter, Place, fiber, ops};
-use crate::code::{Build, Code, Op, Piece, Reg, Target};
+use crate::code::{Build, Code, Op, Reg, Target};
 use crate::error::{Failure, Kind, Stop};
 use crate::host::{Host, Site};
 use crate::native::{Ctx, ENTRY};
 use crate::order::Order;
 use crate::program::ProgramData;
-use crate::slot::Slot;
-use crate::types::{Mismatch, TypeCheck, hold};
 use crate::value::object::Function;
-use crate::value::view::{self, Iter};
+use crate::value::view::Iter;
 use crate::value::{Dict, FrozenValue, List, Map, Value, part};
-
-/// Checks a value against an annotation. Whether it is there; `waits` says what to do if not.
-fn check_type(check: &TypeCheck, value: &Value, cx: &mut Cx<'_>, waits: bool) -> Result<bool, Stop> {
-    match hold(&check.ty, value, cx.meter) {
-        Ok(None) => Ok(true),
-        Ok(Some(found)) => Err(wrong_type(check, &found)),
-        Err(Stop::Wait(_)) if !waits => Ok(false),
-        Err(stop) => Err(stop),
-    }
-}
-
-#[cold]
-fn wrong_type(check: &TypeCheck, found: &Mismatch) -> Stop {
-    let TypeCheck { ty, what, .. } = check;
-    let but = if found.path.is_empty() { "got".to_owned() } else { format!("but {} is", found.path) };
-    Stop::fail(Kind::Type, format!("{what} must be {ty}, {but} {}", found.got))
-}
 
 /// What a running fiber and its instance give to operations.
 pub(crate) struct Cx<'a> {
@@ -174,7 +159,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             }
             Op::Binary { op, dst, a, b } => {
                 if let (Value::Int(a), Value::Int(b)) = (&r!(a), &r!(b))
-                    && let Some(value) = ops::small(op, *a, *b)
+                    && let Some(value) = small(op, *a, *b)
                 {
                     set(&mut r!(dst), Value::Int(value));
                 } else {
@@ -184,7 +169,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             }
             Op::InPlace { op, dst, a, b } => {
                 if let (Value::Int(a), Value::Int(b)) = (&r!(a), &r!(b))
-                    && let Some(value) = ops::small(op, *a, *b)
+                    && let Some(value) = small(op, *a, *b)
                 {
                     set(&mut r!(dst), Value::Int(value));
                 } else {
@@ -195,7 +180,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             Op::BinaryInt { op, dst, a, value } => {
                 let by = i64::from(value);
                 if let Value::Int(a) = &r!(a)
-                    && let Some(value) = ops::small(op, *a, by)
+                    && let Some(value) = small(op, *a, by)
                 {
                     set(&mut r!(dst), Value::Int(value));
                 } else {
@@ -219,9 +204,9 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 let value = attempt!(pc, at, ops::truth(&r!(src)));
                 r!(dst) = Value::Bool(!value);
             }
-            Op::Negate { dst, src } => r!(dst) = attempt!(pc, at, ops::negate(&r!(src))),
-            Op::Plus { dst, src } => r!(dst) = attempt!(pc, at, ops::plus(&r!(src))),
-            Op::Invert { dst, src } => r!(dst) = attempt!(pc, at, ops::invert(&r!(src))),
+            Op::Negate { dst, src } => r!(dst) = attempt!(pc, at, arithmetic::negate(&r!(src))),
+            Op::Plus { dst, src } => r!(dst) = attempt!(pc, at, arithmetic::plus(&r!(src))),
+            Op::Invert { dst, src } => r!(dst) = attempt!(pc, at, arithmetic::invert(&r!(src))),
             Op::Jump { to } => *pc = usize::from(to),
             Op::JumpIf { cond, to } => {
                 if attempt!(pc, at, ops::truth(&r!(cond))) {
@@ -237,6 +222,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 let value = match (&r!(of), &r!(key)) {
                     (Value::List(list), Value::Int(index)) if *index >= 0 => list.items().get(*index as usize).cloned(),
                     (Value::Dict(dict), key @ (Value::Str(_) | Value::Int(_))) => {
+                        attempt!(pc, at, cx.meter.steps(long(key) as u64));
                         attempt!(pc, at, dict.map().get(key)).cloned()
                     }
                     _ => None,
@@ -273,7 +259,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 store(&mut r!(dst), value);
             }
             Op::SetIndex { of, key, value } => {
-                attempt!(pc, at, index::set_index(&mut cx.ctx(at), &r!(of), &r!(key), &r!(value)));
+                charged!(index::set_index(&mut cx.ctx(at), &r!(of), &r!(key), &r!(value)));
             }
             Op::Slice { dst, of, base } => {
                 let base = usize::from(base);
@@ -389,6 +375,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             Op::PushPair { acc, key, value } => {
                 attempt!(pc, at, cx.meter.memory(96));
                 let key = attempt!(pc, at, r!(key).decide());
+                attempt!(pc, at, cx.meter.steps(long(&key) as u64));
                 attempt!(pc, at, crate::value::compare::hash(&key));
                 let value = r!(value).clone();
                 if let Value::Acc(acc) = &r!(acc) {
@@ -419,88 +406,6 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
     }
 }
 
-/// Writes a register. Most hold something that needs no dropping.
-#[inline(always)]
-fn set(reg: &mut Value, value: Value) {
-    if matches!(reg, Value::Unbound | Value::None | Value::Int(_) | Value::Bool(_) | Value::Float(_)) {
-        std::mem::forget(std::mem::replace(reg, value));
-    } else {
-        *reg = value;
-    }
-}
-
-/// Takes a value apart and puts it together again. A value is made part by part, tag and content, and
-/// loading it as a whole right after that has to wait until both parts have left the store buffer, some
-/// fifteen cycles each time. Loading the parts does not.
-#[inline(always)]
-#[allow(clippy::needless_match, reason = "what matters is how it compiles")]
-fn by_parts(value: Value) -> Value {
-    match value {
-        Value::Int(value) => Value::Int(value),
-        Value::Str(text) => Value::Str(text),
-        Value::Pending(slot) => Value::Pending(slot),
-        Value::Dict(dict) => Value::Dict(dict),
-        Value::List(list) => Value::List(list),
-        other => other,
-    }
-}
-
-/// Writes a register with a value that was just made.
-#[inline(always)]
-pub(super) fn store(reg: &mut Value, value: Value) {
-    match value {
-        Value::Int(value) => set(reg, Value::Int(value)),
-        Value::Str(text) => set(reg, Value::Str(text)),
-        Value::Pending(slot) => set(reg, Value::Pending(slot)),
-        Value::Dict(dict) => set(reg, Value::Dict(dict)),
-        Value::List(list) => set(reg, Value::List(list)),
-        other => set(reg, other),
-    }
-}
-
-/// Takes a value out of a register that is a temporary.
-#[inline(always)]
-fn moved(reg: &mut Value) -> Value {
-    by_parts(std::mem::take(reg))
-}
-
-/// Copies one register to another, by parts too.
-#[inline]
-fn copy(regs: &mut [Value], dst: usize, src: usize) {
-    match &regs[src] {
-        Value::Int(value) => {
-            let value = *value;
-            set(&mut regs[dst], Value::Int(value));
-        }
-        Value::Str(text) => {
-            let text = text.clone();
-            set(&mut regs[dst], Value::Str(text));
-        }
-        Value::Pending(slot) => {
-            let slot = slot.clone();
-            set(&mut regs[dst], Value::Pending(slot));
-        }
-        Value::Dict(dict) => {
-            let dict = dict.clone();
-            set(&mut regs[dst], Value::Dict(dict));
-        }
-        Value::List(list) => {
-            let list = list.clone();
-            set(&mut regs[dst], Value::List(list));
-        }
-        other => {
-            let value = other.clone();
-            set(&mut regs[dst], value);
-        }
-    }
-}
-
-/// The row of registers, moved out: they are temporaries.
-fn take_row(regs: &mut [Value], base: Reg, count: u16) -> Vec<Value> {
-    let base = usize::from(base);
-    regs[base..base + usize::from(count)].iter_mut().map(moved).collect()
-}
-
 fn global(cx: &Cx<'_>, index: u32) -> Result<Value, Stop> {
     if let Some(value) = cx.program.globals.get(index as usize) {
         return Ok(value.to_value());
@@ -515,108 +420,16 @@ fn global(cx: &Cx<'_>, index: u32) -> Result<Value, Stop> {
 
 fn take_part(of: &Value, key: &Value, cx: &mut Cx<'_>, pc: usize) -> Result<Value, Stop> {
     let (frames, fiber) = (cx.frames, &mut *cx.fiber);
+    // To find a character a text is looked through.
+    if key.is_plain() {
+        cx.meter.steps(long(of) as u64)?;
+    }
     let callers = fiber.callers.clone();
     let mut order = || {
         fiber.tick += 1;
         Order { path: fiber.path.clone(), tick: fiber.tick }
     };
     index::index(of, key, &mut At { order: &mut order, place: &|| place(frames, &callers, pc) })
-}
-
-fn dict_of_pairs(regs: &mut [Value], base: Reg, pairs: u16, cx: &mut Cx<'_>) -> Result<Value, Stop> {
-    let base = usize::from(base);
-    let row = &mut regs[base..base + 2 * usize::from(pairs)];
-    cx.meter.memory(96 + u64::from(pairs) * 48)?;
-    // All keys are looked at before anything is moved out.
-    let mut keys = Vec::with_capacity(usize::from(pairs));
-    for pair in row.chunks_exact(2) {
-        let key = pair[0].decide()?;
-        crate::value::compare::hash(&key)?;
-        keys.push(key);
-    }
-    let mut map = Map::with_capacity(keys.len());
-    for (at, key) in keys.iter().enumerate() {
-        if map.get(key)?.is_some() {
-            return Err(Stop::fail(Kind::Value, format!("the key {key:?} comes twice in one dict")));
-        }
-        map.insert(key.clone(), row[2 * at + 1].clone())?;
-    }
-    Ok(Value::Dict(Rc::new(Dict::new(map))))
-}
-
-fn render(pieces: &[Piece], values: &[Value], cx: &mut Cx<'_>, pc: usize) -> Result<Value, Stop> {
-    let mut ctx = cx.ctx(pc);
-    let mut out = ctx.scratch();
-    let made = pieces.iter().try_for_each(|piece| match piece {
-        Piece::Text(text) => {
-            out.push_str(text);
-            Ok(())
-        }
-        Piece::Str(at) => ctx.show_into(&values[usize::from(*at)], &mut out),
-        Piece::Repr(at) => ctx.repr_into(&values[usize::from(*at)], &mut out),
-    });
-    let value = made.and_then(|()| ctx.str(&out));
-    ctx.put_scratch(out);
-    value
-}
-
-fn unpack(value: &Value, count: u16, cx: &mut Cx<'_>, pc: usize) -> Result<Vec<Value>, Stop> {
-    let value = value.decide()?;
-    let items = match view::kind(&value) {
-        view::Kind::List | view::Kind::Tuple | view::Kind::Dict | view::Kind::Set | view::Kind::Range => {
-            match view::len(&value) {
-                Some(len) if len == usize::from(count) => cx.ctx(pc).elements(&value)?,
-                len => {
-                    return Err(Stop::fail(
-                        Kind::Value,
-                        format!("{} values cannot be assigned to {count} targets", len.unwrap_or(0)),
-                    ));
-                }
-            }
-        }
-        _ => return Err(Stop::fail(Kind::Type, format!("{} cannot be unpacked", view::type_name(&value)))),
-    };
-    Ok(items)
-}
-
-/// The finished value of a comprehension, all of whose holes have settled. `None` leaves the pieces
-/// in a list, for a comprehension around it.
-pub(crate) fn build_from(acc: &Acc, build: Option<Build>) -> Value {
-    let mut items = std::mem::take(&mut *acc.items.borrow_mut());
-    let holes = std::mem::take(&mut *acc.holes.borrow_mut());
-    if !holes.is_empty() {
-        let mut spliced = Vec::with_capacity(items.len());
-        let mut holes = holes.into_iter().peekable();
-        for (at, item) in items.into_iter().enumerate() {
-            match holes.next_if(|(place, _)| *place == at) {
-                // Items of unknown number settle with a list of what they gave.
-                Some((_, slot)) => {
-                    if let Some(Ok(Value::List(list))) = slot.outcome() {
-                        spliced.extend(list.items().iter().cloned());
-                    }
-                }
-                None => spliced.push(item),
-            }
-        }
-        items = spliced;
-    }
-    match build {
-        Some(Build::Dict) => {
-            let mut map = Map::with_capacity(items.len() / 2);
-            let mut items = items.into_iter();
-            while let (Some(key), Some(value)) = (items.next(), items.next()) {
-                // Keys were decided and hashed when they were pushed.
-                let _ = map.insert(key, value);
-            }
-            Value::Dict(Rc::new(Dict::new(map)))
-        }
-        _ => Value::list(items),
-    }
-}
-
-/// The first of a comprehension's holes that has not settled.
-pub(crate) fn open_hole(acc: &Acc) -> Option<Slot> {
-    acc.holes.borrow().iter().map(|(_, slot)| slot).find(|slot| !slot.is_settled()).cloned()
 }
 
 /// What a call's target is, for messages.

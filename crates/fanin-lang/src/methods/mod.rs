@@ -6,6 +6,7 @@ pub(crate) mod dict;
 pub(crate) mod list;
 mod rewrite;
 pub(crate) mod set;
+mod split;
 mod string;
 
 use crate::native::Globals;
@@ -15,6 +16,7 @@ use crate::value::ValueKind;
 pub(crate) fn register(globals: &mut Globals) {
     globals.methods(ValueKind::Str, &string::METHODS);
     globals.methods(ValueKind::Str, &rewrite::METHODS);
+    globals.methods(ValueKind::Str, &split::METHODS);
     globals.methods(ValueKind::Bytes, &bytes::METHODS);
     globals.methods(ValueKind::List, &list::METHODS);
     globals.methods(ValueKind::Dict, &dict::METHODS);

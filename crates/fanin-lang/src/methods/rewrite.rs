@@ -1,16 +1,14 @@
 //! Methods of strings that make other strings.
 
-use std::borrow::Cow;
-
 use crate::error::{Kind, Stop};
 use crate::host::Args;
-use crate::native::{Ctx, NativeFn};
+use crate::native::{Ctx, NativeFn, filled};
 use crate::value::Value;
 use crate::value::view::type_name;
 
 use super::args::{each, int, optional_text, text, there, this};
 
-pub(super) static METHODS: [NativeFn; 15] = [
+pub(super) static METHODS: [NativeFn; 12] = [
     NativeFn::new("capitalize", capitalize),
     NativeFn::new("join", join),
     NativeFn::new("lower", lower),
@@ -18,34 +16,52 @@ pub(super) static METHODS: [NativeFn; 15] = [
     NativeFn::new("partition", partition),
     NativeFn::new("replace", replace),
     NativeFn::new("rpartition", rpartition),
-    NativeFn::new("rsplit", rsplit),
     NativeFn::new("rstrip", rstrip),
-    NativeFn::new("split", split),
-    NativeFn::new("splitlines", splitlines),
     NativeFn::new("strip", strip),
     NativeFn::new("title", title),
     NativeFn::new("upper", upper),
     NativeFn::new("format", crate::builtins::format::format).waits(crate::native::Waits::These(1)),
 ];
 
-fn recased(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, make: impl Fn(&str) -> String) -> Result<Value, Stop> {
+/// Changes upper and lower case. Texts of ASCII, which are most, are changed in place in the new text.
+fn recased(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    name: &str,
+    ascii: impl FnOnce(&mut [u8]),
+    other: impl FnOnce(&str) -> String,
+) -> Result<Value, Stop> {
     args.only(name, true, 0, 0)?;
     let text = this(args)?;
     ctx.steps(text.len() / 8)?;
+    if text.is_ascii() {
+        ctx.memory(24 + text.len())?;
+        ctx.steps(text.len() / 16)?;
+        return Ok(filled(text.len(), |bytes| {
+            bytes.copy_from_slice(text.as_bytes());
+            ascii(bytes);
+        }));
+    }
     // At most three times as long as a text that is there: charged after it is made.
-    ctx.str(&make(text))
+    ctx.str(&other(text))
 }
 
 fn lower(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    recased(ctx, args, "lower", |text| if text.is_ascii() { text.to_ascii_lowercase() } else { text.to_lowercase() })
+    recased(ctx, args, "lower", <[u8]>::make_ascii_lowercase, str::to_lowercase)
 }
 
 fn upper(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    recased(ctx, args, "upper", |text| if text.is_ascii() { text.to_ascii_uppercase() } else { text.to_uppercase() })
+    recased(ctx, args, "upper", <[u8]>::make_ascii_uppercase, str::to_uppercase)
 }
 
 fn capitalize(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    recased(ctx, args, "capitalize", |text| {
+    let ascii = |bytes: &mut [u8]| {
+        bytes.make_ascii_lowercase();
+        if let Some(first) = bytes.first_mut() {
+            first.make_ascii_uppercase();
+        }
+    };
+    recased(ctx, args, "capitalize", ascii, |text| {
         let mut rest = text.chars();
         rest.next()
             .map_or_else(String::new, |first| first.to_uppercase().chain(rest.flat_map(char::to_lowercase)).collect())
@@ -53,7 +69,14 @@ fn capitalize(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
 }
 
 fn title(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    recased(ctx, args, "title", |text| {
+    let ascii = |bytes: &mut [u8]| {
+        let mut inside = false;
+        for byte in bytes {
+            *byte = if inside { byte.to_ascii_lowercase() } else { byte.to_ascii_uppercase() };
+            inside = byte.is_ascii_alphabetic();
+        }
+    };
+    recased(ctx, args, "title", ascii, |text| {
         let mut out = String::with_capacity(text.len());
         let mut inside = false;
         for c in text.chars() {
@@ -165,7 +188,7 @@ fn separator(args: Args<'_>, name: &str) -> Result<String, Stop> {
 }
 
 #[cold]
-fn empty_separator() -> Stop {
+pub(super) fn empty_separator() -> Stop {
     Stop::fail(Kind::Value, "empty separator")
 }
 
@@ -184,138 +207,5 @@ fn rpartition(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     match text.rsplit_once(&separator) {
         Some((before, after)) => three(ctx, before, &separator, after),
         None => three(ctx, "", "", text),
-    }
-}
-
-fn strings<'a>(ctx: &mut Ctx<'_>, parts: impl Iterator<Item = &'a str>, most: usize) -> Result<Vec<Value>, Stop> {
-    let mut list = Vec::new();
-    for part in parts.take(most) {
-        ctx.steps(1)?;
-        ctx.value(list.len() * size_of::<Value>())?;
-        list.push(ctx.str(part)?);
-    }
-    Ok(list)
-}
-
-/// At most `splits` splits from the left at white space. White space at the ends is dropped, but what
-/// is left when the splits are used up keeps its own.
-fn split_space(text: &str, splits: usize) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let mut rest = text.trim_start();
-    while !rest.is_empty() {
-        if parts.len() == splits {
-            parts.push(rest);
-            break;
-        }
-        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-        parts.push(&rest[..end]);
-        rest = rest[end..].trim_start();
-    }
-    parts
-}
-
-/// The same from the right; parts come in the order of the text.
-fn rsplit_space(text: &str, splits: usize) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let mut rest = text.trim_end();
-    while !rest.is_empty() {
-        if parts.len() == splits {
-            parts.push(rest);
-            break;
-        }
-        let start = rest.char_indices().rev().find(|(_, c)| c.is_whitespace()).map_or(0, |(at, c)| at + c.len_utf8());
-        parts.push(&rest[start..]);
-        rest = rest[..start].trim_end();
-    }
-    parts.reverse();
-    parts
-}
-
-/// Separator (`None` for white space) and number of splits, unbounded if negative.
-fn split_args<'a>(args: Args<'a>, name: &str) -> Result<(Option<Cow<'a, str>>, usize), Stop> {
-    let [separator, most] = args.bind(name, true, ["sep", "maxsplit"], 0)?;
-    let separator = optional_text(name, "sep", separator)?;
-    if separator.is_some_and(str::is_empty) {
-        return Err(empty_separator());
-    }
-    let most = match most {
-        None => usize::MAX,
-        Some(most) => usize::try_from(int(name, "maxsplit", most)?).unwrap_or(usize::MAX),
-    };
-    Ok((separator.map(Cow::Borrowed), most))
-}
-
-fn split(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    let (separator, most) = split_args(args, "split")?;
-    let text = this(args)?;
-    ctx.steps(text.len() / 16)?;
-    let parts = match separator {
-        Some(separator) => strings(ctx, text.splitn(most.saturating_add(1), &*separator), usize::MAX)?,
-        None => {
-            ctx.memory(text.len() / 2 * size_of::<&str>())?;
-            strings(ctx, split_space(text, most).into_iter(), usize::MAX)?
-        }
-    };
-    ctx.list(parts)
-}
-
-fn rsplit(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    let (separator, most) = split_args(args, "rsplit")?;
-    let text = this(args)?;
-    ctx.steps(text.len() / 16)?;
-    let parts = match separator {
-        Some(separator) => {
-            let mut parts = strings(ctx, text.rsplitn(most.saturating_add(1), &*separator), usize::MAX)?;
-            parts.reverse();
-            parts
-        }
-        None => {
-            ctx.memory(text.len() / 2 * size_of::<&str>())?;
-            strings(ctx, rsplit_space(text, most).into_iter(), usize::MAX)?
-        }
-    };
-    ctx.list(parts)
-}
-
-/// Lines end with LF, CR or CR LF; the last need not end.
-fn splitlines(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    let [keep] = args.bind("splitlines", true, ["keepends"], 0)?;
-    let keep = match keep {
-        None => false,
-        Some(Value::Bool(keep)) => *keep,
-        Some(other) => {
-            return Err(Stop::fail(
-                Kind::Type,
-                format!("splitlines() needs a bool as keepends, got {}", type_name(other)),
-            ));
-        }
-    };
-    let mut rest = this(args)?;
-    ctx.steps(rest.len() / 16)?;
-    let mut lines = Vec::new();
-    while !rest.is_empty() {
-        let end = rest.find(['\n', '\r']).unwrap_or(rest.len());
-        let next = if rest[end..].starts_with("\r\n") { end + 2 } else { (end + 1).min(rest.len()) };
-        ctx.steps(1)?;
-        ctx.value(lines.len() * size_of::<Value>())?;
-        lines.push(ctx.str(&rest[..if keep { next } else { end }])?);
-        rest = &rest[next..];
-    }
-    ctx.list(lines)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn white_space_is_split_from_both_sides() {
-        assert_eq!(split_space("  one two  three ", usize::MAX), ["one", "two", "three"]);
-        assert_eq!(split_space("  one two  three ", 1), ["one", "two  three "]);
-        assert_eq!(split_space(" one ", 0), ["one "]);
-        assert_eq!(rsplit_space("  one two  three ", usize::MAX), ["one", "two", "three"]);
-        assert_eq!(rsplit_space("  one two  three ", 1), ["  one two", "three"]);
-        assert_eq!(rsplit_space("é\u{2003}ü", 1), ["é", "ü"]);
-        assert!(split_space(" \t", 3).is_empty() && rsplit_space(" \t", 3).is_empty());
     }
 }

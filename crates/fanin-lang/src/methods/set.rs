@@ -36,6 +36,7 @@ pub(crate) fn collect(ctx: &mut Ctx<'_>, from: &Value) -> Result<Map, Stop> {
     for element in each(from)? {
         ctx.steps(1)?;
         ctx.memory(48)?;
+        ctx.value(map.len() * crate::native::ENTRY)?;
         map.insert(element.decide()?, Value::None)?;
     }
     Ok(map)
@@ -60,6 +61,7 @@ fn united(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str) -> Result<Map, Stop> {
     let mut all = collect(ctx, &args.pos[0])?;
     for other in &args.pos[1..] {
         for (element, _) in collect(ctx, other)?.iter() {
+            ctx.value(all.len() * crate::native::ENTRY)?;
             all.insert(element.clone(), Value::None)?;
         }
     }

@@ -16,7 +16,7 @@ use crate::error::{Failure, Kind as Error, Stop};
 /// one is then an error, so that no recursion over a program's data can overflow the stack.
 pub const MAX_NESTING: usize = 256;
 
-/// Most elements that one comparison looks at: it cannot yield to the worker.
+/// Most elements that one comparison or hash looks at, 64 bytes of text counting as one: it cannot yield to the worker.
 pub(crate) const MAX_WORK: u64 = 20_000;
 
 #[cold]
@@ -42,22 +42,43 @@ pub(crate) fn order_counted(a: &Value, b: &Value, work: &mut u64) -> Result<Orde
     order_within(a, b, 0, work)
 }
 
+#[inline]
 fn count(work: &mut u64) -> Result<(), Stop> {
-    match work.checked_sub(1) {
+    count_many(work, 1)
+}
+
+/// So many bytes of a text are looked at as fast as one element.
+const BYTES: usize = 64;
+
+/// A text that is looked at as a whole.
+#[inline]
+fn count_text(work: &mut u64, bytes: usize) -> Result<(), Stop> {
+    if bytes < BYTES { Ok(()) } else { count_many(work, (bytes / BYTES) as u64) }
+}
+
+fn count_many(work: &mut u64, elements: u64) -> Result<(), Stop> {
+    match work.checked_sub(elements) {
         Some(left) => {
             *work = left;
             Ok(())
         }
         None => Err(Stop::fail(
             Error::Limit,
-            format!("one comparison looked at over {MAX_WORK} elements, or at more than the flow has steps left"),
+            format!("one operation looked at over {MAX_WORK} elements, or at more than the flow has steps left"),
         )),
     }
 }
 
 fn equal_within(a: &Value, b: &Value, depth: usize, work: &mut u64) -> Result<bool, Stop> {
     match (a, b) {
-        (Value::Str(a), Value::Str(b)) => return Ok(a == b),
+        (Value::Str(a), Value::Str(b)) => {
+            // Texts of different lengths differ, and a text is itself.
+            if a.len() != b.len() || arcstr::ArcStr::ptr_eq(a, b) {
+                return Ok(a.len() == b.len());
+            }
+            count_text(work, a.len())?;
+            return Ok(a == b);
+        }
         (Value::Int(a), Value::Int(b)) => return Ok(a == b),
         // Text in an answer is compared in place.
         (Value::Json { at, doc }, Value::Str(text)) | (Value::Str(text), Value::Json { at, doc }) => {
@@ -87,8 +108,14 @@ fn equal_decided(a: &Value, b: &Value, depth: usize, work: &mut u64) -> Result<b
     match (a, b) {
         (Value::None, Value::None) => return Ok(true),
         (Value::Bool(a), Value::Bool(b)) => return Ok(a == b),
-        (Value::Str(a), Value::Str(b)) => return Ok(a == b),
-        (Value::Bytes(a), Value::Bytes(b)) => return Ok(a == b),
+        (Value::Str(a), Value::Str(b)) => {
+            count_text(work, a.len().min(b.len()))?;
+            return Ok(a == b);
+        }
+        (Value::Bytes(a), Value::Bytes(b)) => {
+            count_text(work, a.len().min(b.len()))?;
+            return Ok(a == b);
+        }
         (Value::List(a), Value::List(b)) if Rc::ptr_eq(a, b) => return Ok(true),
         (Value::Dict(a), Value::Dict(b)) if Rc::ptr_eq(a, b) => return Ok(true),
         (Value::Tuple(a), Value::Tuple(b)) if Rc::ptr_eq(a, b) => return Ok(true),
@@ -199,9 +226,15 @@ fn order_decided(a: &Value, b: &Value, depth: usize, work: &mut u64) -> Result<O
         return Ok(order);
     }
     match (a, b) {
-        (Value::Str(a), Value::Str(b)) => return Ok(a.as_str().cmp(b.as_str())),
+        (Value::Str(a), Value::Str(b)) => {
+            count_text(work, a.len().min(b.len()))?;
+            return Ok(a.as_str().cmp(b.as_str()));
+        }
         (Value::Bool(a), Value::Bool(b)) => return Ok(a.cmp(b)),
-        (Value::Bytes(a), Value::Bytes(b)) => return Ok(a.cmp(b)),
+        (Value::Bytes(a), Value::Bytes(b)) => {
+            count_text(work, a.len().min(b.len()))?;
+            return Ok(a.cmp(b));
+        }
         _ => {}
     }
     if depth > MAX_NESTING {
@@ -238,7 +271,10 @@ fn order_slices(a: &[Value], b: &[Value], depth: usize, work: &mut u64) -> Resul
     for (x, y) in a.iter().zip(b) {
         let order = match (x, y) {
             (Value::Int(x), Value::Int(y)) => x.cmp(y),
-            (Value::Str(x), Value::Str(y)) => x.as_str().cmp(y.as_str()),
+            (Value::Str(x), Value::Str(y)) => {
+                count_text(work, x.len().min(y.len()))?;
+                x.as_str().cmp(y.as_str())
+            }
             _ if equal_within(x, y, depth + 1, work)? => Ordering::Equal,
             _ => return order_within(x, y, depth + 1, work),
         };
@@ -268,13 +304,14 @@ pub fn hash(value: &Value) -> Result<u64, Stop> {
         Value::Int(int) => Ok(KEYS.hash_one(int)),
         other => {
             let mut hasher = KEYS.build_hasher();
-            hash_into(other, &mut hasher, 0)?;
+            hash_into(other, &mut hasher, 0, &mut { MAX_WORK })?;
             Ok(hasher.finish())
         }
     }
 }
 
-fn hash_into(value: &Value, hasher: &mut impl Hasher, depth: usize) -> Result<(), Stop> {
+fn hash_into(value: &Value, hasher: &mut impl Hasher, depth: usize, work: &mut u64) -> Result<(), Stop> {
+    count(work)?;
     if depth > MAX_NESTING {
         return Err(too_deep().into());
     }
@@ -292,14 +329,20 @@ fn hash_into(value: &Value, hasher: &mut impl Hasher, depth: usize) -> Result<()
             let float = big.to_f64().unwrap_or(f64::INFINITY);
             float.to_bits().hash(hasher);
         }
-        Value::Str(text) => hash_str(text).hash(hasher),
-        Value::Bytes(bytes) => bytes.hash(hasher),
+        Value::Str(text) => {
+            count_text(work, text.len())?;
+            hash_str(text).hash(hasher);
+        }
+        Value::Bytes(bytes) => {
+            count_text(work, bytes.len())?;
+            bytes.hash(hasher);
+        }
         Value::Native(native) => std::ptr::from_ref(*native).addr().hash(hasher),
         Value::Function(function) => Rc::as_ptr(function).addr().hash(hasher),
         other => match view::kind(other) {
             Kind::Tuple => {
                 for element in view::elements(other)? {
-                    hash_into(&element, hasher, depth + 1)?;
+                    hash_into(&element, hasher, depth + 1, work)?;
                 }
             }
             Kind::Struct => {
@@ -307,7 +350,7 @@ fn hash_into(value: &Value, hasher: &mut impl Hasher, depth: usize) -> Result<()
                 fields.sort_by(|(a, _), (b, _)| a.cmp(b));
                 for (name, value) in fields {
                     name.hash(hasher);
-                    hash_into(&value, hasher, depth + 1)?;
+                    hash_into(&value, hasher, depth + 1, work)?;
                 }
             }
             Kind::Function => 1_u8.hash(hasher),

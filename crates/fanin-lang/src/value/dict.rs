@@ -5,7 +5,7 @@ use std::cell::{Ref, RefCell, RefMut};
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::drop::{drop_values, is_nested};
+use super::drop::{drop_pairs, drop_values, is_long, is_nested};
 use super::list::Marks;
 use super::{Value, compare};
 use crate::error::Stop;
@@ -206,7 +206,9 @@ fn same(a: &Value, b: &Value) -> bool {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        if self.entries.iter().any(|(key, value)| is_nested(value) || is_nested(key)) {
+        if is_long(self.entries.len()) {
+            drop_pairs(std::mem::take(&mut self.entries).into_vec());
+        } else if self.entries.iter().any(|(key, value)| is_nested(value) || is_nested(key)) {
             drop_values(self.entries.drain(..).flat_map(|(key, value)| [key, value]));
         }
     }

@@ -9,8 +9,18 @@ use super::Value;
 /// Levels that are dropped by plain recursion; deeper ones wait in a queue.
 const LEVELS: u32 = 40;
 
-/// Values dropped in one part: some 100 microseconds of work.
-const PART: u32 = 3_000;
+/// Values dropped in one part: some 50 to 100 microseconds of work.
+const PART: u32 = 1_000;
+
+/// A container with more elements is not dropped as a whole, but so many of them at a time.
+const ROW: usize = 512;
+
+/// What is still to be dropped.
+enum Left {
+    One(Value),
+    Row(Vec<Value>),
+    Pairs(Vec<(Value, Value)>),
+}
 
 thread_local! {
     static LEVEL: Cell<u32> = const { Cell::new(0) };
@@ -19,7 +29,7 @@ thread_local! {
     /// What the part that is being dropped may still drop; without a bound outside of one.
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     /// What was too much for one part.
-    static REST: RefCell<Vec<Value>> = const { RefCell::new(Vec::new()) };
+    static REST: RefCell<Vec<Left>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Does something that may drop large values, of which only a part is dropped now. Gives besides whether it left
@@ -32,9 +42,23 @@ pub fn drop_in_parts<T>(work: impl FnOnce() -> T) -> (T, bool) {
 pub fn drop_rest() -> bool {
     let rest = || {
         while LEFT.get().is_none_or(|left| left > 0)
-            && let Some(value) = REST.with_borrow_mut(Vec::pop)
+            && let Some(left) = REST.with_borrow_mut(Vec::pop)
         {
-            drop(value);
+            match left {
+                Left::One(value) => drop(value),
+                Left::Row(mut row) => {
+                    let end = row.len().saturating_sub(ROW);
+                    charge(row[end..].iter());
+                    drop_values(row.drain(end..));
+                    keep_row(Left::Row(row));
+                }
+                Left::Pairs(mut pairs) => {
+                    let end = pairs.len().saturating_sub(ROW);
+                    charge(pairs[end..].iter().flat_map(|(key, value)| [key, value]));
+                    drop_values(pairs.drain(end..).flat_map(|(key, value)| [key, value]));
+                    keep_row(Left::Pairs(pairs));
+                }
+            }
         }
     };
     in_part(rest);
@@ -58,15 +82,78 @@ fn in_part<T>(work: impl FnOnce() -> T) -> (T, bool) {
     (done, REST.with_borrow(Vec::len) > before)
 }
 
+/// What is left of a row goes back, unless that is nothing.
+fn keep_row(left: Left) {
+    let empty = match &left {
+        Left::One(_) => false,
+        Left::Row(row) => row.is_empty(),
+        Left::Pairs(pairs) => pairs.is_empty(),
+    };
+    if !empty {
+        REST.with_borrow_mut(|rest| rest.push(left));
+    }
+}
+
+/// Takes elements of a row that are dropped by themselves off what the part may still drop.
+fn charge<'v>(values: impl Iterator<Item = &'v Value>) {
+    let freed = |value: &&Value| !matches!(value, Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_));
+    // Those that are nothing to drop are looked at.
+    let weight = values.filter(freed).count() + ROW / 16;
+    if let Some(left) = LEFT.get() {
+        LEFT.set(Some(left.saturating_sub(u32::try_from(weight).unwrap_or(u32::MAX))));
+    }
+}
+
+/// Leaves the elements of a long container to [`drop_rest`]. Gives them back if nothing is dropped in parts now.
+fn leave<T>(elements: Vec<T>, left: fn(Vec<T>) -> Left) -> Option<Vec<T>> {
+    if elements.len() <= ROW || LEFT.try_with(Cell::get).ok().flatten().is_none() {
+        return Some(elements);
+    }
+    let mut elements = Some(elements);
+    let _ = REST.try_with(|rest| {
+        if let (Ok(mut rest), Some(elements)) = (rest.try_borrow_mut(), elements.take()) {
+            rest.push(left(elements));
+        }
+    });
+    elements
+}
+
+/// Drops the elements of a container.
+#[inline]
+pub(crate) fn drop_row(elements: &mut Vec<Value>) {
+    if elements.len() > ROW {
+        match leave(std::mem::take(elements), Left::Row) {
+            Some(back) => *elements = back,
+            None => return,
+        }
+    }
+    if elements.iter().any(is_nested) {
+        drop_values(elements.drain(..));
+    }
+}
+
+/// The same for many entries.
+pub(crate) fn drop_pairs(entries: Vec<(Value, Value)>) {
+    if let Some(entries) = leave(entries, Left::Pairs) {
+        drop_values(entries.into_iter().flat_map(|(key, value)| [key, value]));
+    }
+}
+
+/// Whether a container of so many elements is dropped in parts where that is asked for.
+#[inline]
+pub(crate) fn is_long(elements: usize) -> bool {
+    elements > ROW
+}
+
 /// How much work it is to drop a value by itself, without what is nested in it.
 fn weight(value: &Value) -> u32 {
-    // What nobody else has is freed; and only that is not being changed by somebody right now.
+    // What nobody else has is freed; and only that is not being changed by somebody right now. Long ones are left for later.
     let elements = match value {
         Value::List(list) if Rc::strong_count(list) == 1 => list.items().len(),
         Value::Dict(dict) if Rc::strong_count(dict) == 1 => 4 * dict.map().len(),
         _ => 0,
     };
-    1 + u32::try_from(elements / 16).unwrap_or(u32::MAX / 2)
+    1 + u32::try_from(elements.min(ROW) / 4).unwrap_or(u32::MAX / 2)
 }
 
 /// Whether the part that is being dropped may drop one more value, of this weight.
@@ -83,7 +170,7 @@ fn takes(weight: impl FnOnce() -> u32) -> bool {
 }
 
 /// Keeps a value for later. Drops it if the thread ends, whose queues are gone.
-fn keep(queue: &'static std::thread::LocalKey<RefCell<Vec<Value>>>, value: Value) {
+fn keep<T>(queue: &'static std::thread::LocalKey<RefCell<Vec<T>>>, value: T) {
     let mut value = Some(value);
     let _ = queue.try_with(|queue| {
         if let (Ok(mut queue), Some(value)) = (queue.try_borrow_mut(), value.take()) {
@@ -128,7 +215,7 @@ pub(crate) fn drop_values(values: impl Iterator<Item = Value>) {
             }
         };
         if !takes(|| weight(&value)) {
-            keep(&REST, value);
+            keep(&REST, Left::One(value));
         } else if level < LEVELS {
             drop(value);
         } else {
@@ -141,7 +228,7 @@ pub(crate) fn drop_values(values: impl Iterator<Item = Value>) {
             if takes(|| weight(&value)) {
                 drop(value);
             } else {
-                keep(&REST, value);
+                keep(&REST, Left::One(value));
             }
         }
     }
@@ -184,9 +271,45 @@ mod tests {
         while drop_rest() {
             parts += 1;
         }
-        assert!((30..80).contains(&parts), "{parts}");
+        assert!((100..250).contains(&parts), "{parts}");
         assert_eq!(Rc::strong_count(&probe), 1);
         assert!(!drop_rest());
         assert!(!drop_in_parts(|| drop(Value::list(vec![Value::list(vec![])]))).1);
+    }
+
+    #[test]
+    fn long_rows_are_dropped_in_parts_whoever_holds_them() {
+        let texts = |from: u32| (from..from + 10_000).map(|at| Value::str(&at.to_string())).collect::<Vec<_>>();
+        let pairs = || texts(0).into_iter().zip(texts(1)).map(|(key, value)| (key.as_str().unwrap().into(), value));
+        let shared = Value::list(texts(5));
+        type Make<'a> = Box<dyn Fn() -> Value + 'a>;
+        let makers: [(&str, Make<'_>); 5] = [
+            ("list", Box::new(|| Value::list(texts(0)))),
+            ("tuple", Box::new(|| Value::tuple(texts(0)))),
+            ("dict", Box::new(|| Value::dict(pairs()))),
+            ("nested", Box::new(|| Value::list(vec![Value::list(texts(0))]))),
+            (
+                "items of a comprehension",
+                Box::new(|| {
+                    let acc = crate::machine::Acc::default();
+                    *acc.items.borrow_mut() = texts(0);
+                    Value::Acc(Rc::new(acc))
+                }),
+            ),
+        ];
+        for (name, make) in makers {
+            let value = make();
+            assert!(drop_in_parts(|| drop(value)).1, "{name}");
+            let mut parts = 1;
+            while drop_rest() {
+                parts += 1;
+            }
+            assert!((8..40).contains(&parts), "{name}: {parts}");
+            // Outside of parts all is dropped at once, and what others have stays.
+            drop(make());
+            assert!(!drop_rest(), "{name}");
+        }
+        assert!(!drop_in_parts(|| drop(shared.clone())).1);
+        assert_eq!(crate::value::view::len(&shared), Some(10_000));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 
-use super::drop::{drop_values, is_nested};
+use super::drop::{drop_row, drop_values, is_long, is_nested};
 use super::{Map, Value};
 use crate::error::{Kind, Stop};
 
@@ -66,10 +66,7 @@ impl List {
 
 impl Drop for List {
     fn drop(&mut self) {
-        let items = self.items.get_mut();
-        if items.iter().any(is_nested) {
-            drop_values(items.drain(..));
-        }
+        drop_row(self.items.get_mut());
     }
 }
 
@@ -124,7 +121,9 @@ impl std::ops::Deref for Tuple {
 
 impl Drop for Tuple {
     fn drop(&mut self) {
-        if self.0.iter().any(is_nested) {
+        if is_long(self.0.len()) {
+            drop_row(&mut std::mem::take(&mut self.0).into_vec());
+        } else if self.0.iter().any(is_nested) {
             drop_values(self.0.iter_mut().map(std::mem::take));
         }
     }

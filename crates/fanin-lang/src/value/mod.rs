@@ -28,6 +28,7 @@ use crate::native::NativeFn;
 use crate::slot::Slot;
 
 pub use dict::{Dict, Map};
+pub(crate) use drop::drop_row;
 pub use frozen::{Frozen, FrozenValue};
 pub use list::{List, Marks, Set, Tuple};
 pub use object::{Bound, Function, Object, ObjectRef, Struct};
@@ -61,6 +62,17 @@ impl Range {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether a number is among the elements.
+    #[must_use]
+    pub fn has(&self, wanted: i64) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let offset = i128::from(wanted) - i128::from(self.start);
+        let step = i128::from(self.step);
+        offset % step == 0 && offset / step >= 0 && offset / step < self.len() as i128
     }
 
     /// Element `index`, which must be below [`len`](Self::len).

@@ -1,0 +1,86 @@
+//! Writing and copying registers.
+
+use crate::code::Reg;
+use crate::value::Value;
+
+/// Writes a register. Most hold something that needs no dropping.
+#[inline(always)]
+pub(super) fn set(reg: &mut Value, value: Value) {
+    if matches!(reg, Value::Unbound | Value::None | Value::Int(_) | Value::Bool(_) | Value::Float(_)) {
+        std::mem::forget(std::mem::replace(reg, value));
+    } else {
+        *reg = value;
+    }
+}
+
+/// Takes a value apart and puts it together again. A value is made part by part, tag and content, and
+/// loading it as a whole right after that has to wait until both parts have left the store buffer, some
+/// fifteen cycles each time. Loading the parts does not.
+#[inline(always)]
+#[allow(clippy::needless_match, reason = "what matters is how it compiles")]
+fn by_parts(value: Value) -> Value {
+    match value {
+        Value::Int(value) => Value::Int(value),
+        Value::Str(text) => Value::Str(text),
+        Value::Pending(slot) => Value::Pending(slot),
+        Value::Dict(dict) => Value::Dict(dict),
+        Value::List(list) => Value::List(list),
+        other => other,
+    }
+}
+
+/// Writes a register with a value that was just made.
+#[inline(always)]
+pub(super) fn store(reg: &mut Value, value: Value) {
+    match value {
+        Value::Int(value) => set(reg, Value::Int(value)),
+        Value::Str(text) => set(reg, Value::Str(text)),
+        Value::Pending(slot) => set(reg, Value::Pending(slot)),
+        Value::Dict(dict) => set(reg, Value::Dict(dict)),
+        Value::List(list) => set(reg, Value::List(list)),
+        other => set(reg, other),
+    }
+}
+
+/// Takes a value out of a register that is a temporary.
+#[inline(always)]
+pub(super) fn moved(reg: &mut Value) -> Value {
+    by_parts(std::mem::take(reg))
+}
+
+/// Copies one register to another, by parts too.
+#[inline]
+pub(super) fn copy(regs: &mut [Value], dst: usize, src: usize) {
+    match &regs[src] {
+        Value::Int(value) => {
+            let value = *value;
+            set(&mut regs[dst], Value::Int(value));
+        }
+        Value::Str(text) => {
+            let text = text.clone();
+            set(&mut regs[dst], Value::Str(text));
+        }
+        Value::Pending(slot) => {
+            let slot = slot.clone();
+            set(&mut regs[dst], Value::Pending(slot));
+        }
+        Value::Dict(dict) => {
+            let dict = dict.clone();
+            set(&mut regs[dst], Value::Dict(dict));
+        }
+        Value::List(list) => {
+            let list = list.clone();
+            set(&mut regs[dst], Value::List(list));
+        }
+        other => {
+            let value = other.clone();
+            set(&mut regs[dst], value);
+        }
+    }
+}
+
+/// The row of registers, moved out: they are temporaries.
+pub(super) fn take_row(regs: &mut [Value], base: Reg, count: u16) -> Vec<Value> {
+    let base = usize::from(base);
+    regs[base..base + usize::from(count)].iter_mut().map(moved).collect()
+}
