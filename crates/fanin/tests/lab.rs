@@ -74,3 +74,41 @@ fn coroutines_are_made_in_processes_of_their_own() {
     let output = fanin(&["lab-role", "coroutines", "cats", "300"]).output().expect("the program runs");
     assert_eq!(output.status.code(), Some(1));
 }
+
+/// Processes whose temporary files are below `dir`: those that a run has started.
+#[cfg(target_os = "linux")]
+fn children(dir: &Path) -> usize {
+    let wanted = dir.to_str().expect("a path");
+    let processes = std::fs::read_dir("/proc").expect("there").flatten();
+    let ours = processes.filter(|entry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(wanted)
+    });
+    ours.count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_ends_it_and_nothing_is_left() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    let dir = tempfile::tempdir().expect("a folder");
+    let temporary = dir.path().join("tmp");
+    std::fs::create_dir_all(&temporary).expect("made");
+    let mut command = fanin(&["lab", "slow-backend", "sql", "--out"]);
+    command.arg(dir.path().join("report")).env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program runs");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    assert!(lines.next().expect("a line").expect("text").starts_with("[1/2] slow-backend"));
+    // Until its first server runs, whose folder stands on its command line; the run itself names the report's.
+    while children(&temporary) == 0 {
+        std::thread::yield_now();
+        assert!(child.try_wait().expect("asked").is_none(), "it ended by itself");
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert_eq!(children(&temporary), 0);
+    assert_eq!(std::fs::read_dir(&temporary).expect("there").count(), 0);
+    assert_eq!(lines.count(), 0, "it says nothing of what the signal ended");
+}

@@ -83,6 +83,7 @@ fn measure(args: &LabArgs) -> Result<ExitCode, LabError> {
             }
             Err(error @ LabError::Write { .. }) => return Err(error),
             Err(error) => {
+                process::unless_ending();
                 failed = true;
                 tell(experiment.name, &error);
             }
@@ -123,6 +124,7 @@ fn print(outcome: &Outcome) -> Result<(), LabError> {
 /// A reader of standard output that goes away is no error.
 fn print_text(text: &str) -> Result<(), LabError> {
     let mut to = io::stdout().lock();
+    process::unless_ending();
     match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
         Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
             Err(LabError::Write { file: PathBuf::from("standard output"), source })

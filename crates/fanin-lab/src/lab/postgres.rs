@@ -1,5 +1,7 @@
 //! A PostgreSQL server for experiments: one that the environment names, or a private one in a temporary folder.
 
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,12 +15,13 @@ const VARIABLE: &str = "FANIN_LAB_POSTGRES";
 const LACKS: &str = "it needs PostgreSQL: install it (Debian, Ubuntu: apt-get install postgresql; Fedora: dnf install postgresql-server), of which only the \
                      programs initdb and postgres are used, in a temporary folder; or name a server of yours in the variable FANIN_LAB_POSTGRES, as \
                      postgres://user:password@host/database";
-/// Rows of the table that queries scan.
-const ROWS: &str = "create temp table lab_rows as select n % 100 as value from generate_series(1, 5000) n";
+/// A user without rights.
+const NOBODY: u32 = 65_534;
 
 /// A database that answers.
 pub(super) struct Database {
     config: Config,
+    url: String,
     version: String,
     /// Ends before its folder goes.
     _server: Option<(Owned, tempfile::TempDir)>,
@@ -31,7 +34,7 @@ impl Database {
             let config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
                 LabError::Lacks(format!("{VARIABLE} is no address of a database: {error}"))
             })?;
-            return Database::with(config, None, Duration::from_secs(5))
+            return Database::with(config, url, None, Duration::from_secs(5))
                 .map_err(|error| LabError::Lacks(format!("the server of {VARIABLE} does not answer: {error}")));
         }
         let Some(programs) = programs() else { return Err(LabError::Lacks(LACKS.to_owned())) };
@@ -40,14 +43,21 @@ impl Database {
 
     fn start(programs: &Path) -> Result<Database, LabError> {
         let dir = super::scratch()?;
+        // It listens on a port of its own, which anybody on this machine could try.
+        let (port, password) = (free_port()?, password());
+        let secret = dir.path().join("password");
+        std::fs::write(&secret, &password).map_err(LabError::io("writing a password"))?;
         // PostgreSQL refuses to run as root, so root lends it to a user without rights.
-        let user = rustix::process::getuid().is_root().then_some(65_534);
+        let user = rustix::process::getuid().is_root().then_some(NOBODY);
         if let Some(user) = user {
-            std::os::unix::fs::chown(dir.path(), Some(user), Some(user)).map_err(LabError::io("lending the folder"))?;
-            // So that this user reaches it. Only the run's own folder: the system's is as it must be.
+            let lent = || LabError::io("lending the folder");
+            for place in [dir.path(), &secret] {
+                std::os::unix::fs::chown(place, Some(user), Some(user)).map_err(lent())?;
+            }
+            // So that this user reaches it. Only the run's own folder: one of the system's is as it must be.
             if let Some(around) = super::args::base() {
                 let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
-                std::fs::set_permissions(around, mode).map_err(LabError::io("lending the folder"))?;
+                std::fs::set_permissions(around, mode).map_err(lent())?;
             }
         }
         let command = |name: &str| {
@@ -65,37 +75,33 @@ impl Database {
             command
         };
         let data = dir.path().join("data");
-        let made = command("initdb").args(["-U", "lab", "--auth=trust", "--no-sync", "-D"]).arg(&data).output();
-        let made = made.map_err(LabError::io("initdb"))?;
+        let mut init = command("initdb");
+        init.args(["-U", "lab", "--auth=scram-sha-256", "--no-sync", "-E", "UTF8", "--pwfile"]).arg(&secret);
+        let made = init.arg("-D").arg(&data).output().map_err(LabError::io("initdb"))?;
         if !made.status.success() {
             return Err(LabError::Wrong(format!("initdb: {}", String::from_utf8_lossy(&made.stderr).trim())));
         }
         let mut command = command("postgres");
-        // Only a socket in the folder: no port, nobody else.
-        command.arg("-D").arg(&data).args([
-            "-c",
-            "listen_addresses=",
-            "-c",
-            "fsync=off",
-            "-c",
-            "max_connections=20",
-            "-k",
-        ]);
-        command.arg(dir.path()).stderr(Stdio::null());
+        command.arg("-D").arg(&data);
+        for setting in ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "max_connections=20"] {
+            command.args(["-c", setting]);
+        }
+        command.args(["-p", &port.to_string()]).stderr(Stdio::null());
         let server = Owned::spawn(&mut command)?;
-        let mut config = Config::new();
-        config.host_path(dir.path()).user("lab").dbname("postgres");
-        Database::with(config, Some((server, dir)), Duration::from_secs(20))
+        let url = format!("postgres://lab:{password}@127.0.0.1:{port}/postgres");
+        let config = url.parse().map_err(|error: tokio_postgres::Error| LabError::wrong(error.to_string()))?;
+        Database::with(config, url, Some((server, dir)), Duration::from_secs(20))
     }
 
     fn with(
         config: Config,
+        url: String,
         server: Option<(Owned, tempfile::TempDir)>,
         patience: Duration,
     ) -> Result<Database, LabError> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(LabError::io("a runtime"))?;
-        let mut database = Database { config, version: String::new(), _server: server };
+        let mut database = Database { config, url, version: String::new(), _server: server };
         let end = Instant::now() + patience;
         database.version = loop {
             let asked = runtime.block_on(async {
@@ -117,17 +123,33 @@ impl Database {
         self.version.split(' ').next().unwrap_or_default()
     }
 
-    /// Connections with the table of the experiments. Must be called within a runtime, which drives them.
+    /// As `fanin.toml` has it.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Connections. Must be called within a runtime, which drives them.
     pub(super) async fn connect(&self, count: usize) -> Result<Vec<Client>, LabError> {
         let mut clients = Vec::new();
         for _ in 0..count {
             let (client, connection) = self.config.connect(NoTls).await.map_err(failed("connecting"))?;
             tokio::spawn(connection);
-            client.batch_execute(ROWS).await.map_err(failed("making a table"))?;
             clients.push(client);
         }
         Ok(clients)
     }
+}
+
+/// A port that nobody listens on now.
+fn free_port() -> Result<u16, LabError> {
+    let found = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    found.map(|addr| addr.port()).map_err(LabError::io("finding a port"))
+}
+
+/// Nobody guesses it: std's hashers are keyed by the system's random numbers.
+fn password() -> String {
+    let word = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}", word(), word())
 }
 
 fn failed(what: &'static str) -> impl FnOnce(tokio_postgres::Error) -> LabError {

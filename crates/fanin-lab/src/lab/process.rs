@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -79,13 +80,40 @@ pub(crate) fn on_cores<T>(cores: &[usize], work: impl FnOnce() -> T) -> Result<T
 
 /// Children that must not outlive this process, also when a signal ends it.
 static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+/// A signal has come.
+static ENDING: AtomicBool = AtomicBool::new(false);
+/// So long children have to put away what they have outside of the run's folder, such as a database its shared memory.
+const TO_END: Duration = Duration::from_secs(2);
 
-/// Ends all children; for a signal's handling.
+/// Ends all children, gently at first; for a signal's handling.
 pub(crate) fn end_children() {
-    for pid in CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::KILL);
+    ENDING.store(true, Relaxed);
+    let children = std::mem::take(&mut *CHILDREN.lock().unwrap_or_else(PoisonError::into_inner));
+    let children: Vec<Pid> =
+        children.into_iter().filter_map(|pid| i32::try_from(pid).ok().and_then(Pid::from_raw)).collect();
+    let all = |signal| {
+        for pid in &children {
+            let _ended_already = kill_process(*pid, signal);
         }
+    };
+    // PostgreSQL would wait for its clients at SIGTERM, and at this it does not.
+    all(Signal::INT);
+    let end = Instant::now() + TO_END;
+    let lives = |pid: &Pid| {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        // Nobody may be there to take its status.
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    };
+    while children.iter().any(lives) && Instant::now() < end {
+        pause(Duration::from_millis(10));
+    }
+    all(Signal::KILL);
+}
+
+/// Does not come back if a signal is ending this process: what fails then, fails for that reason.
+pub(crate) fn unless_ending() {
+    while ENDING.load(Relaxed) {
+        pause(TO_END);
     }
 }
 
@@ -95,8 +123,14 @@ pub(crate) struct Owned(Child);
 impl Owned {
     pub(crate) fn spawn(command: &mut Command) -> Result<Owned, LabError> {
         let program = command.get_program().to_string_lossy().into_owned();
+        let mut children = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
+        if ENDING.load(Relaxed) {
+            drop(children);
+            unless_ending();
+            return Err(LabError::wrong("this process ends"));
+        }
         let child = command.spawn().map_err(LabError::io(format!("starting {program}")))?;
-        CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).push(child.id());
+        children.push(child.id());
         Ok(Owned(child))
     }
 

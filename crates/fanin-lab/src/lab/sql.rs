@@ -1,10 +1,13 @@
 //! `sql`: waiting for a connection by time, or by number?
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_postgres::Client;
 
@@ -12,7 +15,7 @@ use super::chart::{Axis, Series, lines};
 use super::error::LabError;
 use super::outcome::{Found, Table, digits, quantile};
 use super::postgres::Database;
-use super::process::pause;
+use super::process::{Served, pause};
 use super::{Context, Experiment};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -34,8 +37,18 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const THREADS: usize = 64;
 /// A client that has no answer by then has gone away.
 const CLIENT: Duration = Duration::from_secs(10);
-/// A scan of a small table without an index, and sleep up to 30 ms: a disk's part of it, so that any machine takes as long.
-const QUERY: &str = "select count(*), pg_sleep(0.029) from lab_rows where value = $1";
+/// A scan of 5,000 rows without an index, and sleep up to 30 ms: a disk's part of it, so that any machine takes as long.
+const QUERY: &str = "select count(*) from pg_sleep(0.029), generate_series(1, 5000) n where n % 100 = $1";
+/// The same in Fanin: each query decides on the one before it.
+const STAR: &str = "
+load(\"@upstreams\", \"db\")
+
+def page(req):
+    found = 0
+    for i in range(3):
+        found += db.rows(i)[\"count\"]
+    return {\"found\": found}
+";
 
 /// One request's end.
 #[derive(Debug, Clone, Copy)]
@@ -175,6 +188,52 @@ fn asynchronous(database: &Database, rate: f64, load: f64, after: f64) -> Result
     })
 }
 
+/// Fanin's own upstream, with the same bound: a server of its own, asked over a connection for each request.
+fn upstream(context: &Context, database: &Database, rate: f64, load: f64, after: f64) -> Result<Vec<Done>, LabError> {
+    let toml = format!(
+        "[upstreams.db]\npostgres = '{}'\nlimit = {CONNECTIONS}\nmax_waiting = {MAX_WAITING}\ntimeout = '10s'\nretry = 'off'\n\
+         breaker = 'off'\n[upstreams.db.statements.rows]\nsql = '{QUERY}'\nparams = ['value']\nrows = 'one'\n\
+         [[routes]]\npath = '/'\nflow = 'flow.star:page'\ntimeout = '10s'\n",
+        database.url()
+    );
+    let served = Served::start(&context.program, 1, &toml, STAR)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(LabError::io("a runtime"))?;
+    runtime.block_on(async {
+        // Until it has its connections.
+        for _ in 0..CONNECTIONS {
+            if !ask(served.addr).await {
+                return Err(LabError::wrong("fanin serve did not answer from PostgreSQL"));
+            }
+        }
+        let start = Instant::now();
+        let mut tasks = tokio::task::JoinSet::new();
+        for due in schedule(rate, load, after) {
+            tokio::time::sleep_until((start + Duration::from_secs_f64(due)).into()).await;
+            let addr = served.addr;
+            tasks.spawn(async move {
+                let good = ask(addr).await;
+                let latency = start.elapsed().as_secs_f64() - due;
+                Done { due, latency: latency * 1e3, good: good && latency < CLIENT.as_secs_f64() }
+            });
+        }
+        let done = tasks.join_all().await;
+        Ok(done)
+    })
+}
+
+/// Whether a request is answered with 200.
+async fn ask(addr: SocketAddr) -> bool {
+    let asked = async {
+        let mut stream = TcpStream::connect(addr).await?;
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: lab\r\nconnection: close\r\n\r\n").await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer.starts_with(b"HTTP/1.1 200 "))
+    };
+    asked.await.unwrap_or(false)
+}
+
 /// One query: refused at once when as many wait as may. A request that has been let in is not refused half-way: the bound
 /// holds for first queries.
 async fn one(clients: &Mutex<Vec<Client>>, places: &Semaphore, waiting: &AtomicU32, admitted: bool) -> bool {
@@ -228,8 +287,8 @@ fn summary(done: &[Done], load: f64) -> Summary {
 
 fn run(context: &Context) -> Result<Found, LabError> {
     let database = Database::find()?;
-    let (load, after) = context.pick((5.0, 3.0), (12.0, 6.0));
-    let rates: &[f64] = if context.quick { &[20.0, 50.0, 90.0] } else { &[20.0, 40.0, 50.0, 66.0, 90.0] };
+    let (load, after) = context.pick((5.0, 3.0), (8.0, 4.0));
+    let rates: &[f64] = if context.quick { &[30.0, 90.0] } else { &[20.0, 40.0, 66.0, 90.0] };
     let mut found = Found::default();
     let mut table = Table::new(
         format!("{load} s of load, then {after} s with a request a second"),
@@ -245,19 +304,24 @@ fn run(context: &Context) -> Result<Found, LabError> {
         ],
     );
     let capacity = CONNECTIONS as f64 / (f64::from(QUERIES) * 0.030);
-    let (mut by_time, mut by_number) = (Vec::new(), Vec::new());
+    let mut charted = [Vec::new(), Vec::new(), Vec::new()];
     let mut last = Vec::new();
     for rate in rates {
-        for (name, done) in [
-            ("by time, 1 s", blocking(&database, *rate, load, after)?),
-            ("by number, 33", asynchronous(&database, *rate, load, after)?),
-        ] {
+        for (at, (name, done)) in [
+            ("threads, by time: 1 s", blocking(&database, *rate, load, after)?),
+            ("coroutines, by number: 33", asynchronous(&database, *rate, load, after)?),
+            ("a flow on Fanin's PostgreSQL upstream, 33", upstream(context, &database, *rate, load, after)?),
+        ]
+        .into_iter()
+        .enumerate()
+        {
             let seen = summary(&done, load);
             let over = *rate > capacity;
-            let story = match (name.starts_with("by time"), over) {
+            let story = match (at, over) {
+                (2, _) => "",
                 (_, false) => "both the same up to 50 a second",
-                (true, true) => "11 s at 66 a second, then timeouts, even after the load stops",
-                (false, true) => "730 ms at 54 a second, serves what the database can, refuses the rest at once",
+                (0, true) => "11 s at 66 a second, then timeouts, even after the load stops",
+                (_, true) => "730 ms at 54 a second, serves what the database can, refuses the rest at once",
             };
             table.row([
                 format!("{rate:.0}"),
@@ -269,40 +333,41 @@ fn run(context: &Context) -> Result<Found, LabError> {
                 format!("{:.0} %", seen.after * 100.0),
                 story.to_owned(),
             ]);
-            let list = if name.starts_with("by time") { &mut by_time } else { &mut by_number };
-            list.push((*rate, seen.goodput));
+            charted[at].push((*rate, seen.goodput));
             if rate == rates.last().unwrap_or(rate) {
                 last.push(seen);
             }
         }
     }
     found.tables.push(table);
+    let [by_time, by_number, by_fanin] = charted;
     let top = rates.last().copied().unwrap_or(0.0);
     let svg = lines(
         "Requests answered a second by requests offered",
         Axis::even("offered a second"),
         Axis::even("answered a second"),
         &[
-            Series::new("waiting bounded by time (1 s)", by_time),
-            Series::new("waiting bounded by number (33)", by_number),
+            Series::new("threads, waiting bounded by time (1 s)", by_time),
+            Series::new("coroutines, by number (33)", by_number),
+            Series::new("Fanin's upstream, by number (33)", by_fanin),
             Series::new("what the database can do", vec![(rates[0], capacity), (top, capacity)]),
         ],
     );
-    found
-        .plots
-        .push(("Past what the database can do, only the version that refuses at once still delivers it.".into(), svg));
-    let [time, number] = &last[..] else { return Err(LabError::wrong("no rows")) };
+    found.plots.push(("Past what the database can do, only those that refuse at once still deliver it.".into(), svg));
+    let [time, number, fanin] = &last[..] else { return Err(LabError::wrong("no rows")) };
     found.shows = format!(
-        "At {top:.0} requests a second, where the database can do {capacity:.0}, waiting by time answers {:.1} a second and waiting by number {:.1}, \
-         its refusals after {} ms.",
+        "At {top:.0} requests a second, where the database can do {capacity:.0}, waiting by time answers {:.1} a second, waiting by number {:.1}, and a \
+         flow on Fanin's upstream {:.1}, its refusals after {} ms.",
         time.goodput,
         number.goodput,
-        digits(number.refused)
+        fanin.goodput,
+        digits(fanin.refused)
     );
     found.measured(format!(
-        "PostgreSQL {}; {CONNECTIONS} connections; a query scans a table without an index and sleeps up to about 30 ms, so that any machine is as slow; \
+        "PostgreSQL {}; {CONNECTIONS} connections; a query scans 5,000 rows without an index and sleeps up to about 30 ms, so that any machine is as slow; \
          {QUERIES} in sequence a request, open load. By time: {THREADS} threads take requests from a queue and each waits up to {} s for a \
-         connection, for each query. By number: a request whose first query finds {MAX_WAITING} waiting is refused. A client leaves after {} s; \
+         connection, for each query. By number: a request whose first query finds {MAX_WAITING} waiting is refused. Fanin: `fanin serve` with \
+         `limit = {CONNECTIONS}` and `max_waiting = {MAX_WAITING}`, the oldest request's call first. A client leaves after {} s; \
          what the server has not finished then is not counted as answered.",
         database.version(),
         PATIENCE.as_secs(),
