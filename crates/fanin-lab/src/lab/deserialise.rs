@@ -98,7 +98,7 @@ fn cpu(served: &Served, path: &str, time: Duration) -> Result<f64, LabError> {
 }
 
 fn run(context: &Context) -> Result<Found, LabError> {
-    let (stretch, time) = context.pick((40, 300), (200, 2000));
+    let (stretch, time) = context.pick((40, 300), (200, 1000));
     let (stretch, time) = (Duration::from_millis(stretch), Duration::from_millis(time));
     let here = cores();
     let (Some(first), Some(last)) = (here.first(), here.last()) else { return Err(LabError::wrong("no core")) };

@@ -129,7 +129,7 @@ fn run(context: &Context) -> Result<Found, LabError> {
     let (Some(first), Some(last)) = (here.first(), here.last()) else { return Err(LabError::wrong("no core")) };
     let alone = first != last;
     let stub = on_cores(&[*last], || Stub::start(false, |_| Reply::json(DELAY, "{\"n\": 1}")))??;
-    let (least, time) = context.pick((3, Duration::from_millis(400)), (20, Duration::from_secs(5)));
+    let (least, time) = context.pick((3, Duration::from_millis(400)), (20, Duration::from_secs(4)));
 
     let mut found = Found::default();
     let mut sequential = Table::new(

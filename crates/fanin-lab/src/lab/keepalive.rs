@@ -169,21 +169,28 @@ fn run(context: &Context) -> Result<Found, LabError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = Arc::new(runtime.map_err(LabError::io("a runtime"))?);
     let stub = Stub::start(true, |_| Reply::json(Duration::from_millis(1), "{\"spam\": false}"))?;
-    let relay = runtime.block_on(Relay::open(stub.addr))?;
     let plain = |pings| {
+        let relay = runtime.block_on(Relay::open(stub.addr))?;
         let mut client = Plain { runtime: runtime.clone(), addr: relay.addr, pings, sender: None };
         ask(&relay, time, || client.one())
     };
-    let second = Duration::from_secs(1);
+    let served = |more: &str| fanin(context, &runtime.block_on(Relay::open(stub.addr))?, time, more);
+    let (plain, served, second) = (&plain, &served, Duration::from_secs(1));
+    // Each has an instance of its own, and all four together ask 200 times a second.
+    let [without, pings, defaults, tight] = std::thread::scope(|scope| {
+        [
+            scope.spawn(|| plain(None)),
+            scope.spawn(move || plain(Some((second, second)))),
+            scope.spawn(|| served("")),
+            scope.spawn(|| served("keepalive = '1s'\nkeepalive_timeout = '100ms'\n")),
+        ]
+        .map(|client| client.join().unwrap_or(Err(LabError::wrong("a thread panicked"))))
+    });
     let rows = [
-        ("plain HTTP/2 client, its defaults (no pings)", plain(None)?, "20 s, and each time it rolled"),
-        ("the same with pings each second, answered within a second", plain(Some((second, second)))?, "cured"),
-        ("fanin, its defaults", fanin(context, &relay, time, "")?, ""),
-        (
-            "fanin, keepalive = '1s', keepalive_timeout = '100ms'",
-            fanin(context, &relay, time, "keepalive = '1s'\nkeepalive_timeout = '100ms'\n")?,
-            "",
-        ),
+        ("plain HTTP/2 client, its defaults (no pings)", without?, "20 s, and each time it rolled"),
+        ("the same with pings each second, answered within a second", pings?, "cured"),
+        ("fanin, its defaults", defaults?, ""),
+        ("fanin, keepalive = '1s', keepalive_timeout = '100ms'", tight?, ""),
     ];
     let mut found = Found::default();
     let mut table = Table::new(

@@ -141,10 +141,10 @@ fn fanin(context: &Context, seconds: u64) -> Result<Vec<(f64, u64, f64)>, LabErr
 }
 
 fn run(context: &Context) -> Result<Found, LabError> {
-    let generations = context.pick(3_000, 40_000).to_string();
+    let generations = context.pick(3_000, 20_000).to_string();
     let role = |allocator: &str| process::role::<Grown>(&context.program, &["memory", allocator, &generations]);
     let (system, ours) = (role("system")?, role("ours")?);
-    let seconds = context.pick(8, 60);
+    let seconds = context.pick(8, 30);
     let served = fanin(context, seconds)?;
 
     let mut found = Found::default();

@@ -18,7 +18,7 @@ th:first-child,td:first-child{text-align:left}th{border-bottom:2px solid #bbb;ve
 .story{background:#f6f3ea;color:#6b5d33}.holds{color:#2e7d32}.short{color:#c62828;font-weight:600}\
 details{margin:.6em 0;color:#444}summary{cursor:pointer;color:#1f5fa8}svg{max-width:100%;height:auto}\
 figure{margin:1em 0}figcaption{color:#555;font-size:.92em}.note{color:#555}.lacks{background:#fff3e0;padding:.6em 1em}\
-nav a{margin-right:1em}.legend span{padding:.1em .5em}";
+details{color:#555;font-size:.92em}.wide{overflow-x:auto}nav a{margin-right:1em}.legend span{padding:.1em .5em}";
 
 /// Makes the folder and its page, so that one that cannot be written is known before anything is measured.
 pub(super) fn prepare(dir: &Path) -> Result<(), LabError> {
@@ -189,7 +189,7 @@ fn section(out: &mut String, outcome: &Outcome) {
     for note in &outcome.notes {
         let _ = write!(out, "<p class=\"note\">{}</p>", escape(note));
     }
-    out.push_str("<details><summary>How it was measured</summary>");
+    out.push_str("<details open><summary>How it was measured</summary>");
     for how in &outcome.measured {
         let _ = write!(out, "<p>{}</p>", escape(how));
     }
@@ -203,7 +203,7 @@ fn section(out: &mut String, outcome: &Outcome) {
 }
 
 fn table(out: &mut String, table: &Table) {
-    let _ = write!(out, "<table><caption>{}</caption><tr>", escape(&table.title));
+    let _ = write!(out, "<div class=\"wide\"><table><caption>{}</caption><tr>", escape(&table.title));
     let class = |story: bool| if story { " class=\"story\"" } else { "" };
     for column in &table.columns {
         let _ = write!(out, "<th{}>{}</th>", class(column.story), escape(&column.name));
@@ -214,7 +214,7 @@ fn table(out: &mut String, table: &Table) {
             let _ = write!(out, "<td{}>{}</td>", class(column.story), escape(cell));
         }
     }
-    out.push_str("</tr></table>");
+    out.push_str("</tr></table></div>");
 }
 
 #[cfg(test)]

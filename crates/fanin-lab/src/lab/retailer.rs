@@ -149,7 +149,7 @@ fn run(context: &Context) -> Result<Found, LabError> {
         answer(target)
     };
     let stub = on_cores(&[*last], || Stub::start(false, counting))??;
-    let seconds = context.pick(1.5, 3.0);
+    let seconds = context.pick(1.5, 2.5);
     let mut found = Found::default();
     let calm = 100.0;
     let mut table = Table::new(

@@ -112,7 +112,7 @@ fn load(served: &Served, seconds: f64) -> Result<Seen, LabError> {
 }
 
 fn run(context: &Context) -> Result<Found, LabError> {
-    let seconds = context.pick(3.0, 12.0);
+    let seconds = context.pick(3.0, 7.0);
     let factor = Arc::new(AtomicU64::new(1));
     let mine = factor.clone();
     let stub = Stub::start(false, move |target| {
