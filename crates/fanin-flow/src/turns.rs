@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 /// For so long a flow computes like any other task.
-const FIRST: Duration = Duration::from_micros(400);
+const FIRST: Duration = Duration::from_millis(1);
 
 /// For so long a flow has its worker. Long against what it costs to go on with another one, short against what others notice.
 pub(crate) const TURN: Duration = Duration::from_micros(200);
