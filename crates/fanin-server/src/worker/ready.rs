@@ -8,9 +8,9 @@
 //!
 //! Who waits too long is refused. How long is too long depends on whether the queue *stands*: a burst may wait ten times the
 //! bound, but once the queue has not been empty for that long, or has grown for three times the bound without a break (a burst comes at
-//! once, an overload goes on), each request only gets the bound itself, until nobody has been
-//! refused for a while: an overload does not end because the queue was empty for a moment. A queue that stands is kept at half
-//! of the bound: what a wait will be is a guess, and who is let in and then refused has waited for nothing. (Nichols and Jacobson's
+//! once, an overload goes on), each request only gets the bound, until nobody has been
+//! refused for a while: an overload does not end because the queue was empty for a moment. Who was let in may then wait twice
+//! as long: what a wait will be is a guess, and who is let in and then refused has waited for nothing. (Nichols and Jacobson's
 //! controlled delay, in the form for servers of Maurer's *Fail at Scale*, ACM Queue 13:8.) Who would have to wait longer
 //! as things stand is refused at once. The more important goes first.
 
@@ -27,6 +27,8 @@ use crate::Priority;
 
 /// How much longer than the bound a request may wait while the queue does not stand.
 const BURST: u32 = 10;
+/// And while it stands: the wait that was foreseen is at most the bound, but not exact.
+const GUESS: u32 = 2;
 /// For so many times the bound nobody has to be refused before bursts are let in again.
 const STRICT: u32 = 100;
 /// An overload: in so many spans of the bound in a row more requests came than could be started.
@@ -167,7 +169,7 @@ impl ReadyQueue {
         let ahead: usize = self.waiting[..=priority as usize].iter().map(Cell::get).sum();
         let wait = self.each.get().saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX));
         // A burst may come at once; how long it will take is known only after some of it has been started.
-        let too_late = self.stands(now) && self.bound.get().is_some_and(|bound| wait > bound / 2);
+        let too_late = self.stands(now) && self.bound.get().is_some_and(|bound| wait > bound);
         if too_late || ahead >= self.most.get() {
             self.refuses(now);
             return Err(TooLate);
@@ -195,7 +197,7 @@ impl ReadyQueue {
     /// How long a request may wait now.
     fn patience(&self, now: Instant) -> Option<Duration> {
         let bound = self.bound.get()?;
-        Some(if self.stands(now) { bound } else { bound * BURST })
+        Some(bound * if self.stands(now) { GUESS } else { BURST })
     }
 
     /// Starts flows as long as the server lives. `observe` is told each lap how many wait, and says how many of the worker's flows
@@ -394,7 +396,7 @@ mod tests {
         assert!(waiting.iter().all(Result::is_ok), "it has grown for three times 5 ms only now");
         queue.each.set(MS);
         assert_eq!(queue.enqueue(Priority::Normal, now + 16 * MS).unwrap_err(), TooLate);
-        queue.turn(now + 16 * MS, 1);
+        queue.turn(now + 22 * MS, 1);
         let refused = waiting.iter().flatten().filter(|ready| poll(ready) == Poll::Ready(Err(TooLate))).count();
         assert!(refused > 10, "{refused}");
     }
@@ -404,7 +406,7 @@ mod tests {
         let (queue, now) = queue();
         queue.each.set(MS);
         let standing = now + 60 * MS;
-        let waiting = (0..3).map(|_| queue.enqueue(Priority::Normal, standing).unwrap()).collect::<Vec<_>>();
+        let waiting = (0..6).map(|_| queue.enqueue(Priority::Normal, standing).unwrap()).collect::<Vec<_>>();
         assert_eq!(queue.enqueue(Priority::Normal, standing).unwrap_err(), TooLate);
         assert_eq!(queue.enqueue(Priority::Low, standing).unwrap_err(), TooLate);
         assert!(queue.enqueue(Priority::Critical, standing).is_ok(), "it would be the first");
@@ -418,7 +420,7 @@ mod tests {
         let (queue, now) = queue();
         queue.each.set(MS);
         let standing = now + 60 * MS;
-        let waiting = (0..3).map(|_| queue.enqueue(Priority::Normal, standing).unwrap()).collect::<Vec<_>>();
+        let waiting = (0..6).map(|_| queue.enqueue(Priority::Normal, standing).unwrap()).collect::<Vec<_>>();
         assert!(queue.enqueue(Priority::Normal, standing).is_err());
         drop(waiting);
         let burst = |at: Instant| {
@@ -426,7 +428,7 @@ mod tests {
             let all = (0..20).map(|_| queue.enqueue(Priority::Normal, at)).collect::<Vec<_>>();
             all.iter().filter(|ready| ready.is_ok()).count()
         };
-        assert_eq!(burst(standing + 10 * MS), 3, "the queue was empty, but that is not the end of it");
+        assert_eq!(burst(standing + 10 * MS), 6, "the queue was empty, but that is not the end of it");
         assert_eq!(burst(standing + 600 * MS), 20, "half a second later it is");
     }
 
