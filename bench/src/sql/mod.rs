@@ -38,6 +38,9 @@ struct Parts {
 /// Runs the benchmark.
 pub fn run(options: &Options, plot: &Path) -> Result<Report, Failure> {
     let mut report = Report::new("sql");
+    // The database and the load keep away from the core whose CPU is counted: processes of the database in between would cost
+    // the server its caches, and the slower server the more.
+    process::pin(OTHER_CORE)?;
     let mut database = Database::postgres();
     fill(&database.url)?;
     costs(&mut report, options, &database)?;

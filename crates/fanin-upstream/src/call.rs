@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
-use crate::limit::{Full, Limit, Permit};
+use crate::limit::{Full, Limit, Permit, Place};
 use crate::metrics::Extra;
 use crate::policy::breaker::{Pass, Probe};
 use crate::policy::retry;
@@ -137,7 +137,7 @@ impl<'a> Call<'a> {
         }
         let floor = self.terms.retry.as_ref().map_or(0.0, |policy| policy.floor);
         // A place is taken only if one is free at once, and a hedge is paid for only if it has its place.
-        let place = upstream.limit.try_enter();
+        let place = upstream.limit.try_enter().map(|permit| Place::of(&upstream.limit, permit));
         let affordable = place.is_some() && upstream.guards.budget.take(floor, Instant::now());
         let (Some(place), true) = (place, affordable) else { return first.await };
         self.local.metrics.count(Extra::Hedged);
@@ -171,12 +171,14 @@ impl<'a> Call<'a> {
     ) -> Result<Received, Failure> {
         let upstream = &*self.local.upstream;
         self.phase.set(Phase::Waiting);
-        let (place, begun) = match upstream.limit.try_enter() {
+        let age = self.context.request_started;
+        let (place, begun) = match Place::try_take(&upstream.limit, age) {
             // The first try of a call that has not waited for anything, its operation's limit included.
             Some(place) => (place, (used.get().is_none() && self.terms.limit.is_none()).then_some(self.started)),
             None => {
-                let place = Box::pin(upstream.limit.enter(self.context.request_started)).await;
-                (place.map_err(|full| refused(&upstream.limit, full))?, None)
+                let place = Box::pin(upstream.limit.enter(age)).await;
+                let place = place.map_err(|full| refused(&upstream.limit, full))?;
+                (Place::of(&upstream.limit, place), None)
             }
         };
         self.attempt_in(place, begun, request, safe, avoid, used).await
@@ -184,7 +186,7 @@ impl<'a> Call<'a> {
 
     async fn attempt_in(
         &self,
-        _place: Permit<'a>,
+        _place: Place<'a>,
         begun: Option<Instant>,
         request: &Prepared,
         safe: bool,

@@ -28,6 +28,7 @@ mod worker;
 
 pub use answer_headers::Headers;
 pub use error::{BuildError, CallError, ErrorKind, Fault};
+pub use limit::turn;
 pub use request::{Answer, CallContext, Request};
 pub use transport::model::{Compute, Computed, Computing, Question, Uncomputed};
 pub use upstream::Upstream;

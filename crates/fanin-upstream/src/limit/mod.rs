@@ -18,6 +18,11 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::time::Instant;
 
+pub(crate) use turn::Place;
+pub use turn::turn;
+
+mod turn;
+
 /// In-flight limit and waiting calls of one upstream. Cheap to share; all methods may be called from any thread.
 #[derive(Debug)]
 pub(crate) struct Limit {
@@ -31,13 +36,13 @@ pub(crate) struct Limit {
 #[derive(Debug, Default)]
 struct Queue {
     /// By age of the request; the number keeps calls of one request, and of requests of one instant, in order of arrival.
-    waiting: BTreeMap<Place, Option<Waker>>,
+    waiting: BTreeMap<Rank, Option<Waker>>,
     /// What became of places that left the queue and whose owner has not looked yet.
-    settled: BTreeMap<Place, Verdict>,
+    settled: BTreeMap<Rank, Verdict>,
     next: u64,
 }
 
-type Place = (Instant, u64);
+type Rank = (Instant, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
@@ -97,6 +102,11 @@ impl Limit {
     /// Waits for a place; `age` is when the request started.
     pub fn enter(&self, age: Instant) -> Enter<'_> {
         Enter { limit: self, age, place: None }
+    }
+
+    /// Whether a call of a request waits that started before `age`.
+    fn is_awaited_by_older(&self, age: Instant) -> bool {
+        self.lock().waiting.first_key_value().is_some_and(|(&(oldest, _), _)| oldest < age)
     }
 
     fn take(&self) -> bool {
@@ -162,7 +172,7 @@ impl Limit {
     }
 
     /// Puts a call into the queue, unless a place is free after all or the queue is full of older requests.
-    fn enqueue(&self, age: Instant, waker: &Waker) -> Result<Option<Place>, Full> {
+    fn enqueue(&self, age: Instant, waker: &Waker) -> Result<Option<Rank>, Full> {
         let mut queue = self.lock();
         // First announce the wait, then look once more for a place: whoever leaves from here on sees somebody waiting.
         self.word.fetch_add(ONE_WAITING, AcqRel);
@@ -209,19 +219,35 @@ impl Permit<'_> {
     pub fn own(self, limit: &Arc<Limit>) -> Owned {
         debug_assert!(std::ptr::eq(self.limit, &**limit), "a place of another limit");
         std::mem::forget(self);
-        Owned { limit: limit.clone() }
+        Owned { limit: Some(limit.clone()) }
     }
 }
 
 /// A place below the limit that may travel. Dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Owned {
-    limit: Arc<Limit>,
+    /// Until the place is given back, or lent.
+    limit: Option<Arc<Limit>>,
+}
+
+impl Owned {
+    /// The same place for a borrow. `limit` is the one that it is a place of.
+    fn lend(mut self, limit: &Arc<Limit>) -> Permit<'_> {
+        debug_assert!(self.is_of(limit), "a place of another limit");
+        self.limit = None;
+        Permit { limit }
+    }
+
+    fn is_of(&self, limit: &Arc<Limit>) -> bool {
+        self.limit.as_ref().is_some_and(|own| Arc::ptr_eq(own, limit))
+    }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        self.limit.leave();
+        if let Some(limit) = self.limit.take() {
+            limit.leave();
+        }
     }
 }
 
@@ -236,7 +262,7 @@ impl Drop for Permit<'_> {
 pub(crate) struct Enter<'a> {
     limit: &'a Limit,
     age: Instant,
-    place: Option<Place>,
+    place: Option<Rank>,
 }
 
 impl<'a> Future for Enter<'a> {

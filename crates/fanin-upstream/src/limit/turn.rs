@@ -1,0 +1,174 @@
+//! Places that a flow keeps while it runs.
+//!
+//! A flow whose call has ended often makes its next one at once. Its place below the limit would have gone to a younger
+//! request by then, and it would have to wait for the next one, as the oldest of all: a wait and a wake for each call of a request
+//! that had a place already. So while others wait, a place that is given back during a flow's turn is kept to the turn's end, and the
+//! flow's next call has it if no older request waits.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::{Limit, Owned, Permit};
+
+thread_local! {
+    static TURN: Turn = const { Turn { runs: Cell::new(false), kept: RefCell::new(SmallVec::new_const()) } };
+}
+
+struct Turn {
+    runs: Cell<bool>,
+    kept: RefCell<SmallVec<[Owned; 2]>>,
+}
+
+/// Runs a part of one flow: a turn. `turn` must not take long, and must not run another flow's turn: that would be a part of
+/// this one.
+pub fn turn<T>(turn: impl FnOnce() -> T) -> T {
+    /// Also when the flow panics.
+    struct End(bool);
+    impl Drop for End {
+        fn drop(&mut self) {
+            if self.0 {
+                // Ended first: places that go from here on go at once.
+                TURN.with(|turn| turn.runs.set(false));
+                let kept = TURN.with(|turn| std::mem::take(&mut *turn.kept.borrow_mut()));
+                drop(kept);
+            }
+        }
+    }
+    let _end = End(TURN.with(|turn| !turn.runs.replace(true)));
+    turn()
+}
+
+/// A place below a limit, for a call of a flow.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    limit: &'a Arc<Limit>,
+    permit: Option<Permit<'a>>,
+}
+
+impl<'a> Place<'a> {
+    /// A place if one is free and nobody waits for it, or if this turn has kept one and no request older than `age` waits.
+    pub fn try_take(limit: &'a Arc<Limit>, age: Instant) -> Option<Place<'a>> {
+        let permit = limit.try_enter().or_else(|| take_kept(limit, age))?;
+        Some(Place { limit, permit: Some(permit) })
+    }
+
+    /// The same for a permit.
+    pub fn of(limit: &'a Arc<Limit>, permit: Permit<'a>) -> Place<'a> {
+        Place { limit, permit: Some(permit) }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let Some(permit) = self.permit.take() else { return };
+        if self.limit.load().1 == 0 {
+            return;
+        }
+        TURN.with(|turn| {
+            if turn.runs.get() {
+                turn.kept.borrow_mut().push(permit.own(self.limit));
+            }
+        });
+    }
+}
+
+#[cold]
+fn take_kept<'a>(limit: &'a Arc<Limit>, age: Instant) -> Option<Permit<'a>> {
+    TURN.with(|turn| {
+        let mut kept = turn.kept.borrow_mut();
+        let at = kept.iter().position(|place| place.is_of(limit))?;
+        (!limit.is_awaited_by_older(age)).then(|| kept.swap_remove(at).lend(limit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    use super::super::{Enter, Full};
+    use super::*;
+
+    fn poll<'a>(enter: &mut Pin<Box<Enter<'a>>>) -> Poll<Result<Permit<'a>, Full>> {
+        enter.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// A limit of one with its place taken, and three ages.
+    fn taken() -> (Arc<Limit>, [Instant; 3]) {
+        let now = Instant::now();
+        let limit = Arc::new(Limit::new(1, 10));
+        (limit, [0, 1, 2].map(|at| now + Duration::from_secs(at)))
+    }
+
+    #[test]
+    fn a_flow_has_its_place_for_its_next_call_before_younger_requests() {
+        let (limit, [_, own, young]) = taken();
+        let place = Place::try_take(&limit, own).unwrap();
+        let mut waits = Box::pin(limit.enter(young));
+        assert!(poll(&mut waits).is_pending());
+        let place = turn(|| {
+            drop(place);
+            assert!(poll(&mut waits).is_pending(), "the turn has not ended");
+            assert!(limit.try_enter().is_none(), "it is nobody else's");
+            Place::try_take(&limit, own).expect("the place that it had")
+        });
+        assert!(poll(&mut waits).is_pending());
+        turn(|| drop(place));
+        assert!(matches!(poll(&mut waits), Poll::Ready(Ok(_))), "at the turn's end it goes to who waits");
+        assert_eq!(limit.load(), (0, 0));
+    }
+
+    #[test]
+    fn an_older_request_goes_first() {
+        let (limit, [old, own, _]) = taken();
+        let place = Place::try_take(&limit, own).unwrap();
+        let mut waits = Box::pin(limit.enter(old));
+        assert!(poll(&mut waits).is_pending());
+        turn(|| {
+            drop(place);
+            assert!(Place::try_take(&limit, own).is_none());
+        });
+        assert!(matches!(poll(&mut waits), Poll::Ready(Ok(_))));
+    }
+
+    #[test]
+    fn outside_a_turn_and_where_nobody_waits_a_place_goes_at_once() {
+        let (limit, [_, own, young]) = taken();
+        turn(|| {
+            drop(Place::try_take(&limit, own).unwrap());
+            assert_eq!(limit.load(), (0, 0));
+        });
+        let place = Place::try_take(&limit, own).unwrap();
+        let mut waits = Box::pin(limit.enter(young));
+        assert!(poll(&mut waits).is_pending());
+        drop(place);
+        assert!(matches!(poll(&mut waits), Poll::Ready(Ok(_))));
+    }
+
+    #[test]
+    fn a_turn_that_panics_keeps_nothing() {
+        let (limit, [_, own, young]) = taken();
+        let place = Place::try_take(&limit, own).unwrap();
+        let mut waits = Box::pin(limit.enter(young));
+        assert!(poll(&mut waits).is_pending());
+        let panics = std::panic::AssertUnwindSafe(|| {
+            turn(|| {
+                drop(place);
+                panic!("as meant");
+            });
+        });
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert!(matches!(poll(&mut waits), Poll::Ready(Ok(_))));
+        // The next turn is one of its own.
+        let place = Place::try_take(&limit, own).unwrap();
+        let mut waits = Box::pin(limit.enter(young));
+        assert!(poll(&mut waits).is_pending());
+        turn(|| drop(place));
+        assert!(matches!(poll(&mut waits), Poll::Ready(Ok(_))));
+    }
+}
