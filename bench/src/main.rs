@@ -36,7 +36,7 @@ use report::Report;
 use work::Work;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: fanin_heap::Mimalloc = fanin_heap::Mimalloc;
 
 /// Why a benchmark has no figures.
 #[derive(Debug, thiserror::Error)]

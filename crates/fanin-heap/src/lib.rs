@@ -8,6 +8,7 @@
 //! [`pprof`] and [`text`] show what lives now. Sampling can be switched on once; it is not switched off, because what was
 //! released meanwhile would seem to live.
 
+mod mimalloc;
 mod pprof;
 mod sample;
 mod table;
@@ -16,6 +17,7 @@ mod text;
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+pub use mimalloc::Mimalloc;
 pub use pprof::pprof;
 pub use table::MOST;
 pub use text::text;

@@ -13,7 +13,7 @@ use fanin_lang::{
 };
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: fanin_heap::Mimalloc = fanin_heap::Mimalloc;
 
 const FLOWS: &str = "
 def page(req):

@@ -16,7 +16,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 
 #[global_allocator]
-static ALLOCATOR: fanin_heap::Sampling<mimalloc::MiMalloc> = fanin_heap::Sampling(mimalloc::MiMalloc);
+static ALLOCATOR: fanin_heap::Sampling<fanin_heap::Mimalloc> = fanin_heap::Sampling(fanin_heap::Mimalloc);
 
 fn main() -> ExitCode {
     match Cli::parse().command {

@@ -46,6 +46,18 @@ params = ["ids"]
 rows = "one"
 batch = { key = "ids", match = "id", max_keys = 50, linger = "100ms" }
 
+# The same, and each row is kept.
+[upstreams.db.statements.kept]
+sql = "select id, name from products where id = any($1)"
+params = ["ids"]
+rows = "one"
+batch = { key = "ids", match = "id", max_keys = 50, linger = "100ms" }
+cache = { ttl = "1h", negative = "1h" }
+
+[[routes]]
+path = "/kept"
+flow = "flows.star:kept"
+timeout = "20s"
 [[routes]]
 path = "/customers/{id}"
 flow = "flows.star:customer"
@@ -68,6 +80,9 @@ def order(order):
 
 def customer(req):
     return [order(one) for one in db.orders(int(req.params["id"]))]
+
+def kept(req):
+    return [db.kept("00000000-0000-0000-0000-00000000000" + id) for id in req.query["ids"].split(",")]
 
 def products(req):
     ids = req.query["ids"].split(",")
@@ -141,6 +156,24 @@ fn one_statement_a_round_whatever_asks() {
     let answer = serving.get(&format!("/products?ids={}", known.replace("-0000-", "0000")));
     assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
     serving.logged("holds none of the keys as they were asked for");
+    // A row that is kept is not asked for again, and neither is one that is not there.
+    let row = |n: u32, name: &str| format!(r#"{{"id":"00000000-0000-0000-0000-00000000000{n}","name":"{name}"}}"#);
+    let sent = |serving: &mut Serving| counter(&metrics(serving), "fanin_upstream_sent_total{upstream=\"db\"}");
+    let before = sent(&mut serving);
+    let answer = serving.get("/kept?ids=1,9");
+    assert_eq!(body(&answer), format!("[{},null]", row(1, "Product 1")));
+    let renamed = Command::new("psql")
+        .args([&database.url, "-qX", "-v", "ON_ERROR_STOP=1", "-c", "update products set name = 'new'"])
+        .status();
+    assert!(renamed.expect("psql is there").success());
+    let answer = serving.get("/kept?ids=1,9");
+    assert_eq!(body(&answer), format!("[{},null]", row(1, "Product 1")));
+    assert_eq!(sent(&mut serving) - before, 1.0, "both were kept");
+    let answer = serving.get("/kept?ids=9,1,2");
+    assert_eq!(body(&answer), format!("[null,{},{}]", row(1, "Product 1"), row(2, "new")));
+    assert_eq!(sent(&mut serving) - before, 2.0, "one statement for the one that was not");
+    let keys = of("fanin_batch_keys_sum", "kept");
+    assert_eq!(counter(&metrics(&mut serving), &keys), 3.0);
     // Keys that there is nothing for.
     let answer = serving.get(&format!("/products?ids={}", known.replace('2', "9")));
     assert!(body(&answer).ends_with(",null]]"), "{answer}");

@@ -60,6 +60,11 @@ pub(crate) trait Dialect: Sized + Send + Sync + 'static {
     fn connect(endpoint: &Arc<Endpoint>, access: &Access) -> impl Future<Output = Result<Self::Connection, Failure>>;
     /// Whether the connection is known to be of no more use.
     fn is_closed(connection: &mut Self::Connection) -> bool;
+    /// The same right after a statement on it has ended, when what came since need not be looked for: that is done when it is
+    /// taken the next time.
+    fn is_broken(connection: &mut Self::Connection) -> bool {
+        Self::is_closed(connection)
+    }
     /// Runs one statement. What the database itself says to it is an answer, with a status.
     fn run(connection: &mut Self::Connection, job: &Job<'_>) -> impl Future<Output = Result<Received, Failure>>;
     /// Cancels what a call that has gone may have left running. Whether the connection is as good as new then.
@@ -108,7 +113,8 @@ pub(crate) struct Pool<D: Dialect> {
 
 /// A connection that no call uses.
 struct Kept<D: Dialect> {
-    connection: D::Connection,
+    /// Boxed: it goes from hand to hand with each statement.
+    connection: Box<D::Connection>,
     /// The worker that drives it.
     home: usize,
     since: Instant,
@@ -151,7 +157,7 @@ impl<D: Dialect> Pool<D> {
 
     /// Gives back a connection and then the right to it, so that whoever gets that finds this one.
     fn give(&self, endpoint: &Endpoint, mut kept: Kept<D>, slot: Owned) {
-        let closed = D::is_closed(&mut kept.connection);
+        let closed = D::is_broken(&mut kept.connection);
         if !endpoint.is_retired() && !closed {
             kept.since = Instant::now();
             self.idle().push_back(kept);
@@ -298,7 +304,7 @@ impl<D: Dialect> Local<D> {
             Err(Failure::new(ErrorKind::Connect, detail))
         });
         self.pool.outage.settle(begun, result.as_ref().err());
-        Ok(Kept { connection: result?, home: self.home, since: Instant::now(), _open: permit.opened() })
+        Ok(Kept { connection: Box::new(result?), home: self.home, since: Instant::now(), _open: permit.opened() })
     }
 
     async fn clean(self: Rc<Self>, mut kept: Kept<D>, slot: Owned) {

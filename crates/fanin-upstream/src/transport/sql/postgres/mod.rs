@@ -100,6 +100,10 @@ impl Dialect for Postgres {
         !connection.link.is_quiet()
     }
 
+    fn is_broken(connection: &mut Connection) -> bool {
+        connection.link.broken
+    }
+
     async fn run(connection: &mut Connection, job: &Job<'_>) -> Result<Received, Failure> {
         connection.link.max_row = job.max_answer;
         let mut result = connection.attempt(job).await;
