@@ -208,8 +208,20 @@ fn flows(count: usize, star: &str, uri: fn(usize) -> Result<Uri, LabError>) -> R
     })
 }
 
+/// A thread's areas of memory: its stack, the stack of its signal handlers, and a guard to each. One more, for what else a process
+/// has.
+const AREAS: usize = 5;
+
+/// How many threads the system lets a process have areas of memory for, if it says so. Asking for more than that is no error that
+/// could be seen: a thread that has begun and cannot have its second stack ends the process.
+fn most_threads() -> usize {
+    let areas = fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
+    areas.trim().parse::<usize>().map_or(usize::MAX, |areas| areas / AREAS)
+}
+
 /// Threads that wait, as many as can be made up to `count`.
 fn threads(count: usize) -> Result<Taken, LabError> {
+    let count = count.min(most_threads());
     let before = own()?.resident;
     let kernel_before = kernel_bytes();
     let start = Instant::now();
@@ -326,8 +338,9 @@ fn run(context: &Context) -> Result<Found, LabError> {
     );
     found.note(format!(
         "The story's {STORY_MS} ms are for a million bare JVM coroutines; ours of that row carry a request and a call each. \
-         Threads were made up to {}.",
-        threads.count
+         Threads were made up to {}{}.",
+        threads.count,
+        if threads.count == most_threads() { ", which is as many as the system has memory areas for in a process" } else { "" }
     ));
     Ok(found)
 }
@@ -343,5 +356,11 @@ mod tests {
             assert_eq!(taken.count, 50, "{kind}");
         }
         assert!(role("x", 1).is_err());
+    }
+
+    #[test]
+    fn threads_stay_below_what_ends_the_process() {
+        let areas: usize = fs::read_to_string("/proc/sys/vm/max_map_count").unwrap().trim().parse().unwrap();
+        assert!(most_threads() > 0 && most_threads() * 4 < areas, "{}", most_threads());
     }
 }
