@@ -533,6 +533,26 @@ fn a_failed_call_can_be_asked() {
 }
 
 #[test]
+fn a_list_that_a_waiting_function_loops_over_is_changed_after_its_end() {
+    // Found by the pending programs: the change failed as if the loop were its own.
+    let text = "def main():\n    l = [1, 2]\n    x = count(l)\n    l.append(3)\n    d = {'k': 1}\n    y = count(d)\n    d['l'] = 2\n    s = set([1])\n    z = count(s)\n    s.add(2)\n    return [x, y, z, l, d, list(s)]\ndef count(of):\n    n = 0\n    for i in of:\n        if a.get('/2')['ok']:\n            n += 1\n    return n\n";
+    assert_eq!(value(text), r#"[2,1,1,[1,2,3],{"k":1,"l":2},[1,2]]"#);
+    // A loop of its own is over only when it is.
+    let text = "def main():\n    l = [1, 2]\n    x = count(l)\n    for i in l:\n        l.append(3)\n    return x\ndef count(of):\n    n = 0\n    for i in of:\n        if a.get('/2')['ok']:\n            n += 1\n    return n\n";
+    assert!(failure(text).contains("while a loop runs over it"), "{}", failure(text));
+}
+
+#[test]
+fn a_write_does_not_wait_for_optional_calls() {
+    let mut flow = Flow::start(
+        "def main():\n    x = a.get('/1', optional = True)\n    y = a.get('/2')\n    b.post('/3')\n    return [x, y]\n",
+    );
+    assert_eq!(flow.sent(), ["a.get(\"/1\")", "a.get(\"/2\")"]);
+    flow.answer("a.get(\"/2\")");
+    assert_eq!(flow.sent().last().map(String::as_str), Some("b.post(\"/3\")"));
+}
+
+#[test]
 fn an_optional_failure_is_contagious_through_a_chain_of_calls() {
     let text = "def main():\n    x = a.get('/fail', optional = True)\n    y = b.get('/1', query = {'id': x['items'][0]['id']}, optional = True)\n    z = c.get('/2', query = {'id': y['n']})\n    return [x, x['items']['deep'], z, z == None, bool(z), z or 'nothing', x.failed, z.failed, x.get('k', 1)]\n";
     assert_eq!(value(text), "[null,null,null,true,false,\"nothing\",true,true,null]");

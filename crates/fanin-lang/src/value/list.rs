@@ -20,11 +20,12 @@ pub struct Marks {
 impl Marks {
     /// Whether it may be changed now.
     pub(crate) fn check(&self, what: &str) -> Result<(), Stop> {
-        if self.iterating.get() != 0 {
-            return Err(Stop::fail(Kind::Frozen, format!("this {what} cannot be changed while a loop runs over it")));
-        }
+        // The loop may be one of the fiber that it is lent to: it is over when that has ended.
         if self.lent.get() != 0 {
             return Err(Stop::Lent);
+        }
+        if self.iterating.get() != 0 {
+            return Err(Stop::fail(Kind::Frozen, format!("this {what} cannot be changed while a loop runs over it")));
         }
         Ok(())
     }
