@@ -45,7 +45,8 @@ pub(crate) struct Extent {
 }
 
 /// Which brackets are open: one bit each, set for an object.
-struct Nesting {
+#[derive(Debug, Default)]
+pub(crate) struct Nesting {
     /// The innermost up to 64 brackets, innermost in the lowest bit.
     word: u64,
     /// Full words of the brackets further out; empty (and without an allocation) up to depth 64.
@@ -55,7 +56,7 @@ struct Nesting {
 
 impl Nesting {
     #[inline(always)]
-    fn push(&mut self, object: bool) {
+    pub(crate) fn push(&mut self, object: bool) {
         if self.depth != 0 && self.depth.is_multiple_of(64) {
             self.spill();
         }
@@ -69,7 +70,7 @@ impl Nesting {
     }
 
     #[inline(always)]
-    fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         self.word >>= 1;
         self.depth -= 1;
         if self.depth != 0 && self.depth.is_multiple_of(64) {
@@ -83,20 +84,25 @@ impl Nesting {
     }
 
     #[inline(always)]
-    fn in_object(&self) -> bool {
+    pub(crate) fn in_object(&self) -> bool {
         self.word & 1 == 1
+    }
+
+    #[inline(always)]
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
     }
 }
 
 /// The byte at `at`, or NUL at the end: NUL is no token, so both end in the same error path, which
 /// tells them apart by the offset.
 #[inline(always)]
-fn peek(bytes: &[u8], at: usize) -> u8 {
+pub(crate) fn peek(bytes: &[u8], at: usize) -> u8 {
     bytes.get(at).copied().unwrap_or(0)
 }
 
 #[inline(always)]
-fn skip_space(bytes: &[u8], mut at: usize) -> usize {
+pub(crate) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     // Compact bodies never enter the loop.
     while matches!(peek(bytes, at), b' ' | b'\n' | b'\t' | b'\r') {
         at += 1;
@@ -113,7 +119,7 @@ pub(crate) fn scan<S: Sink>(bytes: &[u8], max_depth: usize, sink: &mut S) -> Res
     let mut at = start;
     // All bytes of strings, or-ed: the top bit says whether any is outside ASCII.
     let mut seen = 0_u64;
-    let mut nesting = Nesting { word: 0, outer: Vec::new(), depth: 0 };
+    let mut nesting = Nesting::default();
     'value: loop {
         // A value starts at `at` (whitespace skipped).
         match peek(bytes, at) {
@@ -192,7 +198,13 @@ fn finish<S: Sink>(bytes: &[u8], extent: Extent, seen: u64) -> Result<Extent, Fa
 
 /// A key and its colon; returns where the value starts.
 #[inline(always)]
-fn key<S: Sink>(bytes: &[u8], at: usize, expected: &'static str, seen: &mut u64, sink: &mut S) -> Result<usize, Fault> {
+pub(crate) fn key<S: Sink>(
+    bytes: &[u8],
+    at: usize,
+    expected: &'static str,
+    seen: &mut u64,
+    sink: &mut S,
+) -> Result<usize, Fault> {
     if peek(bytes, at) != b'"' {
         return Err(Fault::expected(bytes, at, expected));
     }
@@ -206,7 +218,7 @@ fn key<S: Sink>(bytes: &[u8], at: usize, expected: &'static str, seen: &mut u64,
 
 /// A string whose opening quote stands at `start`; returns its end.
 #[inline(always)]
-fn string<S: Sink>(bytes: &[u8], start: usize, seen: &mut u64, sink: &mut S) -> Result<usize, Fault> {
+pub(crate) fn string<S: Sink>(bytes: &[u8], start: usize, seen: &mut u64, sink: &mut S) -> Result<usize, Fault> {
     let mut at = start + 1;
     let mut escaped = false;
     loop {
@@ -254,7 +266,7 @@ fn digits(bytes: &[u8], mut at: usize) -> usize {
 }
 
 #[inline(always)]
-fn number(bytes: &[u8], start: usize) -> Result<usize, Fault> {
+pub(crate) fn number(bytes: &[u8], start: usize) -> Result<usize, Fault> {
     let mut at = start + usize::from(peek(bytes, start) == b'-');
     match peek(bytes, at) {
         b'0' => at += 1,
@@ -281,7 +293,7 @@ fn number(bytes: &[u8], start: usize) -> Result<usize, Fault> {
 }
 
 #[inline(always)]
-fn literal<S: Sink>(
+pub(crate) fn literal<S: Sink>(
     bytes: &[u8],
     at: usize,
     word: &'static [u8],

@@ -137,6 +137,30 @@ def sort():
     }
 }
 
+/// A long text is not looked through before anything is made of it: that could not stop half-way.
+#[test]
+fn a_text_that_is_no_json_is_found_out_in_pieces() {
+    let source = "
+TEXT = \"[\" + \",\".join([\"[1,{\\\"a\\\":null}]\"] * 2000)
+def case():
+    return json.decode(TEXT, default = \"none\")
+";
+    let program = Program::from_source("case.star", source).expect("it loads");
+    let function = program.function("case.star", "case").expect("it is there");
+    let mut instance = Instance::new(&program, function, Vec::new(), Limits::default()).expect("no arguments");
+    let (mut machine, mut slices) = (Machine::new(), 0);
+    let value = loop {
+        match instance.run(&mut machine, &mut NoHost, 500) {
+            Run::Yielded => slices += 1,
+            Run::Done(value) => break value,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(value.as_str(), Some("none"));
+    // The brackets, the keys and the values count a step each: ten thousand, besides the bytes.
+    assert!(slices >= 20, "{slices} slices");
+}
+
 #[test]
 fn one_operation_is_bounded_by_the_size_of_a_value_and_not_by_all_steps() {
     let usual = |body: &str| run(body, Limits::default());

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use arcstr::ArcStr;
 use bytes::Bytes;
-use fanin_json::{Cursor, Doc};
+use fanin_json::{Doc, JsonError, Step, Steps};
 
 use self::encode::encoded;
 use crate::error::{Kind, Stop};
 use crate::host::Args;
 use crate::methods::args::text;
 use crate::native::{Ctx, ENTRY, NativeFn, Waits};
-use crate::value::{Dict, Frozen, FrozenValue, List, Map, Value, compare, number};
+use crate::value::drop::Row;
+use crate::value::{Dict, Frozen, FrozenValue, Map, Value, compare, number};
 
 // `encode` waits for everything inside its argument as `Waits::Deep` says, but must see the argument
 // before it is decided on: a number of an answer keeps its digits only as long as it is text.
@@ -38,7 +39,7 @@ fn encode(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     ctx.str(&String::from_utf8_lossy(&text))
 }
 
-fn parse(ctx: &mut Ctx<'_>, source: &str) -> Result<Result<Doc, fanin_json::JsonError>, Stop> {
+fn parse(ctx: &mut Ctx<'_>, source: &str) -> Result<Result<Doc, JsonError>, Stop> {
     ctx.steps(source.len() / 16)?;
     ctx.memory(source.len())?;
     Ok(Doc::parse(Bytes::copy_from_slice(source.as_bytes()), compare::MAX_NESTING))
@@ -46,112 +47,93 @@ fn parse(ctx: &mut Ctx<'_>, source: &str) -> Result<Result<Doc, fanin_json::Json
 
 /// New dicts and lists, which can be changed.
 fn decode(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    if let Some(decode) = ctx.resume::<Decode>() {
-        return decode_on(ctx, decode);
-    }
+    let mut decode = ctx.resume::<Decode>().unwrap_or_else(|| Box::new(Decode::new()));
     let [source, default] = args.bind("json.decode", false, ["x", "default"], 1)?;
     // Given by name it is not decided on yet.
     let source = source.unwrap_or(&Value::None).decide()?;
-    match (parse(ctx, text("json.decode", "x", &source)?)?, default) {
-        (Ok(doc), _) => {
-            let start = Doc::ROOT;
-            decode_on(ctx, Box::new(Decode { doc, open: Vec::new(), next: Some(start), keys: Keys::default() }))
-        }
+    match (decode.run(ctx, text("json.decode", "x", &source)?)?, default) {
+        (Ok(Some(value)), _) => Ok(value),
+        (Ok(None), _) => Err(ctx.suspend(decode)),
         (Err(_), Some(default)) => Ok(default.clone()),
         (Err(error), None) => Err(Stop::fail(Kind::Value, format!("json.decode(): {error}"))),
-    }
-}
-
-fn decode_on(ctx: &mut Ctx<'_>, mut decode: Box<Decode>) -> Result<Value, Stop> {
-    match decode.run(ctx)? {
-        Some(value) => Ok(value),
-        None => Err(ctx.suspend(decode)),
     }
 }
 
 /// Values being made of a document. It works in pieces: a long one takes far longer than a flow may hold
 /// its worker.
 struct Decode {
-    doc: Doc,
+    steps: Steps,
     /// Containers that are not complete, outermost first. As many as the document is deep at most.
     open: Vec<Open>,
-    /// The value to make next.
-    next: Option<u32>,
+    /// The outermost value, once it is complete.
+    made: Option<Value>,
     keys: Keys,
 }
 
 enum Open {
-    List(Vec<Value>, Cursor),
-    Dict(Map, ArcStr, Cursor),
+    List(Row),
+    Dict(Map, ArcStr),
 }
 
 impl Decode {
-    /// Goes on until it is done, or the slice of steps is used up.
-    fn run(&mut self, ctx: &mut Ctx<'_>) -> Result<Option<Value>, Stop> {
-        loop {
-            if ctx.is_spent() {
-                return Ok(None);
-            }
-            let mut made = match self.next.take() {
-                Some(at) => self.begin(ctx, at)?,
-                None => None,
-            };
-            // A value that is complete goes into the container around it, which may be complete then.
-            loop {
-                let Some(open) = self.open.last_mut() else { return Ok(made) };
-                if let Some(value) = made.take() {
-                    match open {
-                        Open::List(items, _) => items.push(value),
-                        Open::Dict(map, key, _) => drop(map.insert(Value::Str(std::mem::take(key)), value)?),
-                    }
-                }
-                let next = match open {
-                    Open::List(_, cursor) => cursor.next_element(&self.doc),
-                    Open::Dict(_, key, cursor) => match cursor.next_entry(&self.doc) {
-                        Some((name, at)) => {
-                            *key = self.keys.get(ctx, &self.doc.node(name).as_str().unwrap_or_default())?;
-                            Some(at)
-                        }
-                        None => None,
-                    },
-                };
-                if next.is_some() {
-                    self.next = next;
-                    break;
-                }
-                made = match self.open.pop() {
-                    Some(Open::List(items, _)) => Some(Value::List(std::rc::Rc::new(List::new(items)))),
-                    Some(Open::Dict(map, ..)) => Some(Value::Dict(std::rc::Rc::new(Dict::new(map)))),
-                    None => None,
-                };
-            }
-        }
+    fn new() -> Self {
+        Self { steps: Steps::new(compare::MAX_NESTING), open: Vec::new(), made: None, keys: Keys::default() }
     }
 
-    /// Makes a scalar, or opens a container.
-    fn begin(&mut self, ctx: &mut Ctx<'_>, at: u32) -> Result<Option<Value>, Stop> {
-        let node = self.doc.node(at);
-        ctx.steps(1)?;
-        match node.kind() {
-            fanin_json::Kind::Array => {
-                let length = node.len().unwrap_or(0);
-                ctx.memory(64 + length.saturating_mul(size_of::<Value>()))?;
-                self.open.push(Open::List(Vec::with_capacity(length), node.cursor()));
-                Ok(None)
-            }
-            fanin_json::Kind::Object => {
-                let length = node.len().unwrap_or(0);
-                ctx.memory(64 + length.saturating_mul(ENTRY))?;
-                self.open.push(Open::Dict(Map::with_capacity(length), ArcStr::new(), node.cursor()));
-                Ok(None)
-            }
-            fanin_json::Kind::String => ctx.str(&node.as_str().unwrap_or_default()).map(Some),
-            // Everything else is a scalar.
-            _ => {
-                number::bounded(node)?;
-                Ok(Some(number::scalar(node).unwrap_or_default()))
+    /// Goes on until it is done, or the slice of steps is used up.
+    fn run(&mut self, ctx: &mut Ctx<'_>, text: &str) -> Result<Result<Option<Value>, JsonError>, Stop> {
+        while !ctx.is_spent() {
+            let read = self.steps.read();
+            let step = match self.steps.next(text) {
+                Ok(Some(step)) => step,
+                Ok(None) => return Ok(Ok(self.made.take())),
+                Err(error) => return Ok(Err(error)),
+            };
+            ctx.steps(1 + (self.steps.read() - read) / 16)?;
+            let value = match step {
+                Step::Array => {
+                    ctx.memory(64)?;
+                    self.open.push(Open::List(Row::default()));
+                    continue;
+                }
+                Step::Object => {
+                    ctx.memory(64)?;
+                    self.open.push(Open::Dict(Map::new(), ArcStr::new()));
+                    continue;
+                }
+                Step::Key(name) => {
+                    let key = self.keys.get(ctx, &name)?;
+                    if let Some(Open::Dict(_, next)) = self.open.last_mut() {
+                        *next = key;
+                    }
+                    continue;
+                }
+                Step::Close => match self.open.pop() {
+                    Some(Open::List(mut items)) => Value::list(std::mem::take(&mut *items)),
+                    Some(Open::Dict(map, _)) => Value::Dict(std::rc::Rc::new(Dict::new(map))),
+                    None => continue,
+                },
+                Step::String(text) => ctx.str(&text)?,
+                Step::Number(digits) => number::read(digits)?,
+                Step::Bool(value) => Value::Bool(value),
+                Step::Null => Value::None,
+            };
+            // What is complete goes into the container around it.
+            match self.open.last_mut() {
+                Some(Open::List(items)) => {
+                    ctx.memory(size_of::<Value>())?;
+                    ctx.value(items.len() * size_of::<Value>())?;
+                    items.push(value);
+                }
+                Some(Open::Dict(map, key)) => {
+                    ctx.memory(ENTRY)?;
+                    ctx.value(map.len() * ENTRY)?;
+                    map.insert(Value::Str(std::mem::take(key)), value)?;
+                }
+                None => self.made = Some(value),
             }
         }
+        Ok(Ok(None))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::error::{Kind, Stop};
 use crate::host::Args;
 use crate::methods::args::{each, there, wrong_type};
 use crate::native::{Ctx, KEYS, NativeFn};
+use crate::value::drop::Row;
 use crate::value::{Value, compare};
 
 pub(super) static FUNCTIONS: [NativeFn; 3] =
@@ -71,8 +72,8 @@ const RUN: usize = 8;
 ///
 /// It works in pieces: sorting many elements takes far longer than a flow may hold its worker.
 struct Sort {
-    keys: Vec<Value>,
-    items: Vec<Value>,
+    keys: Row,
+    items: Row,
     reverse: bool,
     /// Positions in `keys`, sorted in runs of `width`.
     order: Vec<u32>,
@@ -86,7 +87,7 @@ struct Sort {
 impl Sort {
     fn new(keys: Vec<Value>, items: Vec<Value>, reverse: bool) -> Self {
         let order = (0..keys.len() as u32).collect();
-        Self { keys, items, reverse, order, merged: Vec::new(), width: RUN, begun: 0 }
+        Self { keys: Row(keys), items: Row(items), reverse, order, merged: Vec::new(), width: RUN, begun: 0 }
     }
 
     /// Whether the element at position `a`, which stands before `b`, has to come after it.

@@ -10,6 +10,7 @@ use crate::error::{Kind, Stop};
 use crate::host::Args;
 use crate::native::{Ctx, NativeFn};
 use crate::value::Value;
+use crate::value::drop::Row;
 use crate::value::view::type_name;
 
 use super::args::{int, optional_text, this};
@@ -21,7 +22,7 @@ pub(super) static METHODS: [NativeFn; 3] =
 /// Parts of a text, as far as they are made.
 #[derive(Default)]
 struct Parts {
-    made: Vec<Value>,
+    made: Row,
     /// Where the rest begins; from the right: where it ends. `None` when nothing is left.
     at: Option<usize>,
 }
@@ -35,7 +36,7 @@ fn parts(ctx: &mut Ctx<'_>, text: &str, from_right: bool, next: impl Fn(usize, u
         Some(parts) => parts,
         None => {
             ctx.steps(text.len() / 16)?;
-            Box::new(Parts { made: Vec::new(), at: Some(if from_right { text.len() } else { 0 }) })
+            Box::new(Parts { made: Row::default(), at: Some(if from_right { text.len() } else { 0 }) })
         }
     };
     while let Some(at) = parts.at {
@@ -51,7 +52,7 @@ fn parts(ctx: &mut Ctx<'_>, text: &str, from_right: bool, next: impl Fn(usize, u
     if from_right {
         parts.made.reverse();
     }
-    ctx.list(parts.made)
+    ctx.list(std::mem::take(&mut *parts.made))
 }
 
 /// Separator (`None` for white space) and number of splits, unbounded if negative.

@@ -132,6 +132,29 @@ pub(crate) fn drop_row(elements: &mut Vec<Value>) {
     }
 }
 
+/// Elements on their way into a container, dropped like those of one.
+#[derive(Debug, Default)]
+pub(crate) struct Row(pub(crate) Vec<Value>);
+
+impl std::ops::Deref for Row {
+    type Target = Vec<Value>;
+    fn deref(&self) -> &Vec<Value> {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Row {
+    fn deref_mut(&mut self) -> &mut Vec<Value> {
+        &mut self.0
+    }
+}
+
+impl Drop for Row {
+    fn drop(&mut self) {
+        drop_row(&mut self.0);
+    }
+}
+
 /// The same for many entries.
 pub(crate) fn drop_pairs(entries: Vec<(Value, Value)>) {
     if let Some(entries) = leave(entries, Left::Pairs) {
@@ -309,6 +332,8 @@ mod tests {
             drop(make());
             assert!(!drop_rest(), "{name}");
         }
+        assert!(drop_in_parts(|| drop(Row(texts(0)))).1, "elements on their way into a container");
+        while drop_rest() {}
         assert!(!drop_in_parts(|| drop(shared.clone())).1);
         assert_eq!(crate::value::view::len(&shared), Some(10_000));
     }

@@ -16,16 +16,31 @@ pub(crate) fn scalar(node: Node<'_>) -> Option<Value> {
         fanin_json::Kind::Null => Value::None,
         fanin_json::Kind::Bool => Value::Bool(node.as_bool()?),
         fanin_json::Kind::String => Value::str(&node.as_str()?),
-        fanin_json::Kind::Number => match node.as_number()? {
-            Number::Int(value) => Value::Int(value),
-            Number::Float(value) => Value::Float(value),
-            Number::Large(digits) => match digits.parse::<BigInt>() {
-                Ok(value) => normal(value),
-                Err(_) => Value::Float(node.as_f64()?),
-            },
-        },
+        fanin_json::Kind::Number => of(node.as_number()?),
         fanin_json::Kind::Array | fanin_json::Kind::Object => return None,
     })
+}
+
+fn of(number: Number<'_>) -> Value {
+    match number {
+        Number::Int(value) => Value::Int(value),
+        Number::Float(value) => Value::Float(value),
+        Number::Large(digits) => match digits.parse::<BigInt>() {
+            Ok(value) => normal(value),
+            Err(_) => Value::Float(digits.parse().unwrap_or(f64::NAN)),
+        },
+    }
+}
+
+/// The value of a number in JSON's grammar.
+///
+/// # Errors
+/// If it is too long.
+pub(crate) fn read(text: &str) -> Result<Value, Stop> {
+    if text.len() > MOST_DIGITS {
+        return Err(too_long());
+    }
+    Ok(of(Number::read(text)))
 }
 
 /// Longest number of an answer that is computed with: reading it takes time that grows with the square of
@@ -36,9 +51,14 @@ const MOST_DIGITS: usize = 20_000;
 #[inline]
 pub(crate) fn bounded(node: Node<'_>) -> Result<(), Stop> {
     if node.kind() == fanin_json::Kind::Number && node.raw().len() > MOST_DIGITS {
-        return Err(Stop::fail(Error::Limit, format!("a number of more than {MOST_DIGITS} digits")));
+        return Err(too_long());
     }
     Ok(())
+}
+
+#[cold]
+fn too_long() -> Stop {
+    Stop::fail(Error::Limit, format!("a number of more than {MOST_DIGITS} digits"))
 }
 
 /// An integer in its only representation.
