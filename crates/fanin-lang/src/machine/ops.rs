@@ -211,8 +211,13 @@ fn repeat(ctx: &mut Ctx<'_>, what: &Value, times: &Value) -> Result<Value, Stop>
     ctx.steps(size / 16)?;
     match what {
         Value::Str(text) => Ok(crate::native::filled(size, |bytes| {
-            if !text.is_empty() {
-                bytes.chunks_exact_mut(text.len()).for_each(|chunk| chunk.copy_from_slice(text.as_bytes()));
+            bytes[..len].copy_from_slice(text.as_bytes());
+            // What is there is copied behind itself: a short text many times takes no longer than a long one.
+            let mut done = len;
+            while done < size {
+                let more = done.min(size - done);
+                bytes.copy_within(..more, done);
+                done += more;
             }
         })),
         Value::Bytes(bytes) => Ok(Value::Bytes(std::sync::Arc::new(bytes.repeat(count)))),

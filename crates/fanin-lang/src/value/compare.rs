@@ -119,6 +119,8 @@ fn equal_decided(a: &Value, b: &Value, depth: usize, work: &mut u64) -> Result<b
         (Value::List(a), Value::List(b)) if Rc::ptr_eq(a, b) => return Ok(true),
         (Value::Dict(a), Value::Dict(b)) if Rc::ptr_eq(a, b) => return Ok(true),
         (Value::Tuple(a), Value::Tuple(b)) if Rc::ptr_eq(a, b) => return Ok(true),
+        (Value::List(a), Value::List(b)) => return equal_slices(&a.items(), &b.items(), depth, work),
+        (Value::Tuple(a), Value::Tuple(b)) => return equal_slices(a, b, depth, work),
         (Value::Frozen(a), Value::Frozen(b)) if Arc::ptr_eq(a, b) => return Ok(true),
         _ => {}
     }
@@ -174,6 +176,18 @@ fn equal_decided(a: &Value, b: &Value, depth: usize, work: &mut u64) -> Result<b
         }
         _ => Ok(same(a, b)),
     }
+}
+
+fn equal_slices(a: &[Value], b: &[Value], depth: usize, work: &mut u64) -> Result<bool, Stop> {
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    for (x, y) in a.iter().zip(b) {
+        if !equal_within(x, y, depth + 1, work)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The fields of a struct.
