@@ -121,7 +121,10 @@ impl fmt::Display for RoutePlan {
             writeln!(f, "  waits")?;
             for wait in &plan.waits {
                 write!(f, "    {}  after round {}", short(&wait.position), Shown(&wait.rounds))?;
-                writeln!(f, ", for {}", list(&wait.on))?;
+                match wait.on.as_slice() {
+                    [] => writeln!(f)?,
+                    on => writeln!(f, ", for {}", list(on))?,
+                }
             }
         }
         if !plan.loops.is_empty() {

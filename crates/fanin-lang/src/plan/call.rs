@@ -1,13 +1,13 @@
 //! Calls: of the program's functions, of natives, of the host.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use arcstr::ArcStr;
 
 use super::CallFound;
-use super::run::{Frame, Walk};
-use super::state::{FunctionValue, Known, MOST_ITEMS, Object, Origins, Shape, State};
+use super::heap::Object;
+use super::run::{Failed, Frame, Walk};
+use super::state::{FunctionValue, Known, MOST_ITEMS, Origins, Shape, State};
 use super::time::Sum;
 use crate::code::{CallInfo, Target};
 use crate::host::{Effect, HostRef};
@@ -159,24 +159,30 @@ impl Walk<'_> {
         let conditional = frame.is_conditional(state);
         self.conditional += u32::from(conditional);
         self.context.push((frame.index, pc as u32, 0));
+        let before = std::mem::take(&mut self.failed);
         let ended = self.function(function.code, regs, state.clone());
         self.context.pop();
         self.conditional -= u32::from(conditional);
-        let (mut value, mut after) = ended?;
-        value.origins.extend(after.waited.difference(&waited));
+        let failed = self.failed.clone();
+        self.failed.max(&before);
+        let Some((mut value, mut after)) = ended else {
+            // Its caller goes on until the failure is there.
+            if !(code.pure && failed.at.exceeds(&now)) {
+                return None;
+            }
+            state.aside.max(&failed.at);
+            failed.calls.iter().for_each(|calls| state.calls.max(calls));
+            return Some(Known::at(failed.at, Origins::new()));
+        };
+        let waits: Origins = after.waited.difference(&waited).copied().collect();
+        value.origins.extend(&waits);
         if code.pure {
             let end = after.now.clone();
             if end.exceeds(&now) {
                 // It has stepped aside: its result comes when it ends, and what it sees cannot be changed until then.
                 value.there.max(&end);
                 after.aside.max(&end);
-                let mut seen = BTreeSet::new();
-                args.iter().chain(&function.captured).for_each(|one| after.reachable(one, &mut seen));
-                for id in seen {
-                    if let Some(object) = after.heap.get_mut(&id) {
-                        object.lent.max(&end);
-                    }
-                }
+                after.lend(args.iter().chain(&function.captured).chain(&function.defaults), &end, &waits);
             }
             after.now = now;
             after.waited = waited;
@@ -194,9 +200,6 @@ impl Walk<'_> {
         native: &'static NativeFn,
         args: &[Known],
     ) -> Option<Known> {
-        if matches!(native.name, "fail" | "abort") {
-            return None;
-        }
         let method = matches!(info.target, Target::Method { .. });
         let shallow = SHALLOW.contains(&native.name);
         for (at, arg) in args.iter().enumerate() {
@@ -211,6 +214,12 @@ impl Walk<'_> {
                 Waits::All | Waits::These(_) => (state.whole(arg), state.all_origins(arg)),
             };
             self.wait(frame, state, pc, &time, &origins);
+        }
+        if matches!(native.name, "fail" | "abort") {
+            let mut whole = state.now.clone();
+            whole.max(&state.aside);
+            self.failed.max(&Failed { at: state.now.clone(), whole, calls: Some(state.calls.clone()) });
+            return None;
         }
         if native.changes == Changes::This
             && let Some((of, put)) = args.split_first()
@@ -437,14 +446,12 @@ impl Walk<'_> {
                 later: Sum::default(),
                 needs: needs.clone(),
                 decided: Origins::new(),
-                waits_for_all: writes,
             });
         } else {
             let found = &mut self.calls[number as usize];
-            if start.exceeds(&found.start) {
-                self.seen_again(number);
+            if self.passing == 0 {
+                found.later.max(&start.above(&found.start));
             }
-            let found = &mut self.calls[number as usize];
             found.needs.extend(&needs);
         }
         // What was waited for on the way here counts if the call starts because of it.

@@ -8,14 +8,16 @@
 //! a value that is not known) is said.
 
 mod call;
+mod heap;
 mod ops;
 mod run;
 mod state;
 mod time;
 mod turns;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use self::heap::Heap;
 use self::run::{MOST_STEPS, Walk};
 use self::state::{Known, Origins, Shape, State};
 use self::time::Sum;
@@ -44,7 +46,6 @@ struct CallFound {
     later: Sum,
     needs: Origins,
     decided: Origins,
-    waits_for_all: bool,
 }
 
 /// A loop as the walk finds it.
@@ -178,7 +179,7 @@ fn walk(program: &ProgramData, index: u32, fuel: u64) -> (Walk<'_>, Option<(Know
     let mut walk = Walk::new(program, fuel);
     let mut state = State {
         regs: Vec::new(),
-        heap: BTreeMap::new(),
+        heap: Heap::default(),
         now: Sum::default(),
         waited: Origins::new(),
         required: Sum::default(),
@@ -218,12 +219,8 @@ impl Program {
             rounds.max(&state.whole(value));
             calls.max(&state.calls);
         }
-        // Ways that end in a failure make calls too.
-        for call in &walk.calls {
-            if call.waits_for_all {
-                rounds.max(&call.start.plus(&call.later).next());
-            }
-        }
+        rounds.max(&walk.failed.whole);
+        walk.failed.calls.iter().for_each(|made| calls.max(made));
         // Loops that the plan speaks of, numbered in the order of their places.
         let mut used: BTreeSet<u32> = BTreeSet::new();
         let mut note = |sum: &Sum| sum.per_item().for_each(|(loops, _)| used.extend(loops));

@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
+use super::heap::Object;
 use super::run::{Frame, Walk};
-use super::state::{FunctionValue, Known, MOST_ITEMS, Object, Shape, State};
+use super::state::{FunctionValue, Known, MOST_ITEMS, Shape, State};
 use crate::code::{Binary, ItemInfo, Op, Piece, Reg};
 use crate::value::{Frozen, FrozenValue};
 
@@ -84,7 +85,7 @@ impl Walk<'_> {
                 r!(dst) = match &cell.shape {
                     Shape::Object(ids) => {
                         let mut value = Known::plain(Shape::Nothing);
-                        ids.iter().filter_map(|id| state.heap.get(id)).for_each(|cell| value.join(&cell.element));
+                        ids.iter().filter_map(|id| state.heap.get(*id)).for_each(|cell| value.join(&cell.element));
                         value
                     }
                     _ => cell,
@@ -94,7 +95,7 @@ impl Walk<'_> {
                 let value = r!(src).clone();
                 if let Shape::Object(ids) = &r!(cell).shape.clone() {
                     for id in ids {
-                        if let Some(cell) = state.heap.get_mut(id) {
+                        if let Some(cell) = state.heap.get_mut(*id) {
                             cell.element.join(&value);
                         }
                     }
@@ -109,9 +110,11 @@ impl Walk<'_> {
                     self.decide(frame, &mut state, pc, b);
                 }
                 let (left, right) = (r!(a).clone(), r!(b).clone());
-                if let (true, Shape::Object(_)) = (in_place, &left.shape) {
+                if in_place && !left.refs.is_empty() {
                     let added = state.elements(&right).1;
                     self.change(frame, &mut state, pc, &left, &[added], false);
+                }
+                if let (true, Shape::Object(_)) = (in_place, &left.shape) {
                     r!(dst) = left;
                 } else {
                     let mut sum = Known::plain(Shape::Unknown);
@@ -236,7 +239,7 @@ impl Walk<'_> {
                 {
                     let now = state.now.clone();
                     for id in ids {
-                        if let Some(object) = state.heap.get_mut(id) {
+                        if let Some(object) = state.heap.get_mut(*id) {
                             object.there.max(&now);
                         }
                     }
@@ -274,7 +277,7 @@ impl Walk<'_> {
                 let now = state.now.clone();
                 if let Shape::Object(ids) = &r!(acc).shape.clone() {
                     for id in ids {
-                        if let Some(object) = state.heap.get_mut(id) {
+                        if let Some(object) = state.heap.get_mut(*id) {
                             object.element.join(&value);
                             if !sure {
                                 object.there.max(&now);
@@ -292,7 +295,7 @@ impl Walk<'_> {
                 let (value, now) = (r!(value).clone(), state.now.clone());
                 if let Shape::Object(ids) = &r!(acc).shape.clone() {
                     for object in ids {
-                        if let Some(object) = state.heap.get_mut(object) {
+                        if let Some(object) = state.heap.get_mut(*object) {
                             object.element.join(&value);
                             object.there.max(&now);
                             object.items = None;
@@ -303,9 +306,14 @@ impl Walk<'_> {
             Op::End { dst, acc, .. } => {
                 let mut whole = r!(acc).clone();
                 if let Shape::Object(ids) = &whole.shape
-                    && let Some(object) = ids.first().and_then(|id| state.heap.get(id))
+                    && let Some(object) = ids.first().and_then(|id| state.heap.get(*id))
                 {
                     whole.origins.extend(&object.element.origins);
+                    let (until, element) = (object.there.clone(), object.element.clone());
+                    if until.exceeds(&state.now) {
+                        // It waits for items that may give nothing, and holds what the others have given.
+                        state.lend([&element], &until, &element.origins);
+                    }
                 }
                 r!(dst) = whole;
             }

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::state::{Known, MOST_ITEMS, Object, Origins, Shape, State};
+use super::heap::Object;
+use super::state::{Known, MOST_ITEMS, Origins, Shape, State};
 use super::time::Sum;
 use super::{CallFound, LoopFound, WaitFound};
 use crate::code::{Code, Op, Reg};
@@ -34,9 +35,35 @@ pub(super) struct Walk<'p> {
     pub(super) stack: Vec<u32>,
     /// How many calls around are made on some ways only.
     pub(super) conditional: u32,
-    /// Calls and waits seen again at another time, in the loops around.
-    pub(super) touched: Vec<(BTreeSet<u32>, BTreeSet<Context>)>,
+    /// Turns around that stand for none of their loops' turns at worst, see [`Walk::turns`].
+    pub(super) passing: u32,
+    /// When ways ended that end in a failure, and the calls made on them.
+    pub(super) failed: Failed,
+    /// Items being walked through that can step aside: how deep the functions are, their registers, and the containers that
+    /// those have held.
+    pub(super) items: Vec<(usize, Box<[Reg]>, BTreeSet<u32>)>,
     pub(super) writes: u32,
+}
+
+/// Ways that end in a failure.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Failed {
+    /// When control comes to the failures.
+    pub(super) at: Sum,
+    /// When what has stepped aside before has ended too.
+    pub(super) whole: Sum,
+    /// The calls made on them, if there are any such ways.
+    pub(super) calls: Option<Sum>,
+}
+
+impl Failed {
+    pub(super) fn max(&mut self, other: &Self) {
+        self.at.max(&other.at);
+        self.whole.max(&other.whole);
+        if let Some(calls) = &other.calls {
+            self.calls.get_or_insert_default().max(calls);
+        }
+    }
 }
 
 /// A function being walked through.
@@ -49,6 +76,16 @@ pub(super) struct Frame<'c> {
 }
 
 impl Frame<'_> {
+    pub(super) fn returned(&mut self, value: Known, state: State) {
+        match &mut self.returns {
+            Some((own, before)) => {
+                own.join(&value);
+                before.join(&state);
+            }
+            None => self.returns = Some((value, state)),
+        }
+    }
+
     /// Whether a place is on some ways only.
     pub(super) fn is_conditional(&self, state: &State) -> bool {
         state.share + self.dead < 1.0 - 1e-9
@@ -93,7 +130,9 @@ impl<'p> Walk<'p> {
             loop_stack: Vec::new(),
             stack: Vec::new(),
             conditional: 0,
-            touched: Vec::new(),
+            passing: 0,
+            failed: Failed::default(),
+            items: Vec::new(),
             writes: 0,
         }
     }
@@ -141,6 +180,12 @@ impl<'p> Walk<'p> {
                 break;
             }
             self.fuel -= 1;
+            if let Some((depth, live, seen)) = self.items.last_mut()
+                && *depth == self.stack.len()
+            {
+                // Where it waits first is not known, and what it sees then is lent until its end.
+                live.iter().for_each(|reg| seen.extend(&state.regs[usize::from(*reg)].refs));
+            }
             let mut jump = |target: usize, state: State, pending: &mut BTreeMap<usize, State>| {
                 if target > pc && target < to {
                     jump_to(pending, target, state);
@@ -169,13 +214,7 @@ impl<'p> Walk<'p> {
                 Op::Return { src } => {
                     let value = state.regs[usize::from(src)].clone();
                     state.regs.clear();
-                    match &mut frame.returns {
-                        Some((own, before)) => {
-                            own.join(&value);
-                            before.join(&state);
-                        }
-                        None => frame.returns = Some((value, state)),
-                    }
+                    frame.returned(value, state);
                 }
                 Op::Next { iter, dst, to: exit } => {
                     let exit = usize::from(exit);
@@ -203,13 +242,6 @@ impl<'p> Walk<'p> {
         out
     }
 
-    /// Notes that a call is seen at another time than before.
-    pub(super) fn seen_again(&mut self, call: u32) {
-        for (calls, _) in &mut self.touched {
-            calls.insert(call);
-        }
-    }
-
     /// Control waits for a time.
     pub(super) fn wait(&mut self, frame: &Frame<'_>, state: &mut State, pc: usize, time: &Sum, origins: &Origins) {
         if time.exceeds(&state.now) {
@@ -220,10 +252,8 @@ impl<'p> Walk<'p> {
             match self.waits.get_mut(&key) {
                 Some(found) => {
                     found.on.extend(origins);
-                    if time.exceeds(&found.until) {
-                        for (_, waits) in &mut self.touched {
-                            waits.insert(key.clone());
-                        }
+                    if self.passing == 0 {
+                        found.later.max(&time.above(&found.until));
                     }
                 }
                 None => {
@@ -271,9 +301,10 @@ impl<'p> Walk<'p> {
     ) {
         let one = of.refs.len() == 1 && matches!(of.shape, Shape::Object(_));
         for id in &of.refs {
-            let Some(lent) = state.heap.get(id).map(|object| object.lent.clone()) else { continue };
-            self.wait(frame, state, pc, &lent, &Origins::new());
-            let Some(object) = state.heap.get_mut(id) else { continue };
+            let Some(object) = state.heap.get(*id) else { continue };
+            let (lent, on) = (object.lent.clone(), object.lent_for.clone());
+            self.wait(frame, state, pc, &lent, &on);
+            let Some(object) = state.heap.get_mut(*id) else { continue };
             put.iter().for_each(|one| object.element.join(one));
             match (&mut object.items, append && one, put) {
                 (Some(items), true, [one]) if items.len() < MOST_ITEMS && object.keys.is_none() => {

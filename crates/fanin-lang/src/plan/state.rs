@@ -1,10 +1,12 @@
 //! What is known of values, and of a flow at one place of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::{Discriminant, discriminant};
 use std::rc::Rc;
 
 use arcstr::ArcStr;
 
+use super::heap::{Heap, Object};
 use super::time::Sum;
 use crate::host::HostRef;
 use crate::native::NativeFn;
@@ -115,59 +117,11 @@ impl Known {
     }
 }
 
-/// A container that the flow has made.
-#[derive(Debug, Clone)]
-pub(super) struct Object {
-    /// When its length is known.
-    pub(super) there: Sum,
-    /// All elements in one.
-    pub(super) element: Known,
-    /// Each element, if all are known.
-    pub(super) items: Option<Vec<Known>>,
-    /// Some of `items` may be absent, so that their places say nothing.
-    pub(super) sparse: bool,
-    /// The keys of `items`, if it is a dict.
-    pub(super) keys: Option<Rc<[ArcStr]>>,
-    /// Until then something that waits can still see it, and it cannot be changed.
-    pub(super) lent: Sum,
-}
-
-impl Object {
-    pub(super) fn new(items: Option<Vec<Known>>, keys: Option<Rc<[ArcStr]>>) -> Self {
-        let mut element = Known::plain(Shape::Nothing);
-        items.iter().flatten().for_each(|item| element.join(item));
-        let items = items.filter(|items| items.len() <= MOST_ITEMS);
-        Self { there: Sum::default(), element, items, sparse: false, keys, lent: Sum::default() }
-    }
-
-    fn join(&mut self, other: &Self) {
-        self.there.max(&other.there);
-        self.lent.max(&other.lent);
-        self.sparse |= other.sparse;
-        self.element.join(&other.element);
-        self.items = match (self.items.take(), &other.items) {
-            (Some(mut a), Some(b)) if a.len() == b.len() && self.keys == other.keys => {
-                a.iter_mut().zip(b).for_each(|(a, b)| a.join(b));
-                Some(a)
-            }
-            // One way has put more into it than the other.
-            (Some(mut a), Some(b)) if self.keys.is_none() && other.keys.is_none() => {
-                self.sparse = true;
-                a.iter_mut().zip(b).for_each(|(a, b)| a.join(b));
-                let more = b.iter().skip(a.len()).cloned().collect::<Vec<_>>();
-                a.extend(more);
-                Some(a)
-            }
-            _ => None,
-        };
-    }
-}
-
 /// A function at one place.
 #[derive(Debug, Clone)]
 pub(super) struct State {
     pub(super) regs: Vec<Known>,
-    pub(super) heap: BTreeMap<u32, Object>,
+    pub(super) heap: Heap,
     /// When control is here.
     pub(super) now: Sum,
     /// The calls that were waited for on the way here.
@@ -185,12 +139,7 @@ pub(super) struct State {
 impl State {
     pub(super) fn join(&mut self, other: &Self) {
         self.regs.iter_mut().zip(&other.regs).for_each(|(a, b)| a.join(b));
-        for (id, object) in &other.heap {
-            match self.heap.get_mut(id) {
-                Some(own) => own.join(object),
-                None => drop(self.heap.insert(*id, object.clone())),
-            }
-        }
+        self.heap.join(&other.heap);
         self.now.max(&other.now);
         self.waited.extend(&other.waited);
         self.required.max(&other.required);
@@ -221,15 +170,21 @@ impl State {
     /// When a value can be decided on.
     pub(super) fn there(&self, value: &Known) -> Sum {
         let mut time = value.there.clone();
-        if let Shape::Object(ids) = &value.shape {
-            ids.iter().filter_map(|id| self.heap.get(id)).for_each(|object| time.max(&object.there));
+        let of = |ids: &BTreeSet<u32>, time: &mut Sum| {
+            ids.iter().filter_map(|id| self.heap.get(*id)).for_each(|object| time.max(&object.there));
+        };
+        match &value.shape {
+            Shape::Object(ids) => of(ids, &mut time),
+            // It may be one of the containers, or something else.
+            Shape::Unknown | Shape::Blurred => of(&value.refs, &mut time),
+            _ => {}
         }
         time
     }
 
     fn objects(&self, value: &Known, seen: &mut BTreeSet<u32>, visit: &mut dyn FnMut(&Object)) {
         for id in &value.refs {
-            if let (true, Some(object)) = (seen.insert(*id), self.heap.get(id)) {
+            if let (true, Some(object)) = (seen.insert(*id), self.heap.get(*id)) {
                 visit(object);
                 self.objects(&object.element, seen, visit);
             }
@@ -237,10 +192,22 @@ impl State {
     }
 
     /// Containers that can be reached from a value.
-    pub(super) fn reachable(&self, value: &Known, ids: &mut BTreeSet<u32>) {
+    fn reachable(&self, value: &Known, ids: &mut BTreeSet<u32>) {
         for id in &value.refs {
-            if let (true, Some(object)) = (ids.insert(*id), self.heap.get(id)) {
+            if let (true, Some(object)) = (ids.insert(*id), self.heap.get(*id)) {
                 self.reachable(&object.element, ids);
+            }
+        }
+    }
+
+    /// Something waits until a time, for these calls, and sees values meanwhile: no container in them can be changed before.
+    pub(super) fn lend<'k>(&mut self, seen: impl IntoIterator<Item = &'k Known>, until: &Sum, on: &Origins) {
+        let mut ids = BTreeSet::new();
+        seen.into_iter().for_each(|value| self.reachable(value, &mut ids));
+        for id in ids {
+            if let Some(object) = self.heap.get_mut(id) {
+                object.lent.max(until);
+                object.lent_for.extend(on);
             }
         }
     }
@@ -250,7 +217,7 @@ impl State {
         let mut later = Known::at(self.there(value), value.origins.clone());
         if let Shape::Object(ids) = &value.shape {
             let mut element = Known::plain(Shape::Nothing);
-            ids.iter().filter_map(|id| self.heap.get(id)).for_each(|object| element.join(&object.element));
+            ids.iter().filter_map(|id| self.heap.get(*id)).for_each(|object| element.join(&object.element));
             element.there.max(&later.there);
             element.whole.max(&value.whole);
             element.origins.extend(&later.origins);
@@ -284,7 +251,7 @@ impl State {
     fn items(&self, ids: &BTreeSet<u32>) -> Option<Vec<Known>> {
         let mut all: Option<Vec<Known>> = None;
         for id in ids {
-            let object = self.heap.get(id).filter(|object| object.keys.is_none())?;
+            let object = self.heap.get(*id).filter(|object| object.keys.is_none())?;
             let items = object.items.as_ref()?;
             match &mut all {
                 None => all = Some(items.clone()),
@@ -300,14 +267,14 @@ impl State {
     /// The elements in their places, if that is known.
     pub(super) fn in_places(&self, value: &Known) -> Option<Vec<Known>> {
         let Shape::Object(ids) = &value.shape else { return None };
-        let sparse = ids.iter().filter_map(|id| self.heap.get(id)).any(|object| object.sparse);
+        let sparse = ids.iter().filter_map(|id| self.heap.get(*id)).any(|object| object.sparse);
         if sparse { None } else { self.items(ids) }
     }
 
     /// A part of a value: of `key` if that is known.
     pub(super) fn part(&self, of: &Known, key: Option<&Shape>) -> Known {
         if let Shape::Object(ids) = &of.shape
-            && let (1, Some(object)) = (ids.len(), ids.first().and_then(|id| self.heap.get(id)))
+            && let (1, Some(object)) = (ids.len(), ids.first().and_then(|id| self.heap.get(*id)))
             && let Some(items) = object.items.as_ref().filter(|_| !object.sparse)
         {
             let at = match (key, &object.keys) {
@@ -329,22 +296,30 @@ impl State {
         self.elements(of).1
     }
 
+    /// What its values are, as far as turns of a loop that begins with `start` can differ in it.
+    pub(super) fn kinds(&self, start: &Self) -> Vec<(Discriminant<Shape>, Vec<u32>)> {
+        let elements = start.heap.iter().filter_map(|(id, _)| self.heap.get(id)).map(|object| &object.element);
+        // Each turn makes containers of its own: which, makes no difference.
+        let refs = |value: &Known| value.refs.iter().copied().filter(|id| start.heap.get(*id).is_some()).collect();
+        self.regs.iter().chain(elements).map(|value| (discriminant(&value.shape), refs(value))).collect()
+    }
+
     /// All times in which it can grow, for comparing turns of a loop.
-    pub(super) fn times(&self) -> Vec<(Place, Sum)> {
-        let mut times = vec![
+    pub(super) fn times(&self) -> BTreeMap<Place, Sum> {
+        let mut times = BTreeMap::from([
             (Place::Now, self.now.clone()),
             (Place::Required, self.required.clone()),
             (Place::Aside, self.aside.clone()),
-        ];
+        ]);
         for (at, reg) in self.regs.iter().enumerate() {
-            times.push((Place::There(at), reg.there.clone()));
-            times.push((Place::Whole(at), reg.whole.clone()));
+            times.insert(Place::There(at), reg.there.clone());
+            times.insert(Place::Whole(at), reg.whole.clone());
         }
-        for (id, object) in &self.heap {
-            times.push((Place::Element(*id), object.element.there.clone()));
-            times.push((Place::ElementWhole(*id), object.element.whole.clone()));
-            times.push((Place::Length(*id), object.there.clone()));
-            times.push((Place::Lent(*id), object.lent.clone()));
+        for (id, object) in self.heap.iter() {
+            times.insert(Place::Element(id), object.element.there.clone());
+            times.insert(Place::ElementWhole(id), object.element.whole.clone());
+            times.insert(Place::Length(id), object.there.clone());
+            times.insert(Place::Lent(id), object.lent.clone());
         }
         times
     }
@@ -357,16 +332,16 @@ impl State {
             Place::Aside => &mut self.aside,
             Place::There(at) => &mut self.regs.get_mut(at)?.there,
             Place::Whole(at) => &mut self.regs.get_mut(at)?.whole,
-            Place::Element(id) => &mut self.heap.get_mut(&id)?.element.there,
-            Place::ElementWhole(id) => &mut self.heap.get_mut(&id)?.element.whole,
-            Place::Length(id) => &mut self.heap.get_mut(&id)?.there,
-            Place::Lent(id) => &mut self.heap.get_mut(&id)?.lent,
+            Place::Element(id) => &mut self.heap.get_mut(id)?.element.there,
+            Place::ElementWhole(id) => &mut self.heap.get_mut(id)?.element.whole,
+            Place::Length(id) => &mut self.heap.get_mut(id)?.there,
+            Place::Lent(id) => &mut self.heap.get_mut(id)?.lent,
         })
     }
 }
 
 /// A time of a state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     Now,
     Required,

@@ -5,39 +5,42 @@ use std::collections::BTreeMap;
 /// A sum: so many, and for each item of a loop (of loops within loops, for each pair of items) so
 /// many more. Everything here is an upper bound.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Sum(BTreeMap<Vec<u32>, u32>);
+pub(crate) struct Sum {
+    constant: u32,
+    /// None of them zero.
+    per_item: BTreeMap<Vec<u32>, u32>,
+}
 
 impl Sum {
     pub(crate) fn of(number: u32) -> Self {
-        let mut sum = Self::default();
-        sum.add(Vec::new(), number);
-        sum
+        Self { constant: number, per_item: BTreeMap::new() }
     }
 
-    fn add(&mut self, loops: Vec<u32>, number: u32) {
+    fn add(&mut self, loops: &[u32], number: u32) {
         if number > 0 {
-            let at = self.0.entry(loops).or_default();
+            let at = self.per_item.entry(loops.to_vec()).or_default();
             *at = at.saturating_add(number);
         }
     }
 
     pub(crate) fn is_zero(&self) -> bool {
-        self.0.is_empty()
+        self.constant == 0 && self.per_item.is_empty()
     }
 
     /// The part that depends on no loop.
     pub(crate) fn constant(&self) -> u32 {
-        self.0.get(&Vec::new()).copied().unwrap_or(0)
+        self.constant
     }
 
     /// The parts that do: loops, and how many for each of their items.
     pub(crate) fn per_item(&self) -> impl Iterator<Item = (&[u32], u32)> {
-        self.0.iter().filter(|(loops, _)| !loops.is_empty()).map(|(loops, number)| (loops.as_slice(), *number))
+        self.per_item.iter().map(|(loops, number)| (loops.as_slice(), *number))
     }
 
     pub(crate) fn plus(&self, other: &Self) -> Self {
         let mut sum = self.clone();
-        other.0.iter().for_each(|(loops, number)| sum.add(loops.clone(), *number));
+        sum.constant = sum.constant.saturating_add(other.constant);
+        other.per_item().for_each(|(loops, number)| sum.add(loops, number));
         sum
     }
 
@@ -47,34 +50,40 @@ impl Sum {
 
     /// The larger, part by part.
     pub(crate) fn max(&mut self, other: &Self) {
-        for (loops, number) in &other.0 {
-            let at = self.0.entry(loops.clone()).or_default();
+        self.constant = self.constant.max(other.constant);
+        for (loops, number) in &other.per_item {
+            let at = self.per_item.entry(loops.clone()).or_default();
             *at = (*at).max(*number);
         }
     }
 
+    fn parts_above<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = (&'s Vec<u32>, u32)> {
+        self.per_item.iter().filter_map(|(loops, number)| {
+            let more = number.saturating_sub(other.per_item.get(loops).copied().unwrap_or(0));
+            (more > 0).then_some((loops, more))
+        })
+    }
+
     /// What is left of it above another.
     pub(crate) fn above(&self, other: &Self) -> Self {
-        let mut rest = Self::default();
-        for (loops, number) in &self.0 {
-            rest.add(loops.clone(), number.saturating_sub(other.0.get(loops).copied().unwrap_or(0)));
-        }
-        rest
+        let constant = self.constant.saturating_sub(other.constant);
+        Self { constant, per_item: self.parts_above(other).map(|(loops, more)| (loops.clone(), more)).collect() }
     }
 
     /// Whether it is larger in any part.
     pub(crate) fn exceeds(&self, other: &Self) -> bool {
-        !self.above(other).is_zero()
+        self.constant > other.constant || self.parts_above(other).next().is_some()
     }
 
     /// The same for each item of a loop.
     pub(crate) fn for_each(&self, id: u32) -> Self {
         let mut sum = Self::default();
-        for (loops, number) in &self.0 {
-            let mut loops = loops.clone();
+        sum.add(&[id], self.constant);
+        for (loops, number) in self.per_item() {
+            let mut loops = loops.to_vec();
             loops.push(id);
             loops.sort_unstable();
-            sum.add(loops, *number);
+            sum.add(&loops, number);
         }
         sum
     }

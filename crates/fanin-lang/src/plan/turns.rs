@@ -1,18 +1,89 @@
 //! Loops: turn by turn where the items are known, else until what grows is known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::LoopFound;
 use super::run::{Context, Frame, Walk, join_into, jump_to};
-use super::state::{Known, MOST_ITEMS, Place, Shape, State};
+use super::state::{Known, MOST_ITEMS, Origins, Place, Shape, State};
 use super::time::Sum;
 use crate::code::Reg;
 
 /// Turns of a loop that are looked at before what still grows is taken to grow with each item.
 const TURNS: usize = 4;
 
+/// Times that a turn at worst is looked at, each of which may show more that grows.
+const WORST: usize = 12;
+
+/// A loop: its body from after `header` up to `exit`.
+pub(super) struct Loop {
+    pub(super) header: usize,
+    pub(super) exit: usize,
+    /// Where the items go.
+    pub(super) dst: Reg,
+    /// Its items, if they can step aside.
+    item: Option<Item>,
+}
+
+/// What matters of an item that can step aside.
+struct Item {
+    element: u16,
+    live: Box<[Reg]>,
+}
+
+/// Ways that leave a loop other than by its end.
+#[derive(Default, Clone)]
+struct Ways {
+    left: Option<State>,
+    jumps: BTreeMap<usize, State>,
+}
+
+type Times = BTreeMap<Place, Sum>;
+
+/// What has grown in the last turn. A container that the turn has made is not something that grows.
+fn grown(history: &[Times]) -> Times {
+    let [.., before, after] = history else { return Times::new() };
+    before
+        .iter()
+        .filter_map(|(place, time)| Some((*place, after.get(place)?.above(time))))
+        .filter(|(_, growth)| !growth.is_zero())
+        .collect()
+}
+
+/// The time of a place that grows with each item of a loop.
+fn bound(history: &[Times], place: Place, growth: &Sum, id: u32) -> Sum {
+    let mut times = history.iter().map(|times| times.get(&place).cloned().unwrap_or_default());
+    let base = times.next().unwrap_or_default();
+    // What the first turns add beyond so much for each they add once.
+    let (mut once, mut so_far) = (Sum::default(), base.clone());
+    for time in times {
+        so_far = so_far.plus(growth);
+        once.max(&time.above(&so_far));
+    }
+    base.plus(&once).plus(&growth.for_each(id))
+}
+
+fn set_times(state: &mut State, times: &Times) {
+    for (place, bound) in times {
+        if let Some(time) = state.time(*place) {
+            time.clone_from(bound);
+        }
+    }
+}
+
+/// What a loop of unknown length puts into a container is known only as a whole.
+fn forget_items(start: &State, state: &mut State) {
+    for (id, object) in start.heap.iter() {
+        let count = object.items.as_ref().map(Vec::len);
+        if state.heap.get(id).is_some_and(|now| now.items.as_ref().map(Vec::len) != count)
+            && let Some(now) = state.heap.get_mut(id)
+        {
+            now.items = None;
+        }
+    }
+}
+
 impl Walk<'_> {
-    /// A loop: its body from after `header` up to `exit`.
+    /// A loop.
     pub(super) fn turns(
         &mut self,
         frame: &mut Frame<'_>,
@@ -27,12 +98,12 @@ impl Walk<'_> {
             _ => Known::plain(Shape::Unknown),
         };
         let (items, element) = state.elements(&source);
-        let aside = frame.code.items.iter().any(|item| usize::from(item.start) == header + 1 && item.pure);
-        let is_item = frame.code.items.iter().any(|item| usize::from(item.start) == header + 1);
+        let info = frame.code.items.iter().find(|item| usize::from(item.start) == header + 1);
+        let item = info.filter(|item| item.pure).map(|item| Item { element: item.element, live: item.live.clone() });
+        let one = Loop { header, exit, dst, item };
         let (share, dead) = (state.share, frame.dead);
-        let had_returned = frame.returns.is_some();
-        let mut jumps = BTreeMap::new();
-        let mut left: Option<State> = None;
+        let returns = frame.returns.take();
+        let mut ways = Ways::default();
         let after = match items {
             Some(items) if items.len() <= MOST_ITEMS => {
                 // Each may be absent.
@@ -41,168 +112,232 @@ impl Walk<'_> {
                 let mut state = Some(state);
                 for (turn, item) in items.into_iter().enumerate() {
                     let Some(before) = state.take() else { break };
+                    let kept = sparse.then(|| State { share: 0.0, ..before.clone() });
                     self.context.push((frame.index, header as u32, turn as u32 + 1));
-                    state = self.turn(frame, before, item, header, dst, exit, aside, &mut left, &mut jumps);
+                    state = self.turn(frame, &one, before, item, &mut ways);
                     self.context.pop();
+                    if let Some(kept) = kept {
+                        join_into(&mut state, kept);
+                    }
                 }
                 self.conditional -= u32::from(sparse);
                 state
             }
             _ => {
-                let id = self.loop_id(frame, header, !is_item);
+                let id = self.loop_id(frame, header, info.is_none());
                 self.loop_stack.push(id);
                 let writes = self.writes;
-                let after = self.grow(frame, state, element, header, dst, exit, aside, id, &mut left, &mut jumps);
+                let after = self.grow(frame, &one, state, &element, id, &mut ways);
                 self.loop_stack.pop();
                 let found = &mut self.loops[id as usize];
                 found.writes |= self.writes > writes;
-                found.leaves |= left.is_some() || frame.returns.is_some() && !had_returned;
+                found.leaves |= ways.left.is_some() || frame.returns.is_some();
                 after
             }
         };
         frame.dead = dead;
-        let returned = frame.returns.is_some() && !had_returned;
+        let returned = frame.returns.is_some();
+        if let Some((value, state)) = returns {
+            frame.returned(value, state);
+        }
         let mut after = after;
-        if let Some(left) = left {
+        if let Some(left) = ways.left {
             join_into(&mut after, left);
         }
         if let Some(after) = &mut after {
             after.share = if returned { share / 2.0 } else { share };
         }
-        (after, jumps)
+        (after, ways.jumps)
     }
 
-    /// One turn of a loop: the state at its end.
-    #[allow(clippy::too_many_arguments, reason = "the parts of a loop")]
+    /// One turn of a loop: the state at its end. `None` if it never comes there.
     fn turn(
         &mut self,
         frame: &mut Frame<'_>,
+        one: &Loop,
         mut state: State,
         item: Known,
-        header: usize,
-        dst: Reg,
-        exit: usize,
-        aside: bool,
-        left: &mut Option<State>,
-        jumps: &mut BTreeMap<usize, State>,
+        ways: &mut Ways,
     ) -> Option<State> {
-        let (now, waited) = (state.now.clone(), state.waited.clone());
-        state.regs[usize::from(dst)] = item;
-        let mut out = self.stretch(frame, header + 1, exit, state);
+        let start = state.clone();
+        // To tell what an item starts; an item that can step aside changes nothing, so that nothing in it waits for the rest.
+        let aside = if one.item.is_some() { std::mem::take(&mut state.aside) } else { Sum::default() };
+        state.regs[usize::from(one.dst)] = item;
+        let failed = std::mem::take(&mut self.failed);
+        if let Some(item) = &one.item {
+            self.items.push((self.stack.len(), item.live.clone(), BTreeSet::new()));
+        }
+        let mut out = self.stretch(frame, one.header + 1, one.exit, state);
+        let seen = if one.item.is_some() { self.items.pop() } else { None };
+        let mut own = std::mem::replace(&mut self.failed, failed);
+        own.whole.max(&aside);
+        self.failed.max(&own);
+        let mut back = out.jumps.remove(&one.header);
+        for state in out.end.iter_mut().chain(out.jumps.values_mut()).chain(&mut back) {
+            state.aside.max(&aside);
+        }
         if let Some(state) = out.end {
-            join_into(left, state);
+            join_into(&mut ways.left, state);
         }
-        let mut back = out.jumps.remove(&header);
         for (target, state) in out.jumps {
-            jump_to(jumps, target, state);
+            jump_to(&mut ways.jumps, target, state);
         }
-        if let (true, Some(back)) = (aside, &mut back) {
-            // The item has stepped aside where it had to wait, and the loop goes on with the next.
-            back.aside.max(&back.now);
-            back.now = now;
-            back.waited = waited;
+        let Some(info) = &one.item else { return back };
+        let Some(mut back) = back else {
+            // The loop goes on until the failure of the item is there.
+            let aside = own.at.exceeds(&start.now);
+            let mut state = start;
+            state.aside.max(&own.at);
+            own.calls.iter().for_each(|calls| state.calls.max(calls));
+            return aside.then_some(state);
+        };
+        if back.now.exceeds(&start.now) {
+            // It has stepped aside where it had to wait, and the loop goes on with the next.
+            let mut end = back.now.clone();
+            if info.element == u16::MAX {
+                // It ends when the items of the loops in it have ended.
+                end.max(&back.aside);
+            }
+            let waits: Origins = back.waited.difference(&start.waited).copied().collect();
+            let refs = seen.map(|(.., refs)| refs).unwrap_or_default();
+            back.lend([&Known { refs, ..Known::plain(Shape::Unknown) }], &end, &waits);
+            back.aside.max(&end);
         }
+        back.now = start.now;
+        back.waited = start.waited;
+        Some(back)
+    }
+
+    /// A turn that does not count as one that a call or a wait is in: only what it leaves behind is asked for.
+    fn passing_turn(&mut self, frame: &mut Frame<'_>, one: &Loop, state: State, item: Known) -> Option<State> {
+        let (returns, failed) = (frame.returns.take(), self.failed.clone());
+        self.passing += 1;
+        let back = self.turn(frame, one, state, item, &mut Ways::default());
+        self.passing -= 1;
+        frame.returns = returns;
+        self.failed = failed;
         back
     }
 
     /// A loop whose number of items is not known.
-    #[allow(clippy::too_many_arguments, reason = "the parts of a loop")]
+    ///
+    /// What a turn leaves behind depends on what it finds. A few turns tell what grows, and by how much at most from then on:
+    /// a turn that finds everything later by so much leaves everything later by so much at most. So there is a state that holds
+    /// before each turn: so much more for each item. A turn that starts from that is the worst one: calls and waits in it, and
+    /// ways that leave it, are what they are at worst.
     fn grow(
         &mut self,
         frame: &mut Frame<'_>,
+        one: &Loop,
         start: State,
-        element: Known,
-        header: usize,
-        dst: Reg,
-        exit: usize,
-        aside: bool,
+        element: &Known,
         id: u32,
-        left: &mut Option<State>,
-        jumps: &mut BTreeMap<usize, State>,
+        ways: &mut Ways,
     ) -> Option<State> {
         let calls = start.calls.clone();
-        let mut joined = start.clone();
-        let mut before: Vec<(Place, Sum)> = joined.times();
-        let (mut first, mut last) = (Vec::new(), Vec::new());
+        let failed = std::mem::take(&mut self.failed);
         let mut per_item = Sum::default();
-        self.touched.push(Default::default());
+        let mut worst = start.clone();
+        // The times before the first turn and after each.
+        let mut history = vec![start.times()];
+        let mut joined = start.clone();
+        let mut settled = false;
         for turn in 0..TURNS {
-            if let Some((calls, waits)) = self.touched.last_mut() {
-                calls.clear();
-                waits.clear();
-            }
             let mut from = joined.clone();
-            from.calls = calls.clone();
-            let Some(mut back) = self.turn(frame, from, element.clone(), header, dst, exit, aside, left, jumps) else {
+            from.calls.clone_from(&calls);
+            // If the first turn has moved nothing, the second one is as late as all that follow.
+            let passing = turn > 1 || turn == 1 && !grown(&history).is_empty();
+            let back = match passing {
+                false => self.turn(frame, one, from, element.clone(), ways),
+                true => self.passing_turn(frame, one, from, element.clone()),
+            };
+            let Some(mut back) = back else {
+                settled = turn == 0;
                 break;
             };
-            let made = back.calls.above(&calls);
-            per_item.max(&made);
+            per_item.max(&back.calls.above(&calls));
             back.share = 0.0;
+            let before = joined.kinds(&start);
             joined.join(&back);
-            let now = joined.times();
-            let old = |place| before.iter().find(|(other, _)| *other == place).map(|(_, sum)| sum.clone());
-            let grown: Vec<(Place, Sum)> = now
-                .iter()
-                .filter_map(|(place, sum)| {
-                    // A container that this turn has made is not something that grows.
-                    let growth = sum.above(&old(*place)?);
-                    (!growth.is_zero()).then_some((*place, growth))
-                })
-                .collect();
-            before = now;
             if turn == 0 {
-                first.clone_from(&grown);
+                worst.join(&back);
             }
-            last = grown;
-            if last.is_empty() {
+            history.push(joined.times());
+            if grown(&history).is_empty() && before == joined.kinds(&start) {
+                settled = !passing;
                 break;
             }
         }
-        let touched = self.touched.pop().unwrap_or_default();
-        // What a loop of unknown length puts into a container is known only as a whole.
-        for (id, object) in &start.heap {
-            let count = object.items.as_ref().map(Vec::len);
-            if let Some(now) = joined.heap.get_mut(id)
-                && now.items.as_ref().map(Vec::len) != count
-            {
-                now.items = None;
-            }
-        }
-        joined.calls = calls.plus(&per_item.for_each(id));
-        if !last.is_empty() {
+        forget_items(&start, &mut joined);
+        if settled {
+            worst = joined;
+        } else {
+            let last = grown(&history);
             let mut growth = Sum::default();
-            last.iter().for_each(|(_, grown)| growth.max(grown));
-            let found = &mut self.loops[id as usize];
-            if last.iter().any(|(place, _)| *place == Place::Now) {
-                found.waits.max(&growth);
+            last.values().for_each(|grown| growth.max(grown));
+            if last.contains_key(&Place::Now) {
+                self.loops[id as usize].waits.max(&growth);
             }
-            let mut start = start;
-            for (place, _) in &last {
-                let initial = first.iter().find(|(other, _)| other == place).map(|(_, grown)| grown.clone());
-                // What the first turn adds beyond the others it adds once.
-                let once = initial.unwrap_or_default().above(&growth);
-                let base = start.time(*place).map(|sum| sum.clone()).unwrap_or_default();
-                if let Some(time) = joined.time(*place) {
-                    *time = base.plus(&once).plus(&growth.for_each(id));
+            forget_items(&start, &mut worst);
+            let mut bounds: Times = last
+                .into_keys()
+                .filter(|place| worst.time(*place).is_some())
+                .map(|place| (place, bound(&history, place, &growth, id)))
+                .collect();
+            set_times(&mut worst, &bounds);
+            let mut known = false;
+            for _ in 0..WORST {
+                let mut from = worst.clone();
+                from.calls.clone_from(&calls);
+                let outside = (ways.clone(), frame.returns.clone(), self.failed.clone());
+                let Some(mut back) = self.turn(frame, one, from, element.clone(), ways) else {
+                    known = true;
+                    break;
+                };
+                per_item.max(&back.calls.above(&calls));
+                back.share = 0.0;
+                let (before, kinds) = (worst.times(), worst.kinds(&start));
+                worst.join(&back);
+                forget_items(&start, &mut worst);
+                let after = worst.times();
+                known = kinds == worst.kinds(&start)
+                    && bounds.iter().all(|(place, bound)| !after[place].exceeds(&bound.plus(&growth)));
+                for (place, time) in &before {
+                    // What grows only later, or was hidden by something larger in the first turns.
+                    if !bounds.contains_key(place) && after[place].exceeds(time) {
+                        let mut bound = time.plus(&growth.for_each(id));
+                        bound.max(&after[place]);
+                        bounds.insert(*place, bound);
+                        known = false;
+                    }
                 }
+                set_times(&mut worst, &bounds);
+                if known {
+                    break;
+                }
+                (*ways, frame.returns, self.failed) = outside;
+            }
+            if !known {
+                // It cannot be told, and that is said.
+                self.fuel = 0;
+            }
+            for place in bounds.keys() {
                 if let Place::Element(object) | Place::ElementWhole(object) = place
-                    && let Some(object) = joined.heap.get_mut(object)
+                    && let Some(object) = worst.heap.get_mut(*object)
                 {
                     object.items = None;
                 }
             }
-            for call in touched.0 {
-                let call = &mut self.calls[call as usize];
-                call.later.max(&growth.for_each(id));
-            }
-            for wait in touched.1 {
-                if let Some(wait) = self.waits.get_mut(&wait) {
-                    wait.later.max(&growth.for_each(id));
-                }
-            }
         }
-        Some(joined)
+        let all = per_item.for_each(id);
+        worst.calls = calls.plus(&all);
+        let returned = frame.returns.iter_mut().map(|(_, state)| state);
+        for state in ways.left.iter_mut().chain(ways.jumps.values_mut()).chain(returned) {
+            state.calls = state.calls.plus(&all);
+        }
+        self.failed.calls = self.failed.calls.take().map(|calls| calls.plus(&all));
+        self.failed.max(&failed);
+        Some(worst)
     }
 
     fn loop_id(&mut self, frame: &Frame<'_>, header: usize, statement: bool) -> u32 {

@@ -19,7 +19,7 @@ struct Writer<'a> {
     depth: usize,
     /// Calls so far, which number the paths.
     calls: usize,
-    /// Whether all loops go through [`ITEMS`] items.
+    /// Whether all loops go through a number of items that is written there, or else through [`ITEMS`].
     even: bool,
 }
 
@@ -218,11 +218,17 @@ impl Writer<'_> {
         text
     }
 
+    /// Items of which the number is the same in each run.
+    fn items(&mut self) -> String {
+        // A text is not looked into before the program runs.
+        if self.choose(3) == 2 { format!("range(int('{ITEMS}'))") } else { "range(3)".to_owned() }
+    }
+
     /// What a loop goes through: one time in `times` a list.
     fn over(&mut self, usual: &str, times: u32) -> String {
         let list = self.choose(times) == 0;
         match (self.even, list) {
-            (true, _) => items(),
+            (true, _) => self.items(),
             (false, true) => self.list(),
             (false, false) => usual.to_owned(),
         }
@@ -247,7 +253,7 @@ impl Writer<'_> {
         }
         let mut pushed = 1;
         if self.choose(5) == 0 {
-            let inner = if self.even { items() } else { self.list() };
+            let inner = if self.even { self.items() } else { self.list() };
             let second = self.name("j");
             let _ = write!(clauses, " for {second} in {inner}");
             self.numbers.push(second);
@@ -283,7 +289,7 @@ impl Writer<'_> {
                 format!("{{'k': {x}, 'l': {y}}}")
             }
             2 => {
-                let (x, list) = (self.number(), if self.even { items() } else { self.list() });
+                let (x, list) = (self.number(), if self.even { self.items() } else { self.list() });
                 format!("({{str(k): {x} for k in {list}}} | {{'k': 0}})")
             }
             _ => {
@@ -442,15 +448,12 @@ const NUMBER: &[&str] = &["int", "int | None", "float | list | None", "typing.An
 /// Types of what is called a list.
 const LIST: &[&str] = &["list", "list[int]", "list[int | None]", "typing.Iterable", "list[typing.Any] | None"];
 
-/// The items of a loop where all have so many.
-pub const ITEMS: u32 = 3;
-
-fn items() -> String {
-    format!("range({ITEMS})")
-}
+/// The items of a loop whose number of items cannot be known before it runs, where no other loops are wanted but those of known
+/// number.
+pub const ITEMS: u32 = 6;
 
 /// The program that a tape stands for: a function `main` that calls services `a`, `b` and `c`, and others that it calls.
-/// `even`: each of its loops goes through [`ITEMS`] items.
+/// `even`: each of its loops goes through a number of items that is written there, or else through [`ITEMS`].
 pub fn write(tape: &[u32], even: bool) -> String {
     let mut writer = Writer {
         tape,
