@@ -29,7 +29,7 @@ use crate::merge::open::OpenBatches;
 use crate::reply::{FlowError, Reply, Success};
 use crate::respond;
 use crate::threads::{self, Pool};
-use crate::turns::{Habit, LONG, TURN, Turn, Turns};
+use crate::turns::{TURN, Turn, Turns};
 
 /// Steps after which a flow looks at the time: 10 microseconds of arithmetic, some more where a step does more.
 const LOOK: u64 = 3_000;
@@ -61,8 +61,6 @@ pub(crate) struct RouteFlow {
     pub(crate) bounds: Arc<Limits>,
     /// Calls that its last run made: room for so many is made at once.
     pub(crate) calls: AtomicU32,
-    /// How long its flows compute.
-    pub(crate) habit: Habit,
     pub(crate) on_disconnect: OnDisconnect,
     pub(crate) errors: bool,
     /// Lines that wait many times in a row, of all routes.
@@ -174,7 +172,7 @@ enum Stage {
     Frees(Box<Frees>),
 }
 
-type NextTurn = Pin<Box<dyn Future<Output = Turn>>>;
+type NextTurn = Pin<Box<dyn Future<Output = Option<Turn>>>>;
 
 struct Frees {
     reply: Option<Reply>,
@@ -191,14 +189,13 @@ struct Returned {
 impl Flow {
     fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, mut incoming: Incoming) -> Flow {
         let hold = incoming.hold.take();
-        let queues = worker.turns.begin(incoming.start, &route.habit);
         let req = Rc::new(Req::new(incoming, route.limits.max_json_depth));
         let args = vec![Value::Object(ObjectRef::shared(req.clone()))];
         let (instance, stage) = match Instance::new(&route.program, route.function, args, route.bounds.clone()) {
-            Ok(instance) if queues => (Some(instance), Stage::Yields(Box::new(next_turn(&worker, Duration::ZERO)))),
             Ok(instance) => (Some(instance), Stage::Runs),
             Err(failure) => (None, Stage::Refused(failure)),
         };
+        worker.turns.begin();
         Flow { host: FlowHost::new(worker, route, req), instance, stage, _hold: hold }
     }
 
@@ -217,9 +214,6 @@ impl Flow {
                     (worker.activity)(None);
                     if rest {
                         self.host.litter = fanin_lang::drop_rest();
-                    }
-                    if let Some(began) = began.take_if(|_: &mut Instant| !matches!(run, Run::Yielded)) {
-                        self.host.computed(began.elapsed());
                     }
                     match run {
                         Run::Done(value) => {
@@ -265,16 +259,10 @@ impl Flow {
                     if !ready!(self.host.completions(true, context)) {
                         return Poll::Ready(Err(nothing("the flow waits for")));
                     }
-                    // Who has computed for long has no turn of its own because something has come.
-                    let computed = self.host.computed(Duration::ZERO);
-                    let queues = computed >= LONG && self.host.worker.turns.is_busy();
-                    self.stage = match queues {
-                        true => Stage::Yields(Box::new(next_turn(&self.host.worker, computed))),
-                        false => Stage::Runs,
-                    };
+                    self.stage = Stage::Runs;
                 }
                 Stage::Yields(turn) => {
-                    place = Some(ready!((**turn).as_mut().poll(context)));
+                    place = ready!((**turn).as_mut().poll(context));
                     began = Some(Instant::now());
                     self.stage = Stage::Runs;
                 }
@@ -386,8 +374,6 @@ impl Future for Flow {
         if !matches!(this.stage, Stage::Frees(_)) {
             let outcome = ready!(this.go(context));
             let reply = this.reply(outcome);
-            let computed = this.host.computed(Duration::ZERO);
-            this.host.route.habit.computed(computed);
             if this.host.litter || reply.usage.memory > SMALL {
                 let instance = this.instance.take();
                 this.host.litter |= fanin_lang::drop_in_parts(|| drop(instance)).1;
@@ -395,7 +381,7 @@ impl Future for Flow {
             if !this.host.litter {
                 return Poll::Ready(reply);
             }
-            let turn = next_turn(&this.host.worker, computed);
+            let turn = next_turn(&this.host.worker, Duration::MAX);
             this.stage = Stage::Frees(Box::new(Frees { reply: Some(reply), turn }));
         }
         while let Stage::Frees(frees) = &mut this.stage {
@@ -406,7 +392,7 @@ impl Future for Flow {
             }
             drop(turn);
             if this.host.litter {
-                frees.turn = next_turn(&this.host.worker, LONG);
+                frees.turn = next_turn(&this.host.worker, Duration::MAX);
             } else if let Some(reply) = frees.reply.take() {
                 return Poll::Ready(reply);
             } else {

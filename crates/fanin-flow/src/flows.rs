@@ -18,7 +18,7 @@ use crate::log::FailureLog;
 use crate::modules::Modules;
 use crate::plan::RoutePlan;
 use crate::threads::{Pool, Pools};
-use crate::turns::{Habit, Turns};
+use crate::turns::Turns;
 use crate::upstream::UpstreamObject;
 
 /// The flows of a configuration's routes: compiled once, shared by all workers.
@@ -89,7 +89,6 @@ impl Flows {
                     bounds: Arc::new(bounds(&route.limits)),
                     limits: route.limits.clone(),
                     calls: AtomicU32::new(1),
-                    habit: Habit::default(),
                     on_disconnect: route.on_disconnect,
                     errors: route.errors,
                     in_a_row: in_a_row.clone(),

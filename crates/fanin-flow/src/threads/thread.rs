@@ -52,7 +52,7 @@ impl Seat {
         let caller = Rc::new(LinkCaller::default());
         let worker = Worker {
             machine: RefCell::new(Machine::new()),
-            turns: Turns::alone(),
+            turns: Turns::default(),
             caller: caller.clone(),
             open: Rc::default(),
             // The watchdog looks after workers; a flow that computes here holds nobody else.
