@@ -98,8 +98,8 @@ mod tests {
         enter.as_mut().poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// A limit of one with its place taken, and three ages.
-    fn taken() -> (Arc<Limit>, [Instant; 3]) {
+    /// A limit of one, and three ages.
+    fn limit_of_one() -> (Arc<Limit>, [Instant; 3]) {
         let now = Instant::now();
         let limit = Arc::new(Limit::new(1, 10));
         (limit, [0, 1, 2].map(|at| now + Duration::from_secs(at)))
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_flow_has_its_place_for_its_next_call_before_younger_requests() {
-        let (limit, [_, own, young]) = taken();
+        let (limit, [_, own, young]) = limit_of_one();
         let place = Place::try_take(&limit, own).unwrap();
         let mut waits = Box::pin(limit.enter(young));
         assert!(poll(&mut waits).is_pending());
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_older_request_goes_first() {
-        let (limit, [old, own, _]) = taken();
+        let (limit, [old, own, _]) = limit_of_one();
         let place = Place::try_take(&limit, own).unwrap();
         let mut waits = Box::pin(limit.enter(old));
         assert!(poll(&mut waits).is_pending());
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn outside_a_turn_and_where_nobody_waits_a_place_goes_at_once() {
-        let (limit, [_, own, young]) = taken();
+        let (limit, [_, own, young]) = limit_of_one();
         turn(|| {
             drop(Place::try_take(&limit, own).unwrap());
             assert_eq!(limit.load(), (0, 0));
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_panics_keeps_nothing() {
-        let (limit, [_, own, young]) = taken();
+        let (limit, [_, own, young]) = limit_of_one();
         let place = Place::try_take(&limit, own).unwrap();
         let mut waits = Box::pin(limit.enter(young));
         assert!(poll(&mut waits).is_pending());
