@@ -34,11 +34,13 @@ pub(super) struct Io<S> {
     early: Option<(Vec<u8>, usize)>,
     /// The writing half is closed; bytes taken since then.
     lingering: Option<usize>,
+    /// What is written now has waited for the others of its lap.
+    departs: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Io<S> {
     pub(super) fn new(stream: S, conn: Rc<Conn>, prefix: Prefix) -> Io<S> {
-        Io { stream: TokioIo::new(stream), conn, prefix, early: None, lingering: None }
+        Io { stream: TokioIo::new(stream), conn, prefix, early: None, lingering: None, departs: false }
     }
 
     /// The socket without hyper.
@@ -52,6 +54,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Io<S> {
             Poll::Pending => self.conn.is_blocked(),
         }
         written
+    }
+
+    /// Responses leave together, as requests to upstreams do: behind whatever else is ready, so that most of them find a client
+    /// awake that has just been woken for another. Pending once for each response.
+    fn poll_departure(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.departs, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Writes our answer in place of hyper's own, whose bytes count as written when ours are. `None`: hyper's stands.
@@ -116,6 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Write for Io<S> {
         {
             return written;
         }
+        ready!(this.poll_departure(cx));
         let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
         this.noted(written)
     }
@@ -133,6 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Write for Io<S> {
         {
             return written;
         }
+        ready!(this.poll_departure(cx));
         let written = if slices.iter().map(|slice| slice.len()).sum::<usize>() <= JOIN {
             JOINED.with_borrow_mut(|joined| {
                 joined.clear();
@@ -154,7 +168,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Write for Io<S> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.stream).poll_flush(cx);
         match &flushed {
-            Poll::Ready(_) => this.conn.has_flushed(),
+            Poll::Ready(_) => {
+                this.departs = false;
+                this.conn.has_flushed();
+            }
             // Under TLS, bytes may be kept back here.
             Poll::Pending => this.conn.is_blocked(),
         }

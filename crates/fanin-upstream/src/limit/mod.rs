@@ -18,8 +18,8 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::time::Instant;
 
-pub(crate) use turn::Place;
 pub use turn::turn;
+pub(crate) use turn::{Place, wake_behind};
 
 mod turn;
 

@@ -4,9 +4,12 @@
 //! request by then, and it would have to wait for the next one, as the oldest of all: a wait and a wake for each call of a request
 //! that had a place already. So while others wait, a place that is given back during a flow's turn is kept to the turn's end, and the
 //! flow's next call has it if no older request waits.
+//!
+//! Whoever is to go on behind all others that are ready now is woken at the turn's end, too: the calls of one turn go on in one go.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::task::Waker;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -14,12 +17,15 @@ use tokio::time::Instant;
 use super::{Limit, Owned, Permit};
 
 thread_local! {
-    static TURN: Turn = const { Turn { runs: Cell::new(false), kept: RefCell::new(SmallVec::new_const()) } };
+    static TURN: Turn = const {
+        Turn { runs: Cell::new(false), kept: RefCell::new(SmallVec::new_const()), woken: RefCell::new(Vec::new()) }
+    };
 }
 
 struct Turn {
     runs: Cell<bool>,
     kept: RefCell<SmallVec<[Owned; 2]>>,
+    woken: RefCell<Vec<Waker>>,
 }
 
 /// Runs a part of one flow: a turn. `turn` must not take long, and must not run another flow's turn: that would be a part of
@@ -34,11 +40,33 @@ pub fn turn<T>(turn: impl FnOnce() -> T) -> T {
                 TURN.with(|turn| turn.runs.set(false));
                 let kept = TURN.with(|turn| std::mem::take(&mut *turn.kept.borrow_mut()));
                 drop(kept);
+                // Waking runs code of others, who may ask for a wake themselves.
+                let mut woken = TURN.with(|turn| std::mem::take(&mut *turn.woken.borrow_mut()));
+                woken.drain(..).for_each(Waker::wake);
+                TURN.with(|turn| {
+                    let mut now = turn.woken.borrow_mut();
+                    if now.is_empty() {
+                        // Its room is used again.
+                        *now = woken;
+                    }
+                });
             }
         }
     }
     let _end = End(TURN.with(|turn| !turn.runs.replace(true)));
     turn()
+}
+
+/// Wakes a part of this turn's flow when the turn has ended; outside of a turn at once. A part that woke itself in the midst of the
+/// turn would be polled again before its siblings are, and a few such parts would end the turn before its time.
+pub(crate) fn wake_behind(waker: &Waker) {
+    TURN.with(|turn| {
+        if turn.runs.get() {
+            turn.woken.borrow_mut().push(waker.clone());
+        } else {
+            waker.wake_by_ref();
+        }
+    });
 }
 
 /// A place below a limit, for a call of a flow.
@@ -88,7 +116,7 @@ fn take_kept<'a>(limit: &'a Arc<Limit>, age: Instant) -> Option<Permit<'a>> {
 mod tests {
     use std::future::Future;
     use std::pin::Pin;
-    use std::task::{Context, Poll, Waker};
+    use std::task::{Context, Poll};
     use std::time::Duration;
 
     use super::super::{Enter, Full};
@@ -170,5 +198,28 @@ mod tests {
         assert!(poll(&mut waits).is_pending());
         turn(|| drop(place));
         assert!(matches!(poll(&mut waits), Poll::Ready(Ok(_))));
+    }
+
+    #[test]
+    fn parts_that_wait_for_the_others_are_woken_at_the_turns_end() {
+        struct Count(std::sync::atomic::AtomicUsize);
+        impl std::task::Wake for Count {
+            fn wake(self: Arc<Count>) {
+                self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            }
+        }
+        let count = Arc::new(Count(0.into()));
+        let waker = Waker::from(count.clone());
+        let woken = || count.0.load(std::sync::atomic::Ordering::SeqCst);
+        wake_behind(&waker);
+        assert_eq!(woken(), 1, "there is no turn to wait for");
+        for times in 1..3 {
+            turn(|| {
+                wake_behind(&waker);
+                wake_behind(&waker);
+                assert_eq!(woken(), 2 * times - 1);
+            });
+            assert_eq!(woken(), 2 * times + 1);
+        }
     }
 }

@@ -20,6 +20,7 @@ use crate::{Compute, Headers};
 
 pub(crate) mod body;
 pub(crate) mod budget;
+mod departure;
 pub(crate) mod files;
 pub(crate) mod grpc;
 pub(crate) mod http1;

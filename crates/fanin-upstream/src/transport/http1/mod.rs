@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::budget::Connecting;
 use super::pool::{Kind, Pool};
 use super::stream::{self, Stream};
-use super::{Attempt, Phase, Received, body};
+use super::{Attempt, Phase, Received, body, departure};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
 use crate::metrics::Extra;
@@ -128,6 +128,7 @@ pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Resul
                 lease
             }
         };
+        departure::together().await;
         let Some(connection) = lease.connection.as_mut() else {
             return Err(Failure::ours("a connection was used twice"));
         };

@@ -21,7 +21,7 @@ use super::access::Access;
 use super::{Dialect, Job, wrong};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
-use crate::transport::{Phase, Received};
+use crate::transport::{Phase, Received, departure};
 use link::Link;
 use messages::{Body, EXECUTE, Said, message, text, unexpected};
 use rows::Written;
@@ -153,7 +153,9 @@ impl Connection {
             Some(prepared) => prepared,
             None => Box::pin(self.statements.prepare(&mut self.link, job)).await?,
         };
-        if self.send(job, &prepared)? {
+        let sets = self.send(job, &prepared)?;
+        departure::together().await;
+        if sets {
             self.set().await?;
         }
         let mut rows = Written::new(job, &prepared);
