@@ -7,12 +7,14 @@
 //! nothing else. A slow upstream leaves the worker asleep.
 //!
 //! Who waits too long is refused. How long is too long depends on whether the queue *stands*: a burst may wait ten times the
-//! bound, but once the queue has not been empty for that long, or has grown for three times the bound without a break (a burst comes at
-//! once, an overload goes on), each request only gets the bound, until nobody has been
-//! refused for a while: an overload does not end because the queue was empty for a moment. Who was let in may then wait twice
-//! as long: what a wait will be is a guess, and who is let in and then refused has waited for nothing. (Nichols and Jacobson's
-//! controlled delay, in the form for servers of Maurer's *Fail at Scale*, ACM Queue 13:8.) Who would have to wait longer
-//! as things stand is refused at once. The more important goes first.
+//! bound, but once the shortest wait of that long a time has been over the bound and hardly shorter than that of the time before, or the
+//! queue has grown for three times the bound without a break (a burst comes at once, an overload goes on), each request only gets
+//! the bound, until nobody has been refused for a while: an overload does not end because the queue was empty for a moment. A
+//! queue that gets shorter, as after a moment in which the machine ran something else, is left to end by itself. Who was let in
+//! may then wait twice as long: what a wait will be is a guess, and who is let in and then refused has waited for nothing.
+//! (Nichols and Jacobson's controlled delay, in the form for servers of Maurer's *Fail at Scale*, ACM Queue 13:8; that the wait
+//! has to be no shorter than before is ours.) Who would have to wait longer as things stand is refused at once. The more
+//! important goes first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -24,6 +26,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::Priority;
+use standing::{Drains, Growth};
+
+mod standing;
 
 /// How much longer than the bound a request may wait while the queue does not stand.
 const BURST: u32 = 10;
@@ -55,38 +60,12 @@ pub(crate) struct ReadyQueue {
     queues: RefCell<[VecDeque<Rc<Waiter>>; Priority::ALL.len()]>,
     /// Who waits, by priority. Who has left meanwhile is still in `queues` until its turn comes.
     waiting: [Cell<usize>; Priority::ALL.len()],
-    /// The queue was empty then.
-    empty_at: Cell<Instant>,
+    drains: Cell<Drains>,
     growth: Cell<Growth>,
     /// Until then each request gets the bound only.
     strict_until: Cell<Instant>,
     /// How long it takes until one more has been started, smoothed; zero while it is not known.
     each: Cell<Duration>,
-}
-
-/// Whether more requests come than are started, span by span.
-#[derive(Clone, Copy, Debug)]
-struct Growth {
-    span_began: Instant,
-    /// How many waited then.
-    waited: usize,
-    /// Spans in a row in which the queue grew.
-    spans: u32,
-}
-
-impl Growth {
-    fn new(now: Instant) -> Growth {
-        Growth { span_began: now, waited: 0, spans: 0 }
-    }
-
-    /// `waiting`: how many do, and `oldest`: how long the first of them has.
-    fn turn(&mut self, now: Instant, span: Duration, waiting: usize, oldest: Duration) {
-        if now.saturating_duration_since(self.span_began) >= span {
-            let grew = waiting > self.waited && oldest > span / 2;
-            *self =
-                Growth { span_began: now, waited: waiting, spans: if grew { self.spans.saturating_add(1) } else { 0 } };
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -119,7 +98,7 @@ impl ReadyQueue {
             busy_since: Cell::new(now),
             queues: RefCell::default(),
             waiting: Default::default(),
-            empty_at: Cell::new(now),
+            drains: Cell::new(Drains::new(now)),
             growth: Cell::new(Growth::new(now)),
             strict_until: Cell::new(now),
             each: Cell::default(),
@@ -158,7 +137,7 @@ impl ReadyQueue {
             && now.saturating_duration_since(self.busy_since.get()) > bound / 2
         {
             self.on.set(true);
-            self.empty_at.set(now);
+            self.drains.set(Drains::new(now));
             self.growth.set(Growth::new(now));
             self.wake.notify_one();
         }
@@ -181,10 +160,9 @@ impl ReadyQueue {
         Ok(Ready { queue: self.clone(), waiter, priority })
     }
 
-    /// Whether the queue has not been empty for long, or has been so lately.
+    /// Whether more comes than the worker can do, or has lately.
     fn stands(&self, now: Instant) -> bool {
-        let for_long = |bound| now.saturating_duration_since(self.empty_at.get()) > bound * BURST;
-        self.growth.get().spans >= GROWS || now < self.strict_until.get() || self.bound.get().is_some_and(for_long)
+        self.growth.get().spans >= GROWS || self.drains.get().stands || now < self.strict_until.get()
     }
 
     /// Somebody is refused.
@@ -276,15 +254,17 @@ impl ReadyQueue {
                 queue.pop_front();
             }
         }
-        if queues.iter().all(VecDeque::is_empty) {
-            self.empty_at.set(now);
-        }
         if let Some(bound) = self.bound.get() {
-            let mut growth = self.growth.get();
+            let (mut growth, mut drains) = (self.growth.get(), self.drains.get());
             let since = queues.iter().filter_map(|queue| queue.front()).map(|first| first.since).min();
             let oldest = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
             growth.turn(now, bound, self.len(), oldest);
             self.growth.set(growth);
+            match since {
+                Some(_) => drains.turn(now, bound, oldest),
+                None => drains = Drains::new(now),
+            }
+            self.drains.set(drains);
         }
         granted
     }
@@ -334,8 +314,15 @@ mod tests {
 
     fn queue() -> (Rc<ReadyQueue>, Instant) {
         let queue = ReadyQueue::new(Some(5 * MS), 100);
-        let now = queue.empty_at.get();
+        let now = queue.drains.get().began;
         (queue, now)
+    }
+
+    /// Makes it one that has stood for long.
+    fn stand(queue: &ReadyQueue) {
+        let mut drains = queue.drains.get();
+        drains.stands = true;
+        queue.drains.set(drains);
     }
 
     fn poll(ready: &Ready) -> Poll<Result<(), TooLate>> {
@@ -405,6 +392,7 @@ mod tests {
     fn who_would_wait_too_long_is_refused_at_once() {
         let (queue, now) = queue();
         queue.each.set(MS);
+        stand(&queue);
         let standing = now + 60 * MS;
         let waiting = (0..6).map(|_| queue.enqueue(Priority::Normal, standing).unwrap()).collect::<Vec<_>>();
         assert_eq!(queue.enqueue(Priority::Normal, standing).unwrap_err(), TooLate);
@@ -419,6 +407,7 @@ mod tests {
     fn after_a_refusal_bursts_have_to_wait_until_it_is_calm() {
         let (queue, now) = queue();
         queue.each.set(MS);
+        stand(&queue);
         let standing = now + 60 * MS;
         let waiting = (0..6).map(|_| queue.enqueue(Priority::Normal, standing).unwrap()).collect::<Vec<_>>();
         assert!(queue.enqueue(Priority::Normal, standing).is_err());
