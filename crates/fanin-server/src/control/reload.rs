@@ -88,7 +88,10 @@ impl<L: Loader> Reloader<L> {
         let old = self.current.load_full();
         let (sender, receiver) = oneshot::channel();
         let (loader, app) = (self.loader.clone(), old.app.clone());
-        let load = move || drop(sender.send(loader.load(Some(&app))));
+        let load = move || {
+            give_way();
+            drop(sender.send(loader.load(Some(&app))));
+        };
         thread::Builder::new()
             .name("fanin-reload".into())
             .spawn(load)
@@ -121,5 +124,16 @@ impl<L: Loader> Reloader<L> {
             let _ = is_done.await;
         }
         Ok(())
+    }
+}
+
+/// How much less of a busy core this thread gets than a worker, on the system's scale of 20.
+const NICE: i32 = 10;
+
+/// From now on this thread computes in the workers' gaps: where all cores are busy, a reload would else take every other slice of
+/// one of them, and requests would queue behind it. Linux keeps this per thread.
+fn give_way() {
+    if let Err(error) = rustix::process::nice(NICE) {
+        tracing::debug!(%error, "the reload runs at the workers' own priority");
     }
 }
