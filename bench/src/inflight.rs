@@ -13,7 +13,7 @@ use crate::work::{Work, bare};
 use crate::{Failure, Options, servers};
 
 const MOST_BYTES_EACH: f64 = 48.0;
-/// Of a suspended flow with its call.
+/// Of a suspended flow, without what the client keeps of its call: that is of the upstream's side.
 const MOST_BYTES_FLOW: f64 = 1536.0;
 const MOST_OTHER_MS: f64 = 50.0;
 /// Requests to the route that works, one after another.
@@ -30,10 +30,12 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
     Work::Raw.verify(fanin.addr, &load::get("/raw"), bare).map_err(Failure::Wrong)?;
     let (rest, full, worst) = runtime.block_on(measure(&fanin, &silent, requests))?;
 
-    let flow = suspended(requests).unwrap_or_else(|failure| {
-        eprintln!("inflight: no figure of the suspended flow: {failure}");
-        // Fails its own bar and no other.
-        f64::NAN
+    let [flow, with_call] = [&["--alone"][..], &[]].map(|how| {
+        suspended(requests, how).unwrap_or_else(|failure| {
+            eprintln!("inflight: no figure of the suspended flow: {failure}");
+            // Fails its own bar and no other.
+            f64::NAN
+        })
     });
 
     let each = (full.rss.saturating_sub(rest.rss)) as f64 / requests as f64 / 1024.0;
@@ -45,7 +47,8 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
     }
     report.tables.push(table);
     report.at_most("memory of a request in flight", each, MOST_BYTES_EACH, " KB");
-    report.at_most("of it the suspended flow with its call", flow, MOST_BYTES_FLOW, " bytes");
+    let bar = format!("of it the suspended flow ({with_call:.0} bytes with its call in the client)");
+    report.at_most(&bar, flow, MOST_BYTES_FLOW, " bytes");
     let threads = format!("{} and {}", rest.threads, full.threads);
     report.holds("as many threads as at rest", threads, rest.threads == full.threads);
     report.at_most(
@@ -56,15 +59,16 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
     );
     report.data = json!({
         "requests": requests, "rest_bytes": rest.rss, "full_bytes": full.rss, "peak_bytes": full.peak,
-        "threads": full.threads, "kb_each": each, "flow_bytes": flow,
+        "threads": full.threads, "kb_each": each, "flow_bytes": flow, "flow_and_call_bytes": with_call,
         "other_worst_ms": worst.as_secs_f64() * 1e3,
     });
     Ok(report)
 }
 
 /// Bytes of a suspended flow, measured in a process that has nothing else.
-fn suspended(count: usize) -> Result<f64, Failure> {
-    let output = Command::new(std::env::current_exe()?).arg("suspended").arg(count.to_string()).output()?;
+fn suspended(count: usize, how: &[&str]) -> Result<f64, Failure> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let output = command.arg("suspended").arg(count.to_string()).args(how).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let why =
         || Failure::Wrong(format!("suspended: {}{}", said.trim(), String::from_utf8_lossy(&output.stderr).trim()));

@@ -186,7 +186,11 @@ enum Command {
     EvalOurs { program: String, count: u32 },
     /// What a suspended flow takes (a role, started by `inflight`)
     #[command(hide = true)]
-    Suspended { count: usize },
+    Suspended {
+        count: usize,
+        #[arg(long)]
+        alone: bool,
+    },
     /// The backend (a role, started by the benchmarks)
     #[command(hide = true)]
     Stub {
@@ -250,8 +254,8 @@ fn run(command: Command) -> Result<bool, Failure> {
             println!("{nanos}\n{result}");
             Ok(true)
         }
-        Command::Suspended { count } => {
-            println!("{}", suspended::bytes(count)?);
+        Command::Suspended { count, alone } => {
+            println!("{}", suspended::bytes(count, alone)?);
             Ok(true)
         }
         Command::Stub { listen } => {

@@ -1,11 +1,12 @@
-//! What a suspended flow takes by itself: with its request and its call, without the buffers of connections and sockets.
+//! What a suspended flow takes, by itself and with its call in the client, without the buffers of connections and sockets.
 //!
-//! Flows of `bench/inflight` are started in this process, as the server starts them and on the real client, and none of their
-//! calls gets an answer: the upstream is a socket that takes connections and says nothing. What the process grows by, divided
-//! by the flows, is the figure: what the allocator takes from the system for the request as the flow sees it, the machine's
-//! part, the call's future and its place in the pool's queue. Some hundred of the calls have been sent and carry their HTTP/2
-//! stream besides; the others wait for a connection, because a silent peer has allowed no more. Not counted is what waits
-//! around the flow: the client's connection or stream, and the server's record of the request.
+//! Flows of `bench/inflight` are started in this process, as the server starts them, and none of their calls gets an answer.
+//! What the process grows by, divided by the flows, is the figure. By itself a flow is the request as it sees it, the machine's
+//! part, and the call as the flow knows it; the call's future does nothing. With its call it is on the real client, and the
+//! upstream is a socket that takes connections and says nothing: the request to the upstream, what the policies keep of the call,
+//! its timers and its place in the pool's queue come in addition. Some hundred of those calls have been sent and carry their
+//! HTTP/2 stream besides; the others wait for a connection, because a silent peer has allowed no more. Not counted is what
+//! waits around the flow: the client's connection or stream, and the server's record of the request.
 
 use std::future::Future;
 use std::net::TcpListener;
@@ -18,8 +19,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fanin_config::Config;
-use fanin_flow::{Flows, Incoming};
-use fanin_upstream::{Upstreams, WorkerClient};
+use fanin_flow::{CallFuture, Caller, Flows, Incoming};
+use fanin_upstream::{CallContext, Request, Upstream, Upstreams, WorkerClient};
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use tokio::time::Instant;
 
@@ -29,8 +30,17 @@ use crate::{Failure, process};
 const WARM: usize = 1000;
 const ROUTE: &str = "/never";
 
-/// Bytes of one suspended flow, out of `count`.
-pub fn bytes(count: usize) -> Result<f64, Failure> {
+/// A client that holds nothing of a call but that nobody answers it.
+struct Silence;
+
+impl Caller for Silence {
+    fn call(&self, _: &Arc<Upstream>, _: Request, _: CallContext) -> CallFuture {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Bytes of one suspended flow, out of `count`; `alone`: without what the client keeps of its call.
+pub fn bytes(count: usize, alone: bool) -> Result<f64, Failure> {
     let silent = TcpListener::bind("127.0.0.1:0")?;
     let address = silent.local_addr()?.to_string();
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("inflight");
@@ -45,7 +55,8 @@ pub fn bytes(count: usize) -> Result<f64, Failure> {
     let index = index.ok_or_else(|| wrong(format!("no route {ROUTE}")))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
     runtime.block_on(async {
-        let worker = flows.worker(Rc::new(WorkerClient::new()), Box::new(|_| ()), false);
+        let caller: Rc<dyn Caller> = if alone { Rc::new(Silence) } else { Rc::new(WorkerClient::new()) };
+        let worker = flows.worker(caller, Box::new(|_| ()), false);
         let mut suspended = Vec::with_capacity(count + WARM);
         let mut context = Context::from_waker(Waker::noop());
         let mut start = |count: usize| -> Result<(), Failure> {

@@ -23,6 +23,12 @@ const MOST_REFUSAL_US: f64 = 6.0;
 /// How often each step is run. The median counts: the machine has moments in which it runs something else.
 const ROUNDS: usize = 3;
 
+/// Milliseconds by which the load may itself be late, at the 99th percentile: latency counts from the moment at which a request was
+/// to be sent, so what is more than this is the load's, or that of the machine beneath.
+const MOST_LAG: f64 = 3.0;
+/// A step in which it was later is run again, so often at most.
+const AGAIN: usize = 3;
+
 /// One run of one step.
 struct Round {
     times: f64,
@@ -39,17 +45,24 @@ pub fn shed(stage: &mut Stage, report: &mut Report, full: bool) -> Result<(), Fa
     // Everything is warm before anything counts.
     stage.peak("/work", 2 * SECOND)?;
     let (mut peak, cpu) = stage.peak("/work", 3 * SECOND)?;
-    let mut rounds = Vec::new();
+    let (mut rounds, mut again) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         for times in [0.8].into_iter().chain(STEPS.map(|(times, _)| times)) {
-            let reached = stage.reached()?;
-            let outcome = stage.offer("/work", peak * times, lasts)?;
-            // Asking is one as well.
-            let calls = stage.reached()? - reached - 1;
-            // The machine may be faster or slower by now: the peak counts that is measured around the overload.
-            let (after, _) = stage.peak("/work", 2 * SECOND)?;
-            rounds.push(Round { times, peak: (peak + after) / 2.0, outcome, calls });
-            peak = after;
+            for attempt in 0.. {
+                let reached = stage.reached()?;
+                let outcome = stage.offer("/work", peak * times, lasts)?;
+                // Asking is one as well.
+                let calls = stage.reached()? - reached - 1;
+                // The machine may be faster or slower by now: the peak counts that is measured around the overload.
+                let (after, _) = stage.peak("/work", 2 * SECOND)?;
+                let round = Round { times, peak: (peak + after) / 2.0, outcome, calls };
+                peak = after;
+                if round.outcome.lag.p99 <= MOST_LAG || attempt == AGAIN {
+                    rounds.push(round);
+                    break;
+                }
+                again.push(round);
+            }
         }
     }
     let mut table = Table::new(
@@ -68,6 +81,12 @@ pub fn shed(stage: &mut Stage, report: &mut Report, full: bool) -> Result<(), Fa
         ],
     );
     rounds.sort_by(|a, b| a.times.total_cmp(&b.times));
+    if !again.is_empty() {
+        table.title += &format!(
+            "; {} rounds, in which the load itself was late by more than {MOST_LAG} ms, were run again and are not here",
+            again.len()
+        );
+    }
     table.rows = rounds.iter().map(|round| row(&round.times.to_string(), &round.outcome, round.peak)).collect();
     report.tables.push(table);
     let refusal = cost_of_a_refusal(stage)?;
@@ -108,7 +127,7 @@ pub fn shed(stage: &mut Stage, report: &mut Report, full: bool) -> Result<(), Fa
         report.holds(&format!("O3: calls of the refused at {times} times the peak"), calls.to_string(), calls == 0);
     }
     let reasons = stage.metric("fanin_requests_refused_total")?;
-    let refused: u64 = rounds.iter().map(|round| round.outcome.refused.count).sum();
+    let refused: u64 = rounds.iter().chain(&again).map(|round| round.outcome.refused.count).sum();
     report.holds(
         "O3: each refusal has its reason in the metrics",
         format!("{reasons} of {refused}"),
@@ -116,6 +135,7 @@ pub fn shed(stage: &mut Stage, report: &mut Report, full: bool) -> Result<(), Fa
     );
     let data = rounds.iter().map(|round| json!({"times": round.times, "peak": round.peak, "outcome": round.outcome}));
     report.data["O1"] = data.collect();
+    report.data["O1 run again"] = again.len().into();
     Ok(())
 }
 
