@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 
 use super::Job;
+use super::experience::Ends;
 use crate::{Data, InferError, Tensor};
 
 /// Whether two requests may be computed as one.
@@ -29,23 +30,26 @@ pub(super) fn together(one: &Job, other: &Job) -> bool {
 }
 
 /// Computes jobs that fit together and answers each.
-pub(super) fn run(jobs: Vec<Job>, now: Instant) {
+pub(super) fn run(jobs: Vec<Job>, now: Instant) -> Ends {
+    let mut ends = Ends::default();
     let mut useful = Vec::with_capacity(jobs.len());
     for job in jobs {
-        if job.reply.is_closed() {
-            // Nobody waits for it any more.
-        } else if job.deadline <= now {
+        if job.deadline <= now {
+            ends.count(&job, now);
             job.refuse(InferError::Deadline("the deadline came while the request waited for a thread".to_owned()));
+        } else if job.reply.is_closed() {
+            // Nobody waits for it any more, which says nothing about the queue.
         } else if job.deadline < now + Duration::from_nanos(job.predicted) {
             let takes = Duration::from_nanos(job.predicted);
             let left = job.deadline.saturating_duration_since(now);
             let what = format!("the request takes {takes:.1?}, its deadline is in {left:.1?}");
+            ends.count(&job, now);
             job.refuse(InferError::Overloaded(what));
         } else {
             useful.push(job);
         }
     }
-    let Some(first) = useful.first() else { return };
+    let Some(first) = useful.first() else { return ends };
     let version = first.version.clone();
     let wanted = first.wanted;
     let rows: usize = useful.iter().map(|job| job.rows).sum();
@@ -54,7 +58,9 @@ pub(super) fn run(jobs: Vec<Job>, now: Instant) {
         [one] => super::guarded(&version, &one.inputs, wanted),
         many => super::guarded(&version, &joined(many), wanted),
     };
-    let took = started.elapsed();
+    let ended = Instant::now();
+    let took = ended - started;
+    useful.iter().for_each(|job| ends.count(job, ended));
     version.observe(rows, took);
     version.stats().executed(rows, took);
     let mut start = 0;
@@ -77,6 +83,7 @@ pub(super) fn run(jobs: Vec<Job>, now: Instant) {
         // The one who asked may have gone.
         let _ = job.reply.send(answer);
     }
+    ends
 }
 
 /// The inputs of all jobs below each other.

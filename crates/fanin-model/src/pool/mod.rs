@@ -1,11 +1,13 @@
 //! The compute pool: a fixed number of threads, and in front of them a queue for each model.
 //!
-//! What waits is bounded by count, and by time, the earliest deadline of a model first: a request that is not expected to be done within its deadline, given what
-//! waits in front of it, is refused at once instead of being computed for nobody. Among models of one priority the one that
-//! has had the least of the threads goes first, so one model's flood delays its own requests only; besides, a model may hold
-//! no more than its limit of threads.
+//! What waits is bounded by count, and by time: a request that is not expected to be done within its deadline, given what
+//! waits in front of it, is refused at once instead of being computed for nobody. Among models of one priority the earliest
+//! deadline goes first, as long as none has had much more of the threads than another one that waits: one model's flood delays
+//! its own requests, and those of others by that much at most. Besides, a model may hold no more than its limit of threads.
 
 mod batch;
+mod experience;
+mod lane;
 mod state;
 
 use std::io;
@@ -170,9 +172,9 @@ fn run(inner: &Inner) {
             Next::Run { lane, jobs } => {
                 inner.waiting.store(state.waiting(), Relaxed);
                 drop(state);
-                batch::run(jobs, now);
+                let ends = batch::run(jobs, now);
                 state = inner.lock();
-                if state.done(lane) && state.idle > 0 {
+                if state.done(lane, ends) && state.idle > 0 {
                     // The lane was at its limit, and a thread that sleeps may take its next job.
                     inner.work.notify_one();
                 }

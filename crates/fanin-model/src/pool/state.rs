@@ -1,83 +1,20 @@
 //! The queues, and who is next.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use fanin_config::Priority;
 use slab::Slab;
+use smallvec::SmallVec;
 
+use super::experience::{Ends, Experience};
+use super::lane::{Lane, tolerance};
 use super::{Job, LaneSettings};
 use crate::InferError;
 
-/// How much of what a wait was longer than expected goes into the next expectations.
-const LEARNS: f64 = 1.0 / 16.0;
-/// A wait is never expected to be more than so many times what predictions say, whatever a pause of the machine did.
-const MOST_STRETCH: f64 = 4.0;
-/// Shorter waits say more about the scheduler than about the queue.
-const TELLING: u64 = 1_000_000;
-
-/// The part of the time that computing leaves to a request which must stay for the way back, and for what cannot be predicted.
-/// Measured at five times capacity: of answers computed, one in six came too late with a fifth, one in sixteen with a third.
-const RESERVE: (u32, u32) = (2, 5);
-
-/// A model's queue.
-struct Lane {
-    settings: LaneSettings,
-    /// The earliest deadline first; of equal ones the first that came.
-    jobs: VecDeque<Job>,
-    /// Expected nanoseconds of all that waits.
-    backlog: u64,
-    /// Threads that compute it.
-    running: usize,
-    /// Expected nanoseconds of what they compute.
-    running_time: u64,
-    /// Nanoseconds of threads that it has had, on a clock common to all lanes.
-    had: u64,
-    /// How many times longer than predicted its requests have waited: threads share their cores, at the least with the workers,
-    /// and more important models come in between.
-    stretch: f64,
-    /// Its model is gone; the lane goes with its last job.
-    removed: bool,
-}
-
-impl Lane {
-    /// Where a job with this deadline goes. Nearly all clients of a model wait equally long, so that this is the end as a rule.
-    fn place(&self, deadline: Instant) -> usize {
-        match self.jobs.back() {
-            Some(last) if last.deadline > deadline => self.jobs.partition_point(|one| one.deadline <= deadline),
-            _ => self.jobs.len(),
-        }
-    }
-
-    /// What it is expected to be given until it has had as much as another lane will have had at its turn.
-    fn before(&self, turn: u64) -> u64 {
-        let gap = turn.saturating_sub(self.had);
-        if gap == 0 || self.jobs.is_empty() {
-            return 0;
-        }
-        // The last of its jobs begins before that moment, and ends half of itself later on the average.
-        let job = self.backlog / self.jobs.len() as u64;
-        let known = self.backlog.min(gap + job / 2);
-        // A lane with little may get more in the meantime, and that goes first as well.
-        known + gap.saturating_sub(known) / 2
-    }
-
-    /// Learns from how long a job has waited.
-    fn learn(&mut self, expected: u64, waited: Duration) {
-        let waited = waited.as_nanos() as f64;
-        let (seen, weight) = if expected >= TELLING {
-            ((waited / expected as f64).min(MOST_STRETCH), LEARNS)
-        } else if waited < 2.0 * TELLING as f64 {
-            // Short waits are short: what was learned in worse times is forgotten, or it would keep longer ones out for good.
-            (1.0, LEARNS / 8.0)
-        } else {
-            return;
-        };
-        self.stretch = (self.stretch + (seen - self.stretch) * weight).max(1.0);
-    }
-}
-
 pub(super) struct State {
     lanes: Slab<Lane>,
+    /// What was learned from the models of each priority.
+    learned: [Experience; Priority::ALL.len()],
     threads: usize,
     pub max_waiting: usize,
     waiting: usize,
@@ -102,21 +39,20 @@ pub(super) enum Next {
 
 impl State {
     pub fn new(threads: usize, max_waiting: usize) -> State {
-        State { lanes: Slab::new(), threads, max_waiting, waiting: 0, clock: 0, idle: 0, stopped: false }
+        State {
+            lanes: Slab::new(),
+            learned: Default::default(),
+            threads,
+            max_waiting,
+            waiting: 0,
+            clock: 0,
+            idle: 0,
+            stopped: false,
+        }
     }
 
     pub fn add(&mut self, settings: LaneSettings) -> usize {
-        let lane = Lane {
-            settings,
-            jobs: VecDeque::new(),
-            backlog: 0,
-            running: 0,
-            running_time: 0,
-            had: self.clock,
-            stretch: 1.0,
-            removed: false,
-        };
-        self.lanes.insert(lane)
+        self.lanes.insert(Lane::new(settings, self.clock))
     }
 
     pub fn configure(&mut self, lane: usize, settings: LaneSettings) {
@@ -218,13 +154,14 @@ impl State {
         deadline: Instant,
         now: Instant,
     ) -> Result<u64, InferError> {
-        let expected = self.wait(number, place);
-        let stretch = self.lanes.get(number).map_or(1.0, |lane| lane.stretch);
-        let wait = Duration::from_nanos((expected as f64 * stretch) as u64);
+        let Some(lane) = self.lanes.get(number) else { return Ok(0) };
+        let expected = self.wait(number, lane, place, deadline, now);
+        let learned = &self.learned[lane.settings.priority as usize];
+        let wait = Duration::from_nanos((expected as f64 * learned.stretch) as u64);
         let left = deadline.saturating_duration_since(now);
         // A queue that is just as long as the deadline makes all of it late by the way back, and computes it for nobody.
         let takes = Duration::from_nanos(predicted);
-        let room = left.checked_sub(takes).map(|room| room - room * RESERVE.0 / RESERVE.1);
+        let room = left.checked_sub(takes).map(|room| room.mul_f64(1.0 - learned.reserve));
         if room.is_none_or(|room| wait > room) {
             return Err(InferError::Overloaded(format!(
                 "the request would wait {wait:.1?} and take {takes:.1?}, its deadline is in {left:.1?}"
@@ -240,18 +177,17 @@ impl State {
     }
 
     /// Nanoseconds that a job at this place of this lane is expected to wait for a thread.
-    fn wait(&self, number: usize, place: usize) -> u64 {
-        let Some(lane) = self.lanes.get(number) else { return 0 };
+    fn wait(&self, number: usize, lane: &Lane, place: usize, deadline: Instant, now: Instant) -> u64 {
         let busy: usize = self.lanes.iter().map(|(_, lane)| lane.running).sum();
         if lane.jobs.is_empty() && busy < self.threads && lane.running < self.limit(lane) {
             return 0;
         }
-        let behind: u64 = lane.jobs.iter().skip(place).map(|job| job.predicted).sum();
-        let backlog = lane.backlog.saturating_sub(behind);
+        let backlog = lane.backlog_of(place);
         let idle = lane.jobs.is_empty() && lane.running == 0;
         let had = if idle { lane.had.max(self.clock) } else { lane.had };
-        // What the lane will have had when it is this job's turn: until then a lane that has had less goes first.
+        // What the lane will have had when it is this job's turn.
         let turn = had + backlog;
+        let tolerance = tolerance(deadline.saturating_duration_since(now));
         let mut ahead = 0_u64;
         for (other, one) in &self.lanes {
             ahead += one.running_time / 2;
@@ -260,7 +196,7 @@ impl State {
             } else {
                 match one.settings.priority.cmp(&lane.settings.priority) {
                     std::cmp::Ordering::Less => one.backlog,
-                    std::cmp::Ordering::Equal => one.before(turn),
+                    std::cmp::Ordering::Equal => one.before(turn, deadline, tolerance),
                     std::cmp::Ordering::Greater => 0,
                 }
             };
@@ -283,9 +219,10 @@ impl State {
             return Next::Stop;
         }
         let mut wake: Option<Instant> = None;
-        let mut best: Option<(usize, (fanin_config::Priority, u64))> = None;
+        let mut ready: SmallVec<[(usize, &Lane, &Job); 16]> = SmallVec::new();
         for (number, lane) in &self.lanes {
-            if lane.jobs.is_empty() || lane.running >= self.limit(lane) {
+            let Some(first) = lane.jobs.front() else { continue };
+            if lane.running >= self.limit(lane) {
                 continue;
             }
             if lane.settings.max_batch > 1 {
@@ -298,12 +235,11 @@ impl State {
                     continue;
                 }
             }
-            let rank = (lane.settings.priority, lane.had);
-            if best.is_none_or(|(_, best)| rank < best) {
-                best = Some((number, rank));
-            }
+            ready.push((number, lane, first));
         }
-        let Some((number, _)) = best else { return Next::Sleep(wake) };
+        let first = first_of(&ready);
+        drop(ready);
+        let Some(number) = first else { return Next::Sleep(wake) };
         let lane = &mut self.lanes[number];
         let mut jobs: Vec<Job> = Vec::new();
         let mut rows = 0;
@@ -330,21 +266,36 @@ impl State {
         lane.running += 1;
         lane.running_time += time;
         if let Some((expected, waited)) = waited {
-            lane.learn(expected, waited);
+            self.learned[lane.settings.priority as usize].waited(expected, waited);
         }
         Next::Run { lane: (number, time), jobs }
     }
 
     /// A thread has ended a run. Tells whether the lane may go on where it could not before.
-    pub fn done(&mut self, (number, time): (usize, u64)) -> bool {
+    pub fn done(&mut self, (number, time): (usize, u64), ends: Ends) -> bool {
         let Some(lane) = self.lanes.get_mut(number) else { return false };
         lane.running -= 1;
         lane.running_time = lane.running_time.saturating_sub(time);
+        self.learned[lane.settings.priority as usize].ended(ends);
         let more = !lane.jobs.is_empty();
         self.sweep(number);
         more
     }
 }
 
+/// Who is next: of the most important the earliest deadline, but nobody who has had much more than one that waits. So models
+/// that together need less than there is do not overtake each other, and what was predicted comes true; and a flood of one
+/// delays the others by the tolerance at most.
+fn first_of(ready: &[(usize, &Lane, &Job)]) -> Option<usize> {
+    let priority = ready.iter().map(|(_, lane, _)| lane.settings.priority).min()?;
+    let equals = || ready.iter().filter(move |(_, lane, _)| lane.settings.priority == priority);
+    let least = equals().map(|(_, lane, _)| lane.had).min()?;
+    let tolerated = equals().map(|(_, _, job)| tolerance(job.deadline.saturating_duration_since(job.queued))).min()?;
+    let near = equals().filter(|(_, lane, _)| lane.had <= least + tolerated);
+    near.min_by_key(|(_, lane, job)| (job.deadline, lane.had)).map(|(number, _, _)| *number)
+}
+
+#[cfg(test)]
+mod load_tests;
 #[cfg(test)]
 mod tests;
