@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use common::{Repository, ask, data, expected, says};
 use fanin_config::{ModelSettings, Versions};
@@ -32,6 +33,31 @@ async fn the_newest_version_that_loads_is_served() {
     models.refresh().await;
     assert_eq!(says(&models, "spam").await, ("2".to_owned(), expected("two")));
     assert_eq!(models.memory(), models.get("spam").expect("there").ready()[0].memory());
+}
+
+/// Waits until the model answers as this version, with nobody telling the repository to look.
+async fn becomes(models: &Models, version: &str) -> bool {
+    let end = Instant::now() + Duration::from_secs(30);
+    while says(models, "spam").await.0 != version {
+        if Instant::now() > end {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    true
+}
+
+#[tokio::test]
+async fn the_folder_alone_tells_what_is_served() {
+    let repository = Repository::with_spam();
+    let models = repository.start();
+    assert_eq!(says(&models, "spam").await.0, "1");
+    repository.put("spam", 2, "model.txt", &data("two.txt"));
+    assert!(becomes(&models, "2").await, "{:?}", models.index());
+    assert_eq!(says(&models, "spam").await, ("2".to_owned(), expected("two")));
+    repository.remove("spam", 2);
+    assert!(becomes(&models, "1").await, "{:?}", models.index());
+    assert_eq!(says(&models, "spam").await, ("1".to_owned(), expected("one")));
 }
 
 #[tokio::test]

@@ -155,6 +155,7 @@ impl State {
         let before = model.ready.load_full();
         let mut ready: Vec<Arc<Version>> = Vec::new();
         let mut failed = BTreeMap::new();
+        let mut undecided = false;
         if let Versions::These(these) = policy {
             for number in these.iter().filter(|number| !found.iter().any(|found| found.number == **number)) {
                 failed.insert(*number, (Fingerprint::default(), "it is pinned, but not in the folder".to_owned()));
@@ -178,6 +179,7 @@ impl State {
                 Some(why) => Err(why),
                 None if !settled => {
                     self.seen.insert(key, found.fingerprint.clone());
+                    undecided = true;
                     // Not decided yet: what runs stays, and what is below it too.
                     if let Some(running) = running {
                         ready.push(running.clone());
@@ -198,6 +200,10 @@ impl State {
                     }
                 }
             }
+        }
+        if ready.is_empty() && undecided {
+            // The last one that ran is gone from the folder: it answers until it is known what takes its place.
+            ready.extend(before.iter().cloned());
         }
         // The map is replaced as a whole.
         *model.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed;
