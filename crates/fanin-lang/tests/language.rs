@@ -41,6 +41,33 @@ fn arithmetic() {
 }
 
 #[test]
+fn division_of_long_integers_rounds_down() {
+    let wrong = eval(
+        "
+def main():
+    absolute = [1, 7, 9223372036854775807, 1 << 64, (1 << 64) + 1, (1 << 127) - 1, 3 * (1 << 130), 1 << 1000]
+    numbers = [0] + [sign * number for number in absolute for sign in [1, -1]]
+    wrong = []
+    for x in numbers:
+        for y in numbers[1:]:
+            quotient, rest = x // y, x % y
+            whole = quotient * y + rest == x
+            signs = rest == 0 or (rest < 0) == (y < 0)
+            small = (rest < y) if y > 0 else (rest > y)
+            if not (whole and signs and small):
+                wrong.append([x, y, quotient, rest])
+    return wrong
+",
+    );
+    assert_eq!(wrong, "[]");
+    assert_eq!(
+        expr("[x // y for x in [1 << 70, -(1 << 70)] for y in [3, -3]]"),
+        "[393530540239137101141,-393530540239137101142,-393530540239137101142,393530540239137101141]"
+    );
+    assert_eq!(expr("[x % y for x in [1 << 70, -(1 << 70)] for y in [3, -3]]"), "[1,-2,2,-1]");
+}
+
+#[test]
 fn comparison_and_logic() {
     assert_eq!(
         expr("[1 == 1.0, 2 > 1.5, 1 < 1.5, 'a' < 'b', [1, 2] < [1, 3], (1, 2) == (1, 2), [1] == (1,)]"),

@@ -244,3 +244,24 @@ def case():
         assert!(sliced.2 > 50, "{} slices of {budget}", sliced.2);
     }
 }
+
+#[test]
+fn an_integer_that_is_too_long_is_not_computed_first() {
+    let of = |body: &str| run(body, Limits::default());
+    for (fits, product) in [
+        (true, "(1 << 32768) * (1 << 32767)"),
+        (true, "((1 << 32768) - 1) * (1 - (1 << 32768))"),
+        (true, "(1 << 65535) * 0"),
+        (false, "(1 << 32768) * (1 << 32768)"),
+        (false, "-(1 << 65535) * 3"),
+    ] {
+        match of(&format!("return {product}")) {
+            Run::Done(_) => assert!(fits, "{product}"),
+            Run::Failed(failure) => {
+                assert!(!fits, "{product}: {}", failure.message);
+                assert_eq!(failure.message, "an integer of more than 65536 bits", "{product}");
+            }
+            Run::Waiting | Run::Yielded => panic!("{product} stopped"),
+        }
+    }
+}

@@ -42,6 +42,11 @@ pub(crate) fn small(op: Binary, a: i64, b: i64) -> Option<i64> {
     })
 }
 
+#[cold]
+fn too_long() -> Stop {
+    Stop::fail(Error::Limit, format!("an integer of more than {MOST_BITS} bits"))
+}
+
 /// `a op b` of two numbers, which as floats are `x` and `y`.
 pub(super) fn arithmetic(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value, x: f64, y: f64) -> Result<Value, Stop> {
     let floats = matches!(a, Value::Float(_)) || matches!(b, Value::Float(_));
@@ -91,6 +96,10 @@ fn integers(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value
             ctx.memory(size as usize)?;
             // Long multiplication at worst.
             ctx.steps((x.bits() / 64 * (y.bits() / 64) / 8) as usize)?;
+            // A product has as many bits as its factors together, or one less: what is too long is not computed first.
+            if !x.is_zero() && !y.is_zero() && x.bits() + y.bits() - 1 > MOST_BITS {
+                return Err(too_long());
+            }
             x * y
         }
         Binary::FloorDivide | Binary::Modulo => {
@@ -98,13 +107,18 @@ fn integers(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value
                 return Err(division_by_zero());
             }
             ctx.steps((x.bits() / 64 * (y.bits() / 64) / 8) as usize)?;
-            let quotient = &x / &y;
-            let rest: BigInt = &x - &quotient * &y;
-            let adjust = !rest.is_zero() && rest.is_negative() != y.is_negative();
+            let differ = x.is_negative() != y.is_negative();
             match op {
-                Binary::FloorDivide => quotient - i32::from(adjust),
-                _ if adjust => rest + y,
-                _ => rest,
+                Binary::FloorDivide if differ => {
+                    let (x, y) = (x.abs(), y.abs());
+                    let up: BigInt = (x + &y - 1_i32) / y;
+                    -up
+                }
+                Binary::FloorDivide => x / y,
+                _ => {
+                    let rest = x % &y;
+                    if !rest.is_zero() && differ { rest + y } else { rest }
+                }
             }
         }
         Binary::And => x & y,
@@ -132,7 +146,7 @@ fn integers(ctx: &mut Ctx<'_>, op: Binary, a: &Value, b: &Value) -> Result<Value
     };
     // Writing an integer in decimal, or dividing by one, takes time that grows with the square of its length.
     if value.bits() > MOST_BITS {
-        return Err(Stop::fail(Error::Limit, format!("an integer of more than {MOST_BITS} bits")));
+        return Err(too_long());
     }
     ctx.memory((value.bits() / 8) as usize)?;
     Ok(number::normal(value))

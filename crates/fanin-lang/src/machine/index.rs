@@ -233,6 +233,10 @@ pub(crate) fn slice(ctx: &mut Ctx<'_>, of: &Value, bounds: &[Value]) -> Result<V
                 step: range.step.saturating_mul(step),
             })))
         }
+        (Value::List(list), _) if step == 1 => {
+            let items = list.items()[from as usize..from as usize + count].to_vec();
+            ctx.list(items)
+        }
         (_, Kind::List) => {
             let items = places.filter_map(|at| view::at(&of, at)).collect();
             ctx.list(items)

@@ -221,15 +221,21 @@ fn repeat(ctx: &mut Ctx<'_>, what: &Value, times: &Value) -> Result<Value, Stop>
             }
         })),
         Value::Bytes(bytes) => Ok(Value::Bytes(std::sync::Arc::new(bytes.repeat(count)))),
+        Value::List(list) => Ok(Value::list(repeated(&list.items(), count))),
+        Value::Tuple(tuple) => Ok(Value::tuple(repeated(tuple, count))),
         other => {
-            let items = view::elements(other)?;
-            let mut repeated = Vec::with_capacity(items.len() * count);
-            for _ in 0..count {
-                repeated.extend(items.iter().cloned());
-            }
-            Ok(if view::kind(other) == Kind::Tuple { Value::tuple(repeated) } else { Value::list(repeated) })
+            let items = repeated(&view::elements(other)?, count);
+            Ok(if view::kind(other) == Kind::Tuple { Value::tuple(items) } else { Value::list(items) })
         }
     }
+}
+
+fn repeated(items: &[Value], count: usize) -> Vec<Value> {
+    let mut repeated = Vec::with_capacity(items.len() * count);
+    for _ in 0..count {
+        repeated.extend_from_slice(items);
+    }
+    repeated
 }
 
 /// `a op= b`
