@@ -36,6 +36,8 @@ pub(crate) struct Conn {
     /// The client may still be sending a request that nobody will read.
     unread: Cell<bool>,
     answered_early: Cell<bool>,
+    /// The response that is written next is not held back for others.
+    at_once: Cell<bool>,
     http2: Cell<bool>,
     leaving: Cell<bool>,
     stats: Arc<WorkerStats>,
@@ -71,6 +73,7 @@ impl Conn {
             owed: Cell::new(false),
             unread: Cell::new(false),
             answered_early: Cell::new(false),
+            at_once: Cell::new(false),
             http2: Cell::new(false),
             leaving: Cell::new(false),
             stats,
@@ -150,6 +153,17 @@ impl Conn {
     /// The response is made although the request's body has not been read.
     pub(crate) fn leaves_unread(&self) {
         self.unread.set(true);
+    }
+
+    /// The next response was made without any work, as a refusal is: under overload nothing may be added to what it costs.
+    pub(crate) fn answers_at_once(&self) {
+        self.at_once.set(true);
+    }
+
+    /// Whether [`answers_at_once`](Self::answers_at_once) was called since this was asked last.
+    #[inline]
+    pub(super) fn takes_at_once(&self) -> bool {
+        self.at_once.take()
     }
 
     pub(super) fn is_unread(&self) -> bool {

@@ -57,9 +57,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Io<S> {
     }
 
     /// Responses leave together, as requests to upstreams do: behind whatever else is ready, so that most of them find a client
-    /// awake that has just been woken for another. Pending once for each response.
+    /// awake that has just been woken for another. Pending once for each response but refusals.
     fn poll_departure(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.departs, true) {
+        if std::mem::replace(&mut self.departs, true) || self.conn.takes_at_once() {
             return Poll::Ready(());
         }
         cx.waker().wake_by_ref();

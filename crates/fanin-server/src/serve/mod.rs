@@ -89,6 +89,7 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
                 if unread {
                     self.conn.leaves_unread();
                 }
+                self.conn.answers_at_once();
                 State::Answer { answer: Some(answer) }
             }
         };
