@@ -153,9 +153,9 @@ impl Connection {
             Some(prepared) => prepared,
             None => Box::pin(self.statements.prepare(&mut self.link, job)).await?,
         };
-        let sets = self.send(job, &prepared)?;
+        // Before anything of it is in the outbox: what a dropped call leaves there is sent by whoever cleans up after it.
         departure::together().await;
-        if sets {
+        if self.send(job, &prepared)? {
             self.set().await?;
         }
         let mut rows = Written::new(job, &prepared);
