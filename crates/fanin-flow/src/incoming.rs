@@ -14,7 +14,7 @@ use fanin_lang::value::frozen::FrozenMap;
 use fanin_lang::value::{Frozen, Object};
 use fanin_lang::{Failure, FrozenValue, Kind, Stop, Value};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tokio::time::Instant;
 
 /// What messages call a value of the client's: a part of it that is missing is the client's mistake.
@@ -64,7 +64,7 @@ pub(crate) struct Req {
     method: Method,
     target: PathAndQuery,
     path_params: Vec<(ArcStr, ArcStr)>,
-    client_headers: HeaderMap,
+    client_headers: ClientHeaders,
     content: Bytes,
     remote: IpAddr,
     start: Instant,
@@ -84,6 +84,29 @@ struct Made {
     time: OnceCell<i64>,
 }
 
+/// The request's headers as a flow keeps them, values of one name together. A header map takes four times the memory for the few
+/// that a request has, and nothing looks one up by its name: the whole is read, or gone through.
+pub(crate) struct ClientHeaders(Box<[(HeaderName, HeaderValue)]>);
+
+impl ClientHeaders {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+        self.0.iter().map(|(name, value)| (name, value))
+    }
+}
+
+impl From<HeaderMap> for ClientHeaders {
+    fn from(headers: HeaderMap) -> ClientHeaders {
+        let mut kept: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(headers.len());
+        for (name, value) in headers {
+            // Further values of one name come without it, after the first.
+            if let Some(name) = name.or_else(|| kept.last().map(|(name, _)| name.clone())) {
+                kept.push((name, value));
+            }
+        }
+        ClientHeaders(kept.into_boxed_slice())
+    }
+}
+
 impl Req {
     pub(crate) fn new(incoming: Incoming, max_depth: usize) -> Req {
         let Incoming { method, uri, params, headers, body, remote, start, deadline, hold: _ } = incoming;
@@ -91,7 +114,7 @@ impl Req {
             method,
             target: uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/")),
             path_params: params,
-            client_headers: headers,
+            client_headers: ClientHeaders::from(headers),
             content: body,
             remote: remote.ip(),
             start,
@@ -113,7 +136,7 @@ impl Req {
         self.deadline
     }
 
-    pub(crate) fn headers(&self) -> &HeaderMap {
+    pub(crate) fn headers(&self) -> &ClientHeaders {
         &self.client_headers
     }
 
@@ -192,7 +215,7 @@ impl Req {
         if let Some(doc) = self.made().headers.get() {
             return Ok(doc);
         }
-        let joined = join_headers(&self.client_headers);
+        let joined = join(self.client_headers.iter());
         let doc = object(joined.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
         Ok(self.made().headers.get_or_init(|| doc))
     }
@@ -226,19 +249,23 @@ fn mistake(message: String) -> Stop {
 
 /// Header values by name; several of one name are joined with a comma, as RFC 9110 section 5.3 allows.
 pub(crate) fn join_headers(headers: &HeaderMap) -> Vec<(String, String)> {
-    headers
-        .keys()
-        .map(|name| {
-            let mut joined = String::new();
-            for (at, value) in headers.get_all(name).iter().enumerate() {
-                if at > 0 {
-                    joined.push_str(", ");
-                }
-                joined.push_str(&String::from_utf8_lossy(value.as_bytes()));
+    join(headers.iter())
+}
+
+fn join<'a>(headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>) -> Vec<(String, String)> {
+    let mut joined: Vec<(&HeaderName, String)> = Vec::new();
+    for (name, value) in headers {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        // Values of one name stand one after the other in a header map.
+        match joined.last_mut() {
+            Some((last, values)) if *last == name => {
+                values.push_str(", ");
+                values.push_str(&value);
             }
-            (name.as_str().to_owned(), joined)
-        })
-        .collect()
+            _ => joined.push((name, value.into_owned())),
+        }
+    }
+    joined.into_iter().map(|(name, values)| (name.as_str().to_owned(), values)).collect()
 }
 
 /// A document of strings. Documents, not dicts, because they cannot be changed and know where they come from.
@@ -311,5 +338,29 @@ impl Object for Req {
 
     fn show(&self) -> String {
         format!("{self:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::{ACCEPT, COOKIE, HOST};
+
+    use super::*;
+
+    #[test]
+    fn every_value_of_a_repeated_header_is_kept_beside_its_name() {
+        let mut headers = HeaderMap::new();
+        headers.append(COOKIE, HeaderValue::from_static("a=1"));
+        headers.append(HOST, HeaderValue::from_static("shop"));
+        headers.append(COOKIE, HeaderValue::from_static("b=2"));
+        headers.append(ACCEPT, HeaderValue::from_static("*/*"));
+        headers.append(COOKIE, HeaderValue::from_static("c=3"));
+        let kept = ClientHeaders::from(headers.clone());
+        assert_eq!(kept.iter().collect::<Vec<_>>(), headers.iter().collect::<Vec<_>>());
+        let joined = join(kept.iter());
+        assert_eq!(joined, join_headers(&headers));
+        let of = |name: &str| joined.iter().filter(|(other, _)| other == name).map(|(_, value)| &**value).collect();
+        let (cookies, hosts): (Vec<&str>, Vec<&str>) = (of("cookie"), of("host"));
+        assert_eq!((cookies, hosts), (vec!["a=1, b=2, c=3"], vec!["shop"]));
     }
 }

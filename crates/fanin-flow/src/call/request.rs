@@ -1,0 +1,205 @@
+//! The request that a call sends, made of its arguments once all of them are there.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use fanin_config::{Batch, Param, ParamPlace};
+use fanin_lang::{Failure, Value};
+use fanin_upstream::Request;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Method};
+use smallvec::SmallVec;
+
+use super::text::{header, pair, text};
+use super::{Arguments, wrong};
+use crate::encode;
+use crate::incoming::ClientHeaders;
+use crate::json;
+use crate::operation;
+use crate::upstream::{Backend, UpstreamObject};
+
+/// Parameters of an operation that go neither into the path nor into the query.
+#[derive(Default)]
+struct Placed<'a> {
+    json: Vec<(&'a str, &'a Value)>,
+    headers: Vec<(&'a str, &'a Value)>,
+}
+
+impl<'a> Placed<'a> {
+    fn put(&mut self, param: &'a Param, key: &'a str, value: &'a Value) {
+        let key = param.wire(key);
+        match param.place {
+            ParamPlace::Query => {}
+            // An optional one that is `None` is not sent.
+            ParamPlace::Json if param.kind.optional && matches!(value.decide(), Ok(Value::None)) => {}
+            ParamPlace::Json => self.json.push((key, value)),
+            ParamPlace::Header => self.headers.push((key, value)),
+        }
+    }
+
+    fn body(&self) -> Result<Bytes, json::JsonError> {
+        let mut out = vec![b'{'];
+        for (at, (key, value)) in self.json.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            fanin_json::write_str(&mut out, key);
+            out.push(b':');
+            out.extend_from_slice(&json::to_bytes(value, usize::MAX)?);
+        }
+        out.push(b'}');
+        Ok(out.into())
+    }
+}
+
+impl Arguments {
+    /// The request, once nothing is pending.
+    ///
+    /// # Errors
+    /// What cannot be sent: it fails the call before anything is.
+    pub(crate) fn request(
+        &self,
+        object: &UpstreamObject,
+        method: &Method,
+        client: &ClientHeaders,
+    ) -> Result<Request, Failure> {
+        self.request_without(object, method, client, None)
+    }
+
+    /// The request, less the parameters of the keys and fields that a batch unites.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub(crate) fn request_without(
+        &self,
+        object: &UpstreamObject,
+        method: &Method,
+        client: &ClientHeaders,
+        batch: Option<&Batch>,
+    ) -> Result<Request, Failure> {
+        let config = object.upstream.config();
+        let name = object.upstream.name();
+        let operation = self.operation.map(|at| object.operation(at).1);
+        if self.plain {
+            return self.plain_request(object, method, client);
+        }
+        let mut path = String::with_capacity(64);
+        let template =
+            text(&self.path).ok_or_else(|| wrong(format!("the path of a call of {name} must be a string")))?;
+        let given = self.params.entries().ok_or_else(|| wrong(format!("params of a call of {name} must be a dict")))?;
+        let mut params: SmallVec<[(Cow<'_, str>, Cow<'_, str>); 4]> = SmallVec::new();
+        for (key, value) in given.iter() {
+            let (Some(key), Some(value)) = (text(key), text(value)) else {
+                return Err(wrong(format!("params of a call of {name} must be strings or numbers")));
+            };
+            params.push((key, value));
+        }
+        let mut rest: SmallVec<[(&str, &Value); 4]> = SmallVec::new();
+        let mut placed = Placed::default();
+        for (key, value) in &self.named {
+            if batch.is_some_and(|batch| *batch.key == **key || batch.fields.as_deref() == Some(key)) {
+                continue;
+            }
+            if let Some(param) = operation.and_then(|operation| operation.params.as_ref()?.get(&**key)) {
+                operation::check(name, key, param, value)?;
+                placed.put(param, key, value);
+                if param.place != ParamPlace::Query && !template.contains(&format!("{{{key}}}")) {
+                    continue;
+                }
+            }
+            if template.contains(&format!("{{{key}}}")) {
+                let value = text(value)
+                    .ok_or_else(|| wrong(format!("the parameter {key:?} of {name} must be a string or a number")))?;
+                params.push((Cow::Borrowed(key), value));
+            } else {
+                rest.push((key, value));
+            }
+        }
+        let filled: SmallVec<[(&str, &str); 4]> = params.iter().map(|(key, value)| (&**key, &**value)).collect();
+        encode::path(&mut path, &template, &filled).map_err(|error| wrong(format!("a call of {name}: {error}")))?;
+        let mut first = true;
+        let query = self.query.entries().ok_or_else(|| wrong(format!("query of a call of {name} must be a dict")))?;
+        for (key, value) in query.iter() {
+            let Some(key) = text(key) else {
+                return Err(wrong(format!("query of a call of {name} has a key that is no string")));
+            };
+            pair(&mut path, &mut first, &key, value, config.query_lists, name)?;
+        }
+        for (key, value) in rest {
+            let param = operation.and_then(|operation| operation.params.as_ref()?.get(key));
+            let key = param.map_or(key, |param| param.wire(key));
+            pair(&mut path, &mut first, key, value, config.query_lists, name)?;
+        }
+        let mut headers = forwarded(&object.upstream, client);
+        self.own_headers(name, &mut headers)?;
+        for (key, value) in &placed.headers {
+            let (key, value) =
+                header(&Value::str(key), value).map_err(|what| wrong(format!("a call of {name}: {what}")))?;
+            if let (Some(key), Some(value)) = (key, value) {
+                headers.insert(key, value);
+            }
+        }
+        let body = match (&self.json, &self.text) {
+            (None, None) if !placed.json.is_empty() => {
+                headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+                placed.body().map_err(|what| wrong(format!("a call of {name}: {what}")))?
+            }
+            (Some(value), _) => {
+                headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+                json::to_bytes(value, usize::MAX).map_err(|what| wrong(format!("json of a call of {name}: {what}")))?
+            }
+            (None, Some(value)) => {
+                headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("text/plain; charset=utf-8"));
+                let text = text(value).ok_or_else(|| wrong(format!("text of a call of {name} must be a string")))?;
+                Bytes::copy_from_slice(text.as_bytes())
+            }
+            (None, None) => Bytes::new(),
+        };
+        Ok(Request { method: method.clone(), path_and_query: path, headers, body })
+    }
+
+    fn own_headers(&self, upstream: &str, headers: &mut HeaderMap) -> Result<(), Failure> {
+        let own =
+            self.headers.entries().ok_or_else(|| wrong(format!("headers of a call of {upstream} must be a dict")))?;
+        for (key, value) in own.iter() {
+            let (key, value) = header(key, value).map_err(|what| wrong(format!("a call of {upstream}: {what}")))?;
+            if let (Some(key), Some(value)) = (key, value) {
+                headers.insert(key, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn plain_request(
+        &self,
+        object: &UpstreamObject,
+        method: &Method,
+        client: &ClientHeaders,
+    ) -> Result<Request, Failure> {
+        let name = object.upstream.name();
+        // `plain()` makes both.
+        let path_and_query = text(&self.path).unwrap_or_default().into_owned();
+        let params = self.json.as_ref().unwrap_or(&Value::None);
+        let body = json::to_bytes(params, usize::MAX)
+            .map_err(|what| wrong(format!("the parameters of a call of {name}: {what}")))?;
+        let mut headers = HeaderMap::new();
+        if matches!(object.backend, Backend::Grpc(_)) {
+            headers = forwarded(&object.upstream, client);
+            self.own_headers(name, &mut headers)?;
+        }
+        Ok(Request { method: method.clone(), path_and_query, headers, body })
+    }
+}
+
+/// Those of the client's headers that go on to an upstream.
+fn forwarded(upstream: &fanin_upstream::Upstream, client: &ClientHeaders) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let names = &upstream.config().forward_headers;
+    // Comparing the few that came costs less than hashing each name that could have come.
+    for (name, value) in client.iter() {
+        if names.contains(name) {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    headers
+}

@@ -1,0 +1,125 @@
+//! How a call is made, beside what is asked.
+
+use std::time::Duration;
+
+use fanin_lang::value::view;
+use fanin_lang::{Failure, HostCall, Stop, Value};
+use http::Method;
+use smallvec::SmallVec;
+
+use super::wrong;
+
+/// What becomes of a call's failure.
+#[derive(Clone)]
+pub(crate) enum OnFailure {
+    /// It fails the flow where it is decided on.
+    Fail,
+    /// It becomes `None`, and so does all that needs it.
+    Absent,
+    /// It becomes this.
+    Default(Value),
+}
+
+/// How a call is made, known when it is made.
+pub(crate) struct Terms {
+    pub(crate) method: Method,
+    pub(crate) ok: SmallVec<[u16; 2]>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) safe: bool,
+    /// Its place among the upstream's operations.
+    pub(crate) operation: Option<u32>,
+    /// What an operation asks for beside the call itself; most have none.
+    pub(crate) merging: Option<Box<Merging>>,
+}
+
+/// How a call shares work with others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Merging {
+    /// The operation, by its place; `None` for a look-up in a snapshot.
+    pub(crate) operation: Option<usize>,
+    /// Whether it may be served by a batch.
+    pub(crate) batch: bool,
+    /// How long it may wait for a partner, if it says so itself.
+    pub(crate) linger: Option<Duration>,
+}
+
+impl Terms {
+    pub(crate) fn new(method: Method, safe: bool) -> Terms {
+        Terms {
+            method,
+            ok: SmallVec::new(),
+            timeout: None,
+            on_failure: OnFailure::Fail,
+            safe,
+            operation: None,
+            merging: None,
+        }
+    }
+
+    /// Takes an argument that says how to call. `false` if it is none of these.
+    ///
+    /// # Errors
+    /// A value of the wrong kind.
+    pub(crate) fn option(
+        &mut self,
+        name: &str,
+        key: &str,
+        value: &Value,
+        call: &HostCall<'_>,
+    ) -> Result<bool, Failure> {
+        match key {
+            "timeout" => self.timeout = Some(duration(name, &known(name, key, value)?)?),
+            "ok" => self.ok.extend(statuses(name, &known(name, key, value)?)?),
+            "safe" => self.safe = flag(name, key, value)?,
+            "unordered" => {
+                flag(name, key, value)?;
+            }
+            "optional" => {
+                if flag(name, key, value)? && matches!(self.on_failure, OnFailure::Fail) {
+                    self.on_failure = OnFailure::Absent;
+                }
+            }
+            "default" => self.on_failure = OnFailure::Default(call.capture(value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// A value that says how to call, not what: it must be there.
+pub(crate) fn known(upstream: &str, key: &str, value: &Value) -> Result<Value, Failure> {
+    match value.decide() {
+        Ok(value) => Ok(value),
+        Err(Stop::Fail(failure)) => Err(*failure),
+        Err(_) => Err(wrong(format!("{key:?} of a call of {upstream} is not there yet"))
+            .with_hint("decide on it before the call: if …, or a variable of its own")),
+    }
+}
+
+fn flag(upstream: &str, key: &str, value: &Value) -> Result<bool, Failure> {
+    match known(upstream, key, value)? {
+        Value::Bool(value) => Ok(value),
+        _ => Err(wrong(format!("{key:?} of a call of {upstream} must be True or False"))),
+    }
+}
+
+fn duration(upstream: &str, value: &Value) -> Result<Duration, Failure> {
+    value
+        .as_str()
+        .and_then(|text| fanin_config::parse_duration(text).ok())
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| wrong(format!("timeout of a call of {upstream} must be a duration such as \"80ms\"")))
+}
+
+fn statuses(upstream: &str, value: &Value) -> Result<SmallVec<[u16; 2]>, Failure> {
+    let bad = || wrong(format!("ok of a call of {upstream} must be a list of statuses such as [404]"));
+    view::elements(value)
+        .map_err(|_| bad())?
+        .iter()
+        .map(|status| match status.decide() {
+            Ok(Value::Int(status)) if (100..=599).contains(&status) => Ok(status as u16),
+            _ => Err(bad()),
+        })
+        .collect()
+}

@@ -1,0 +1,146 @@
+//! Values as they stand in a path, a query or a header.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use fanin_config::QueryLists;
+use fanin_lang::value::view;
+use fanin_lang::{Failure, Value, ValueKind};
+use http::header::{HeaderName, HeaderValue};
+
+use super::wrong;
+use crate::encode;
+
+/// A header of a flow's. `None` for a value of `None`, which leaves the header out.
+///
+/// # Errors
+/// What is wrong: bad characters in the name, or a value that would end the line.
+pub(crate) fn header(key: &Value, value: &Value) -> Result<(Option<HeaderName>, Option<HeaderValue>), String> {
+    let key = text(key).ok_or("a header's name must be a string")?;
+    let name = HeaderName::from_bytes(key.as_bytes()).map_err(|_| format!("{key:?} is no header name"))?;
+    if matches!(value.decide(), Ok(Value::None)) {
+        return Ok((None, None));
+    }
+    let text = text(value).ok_or_else(|| format!("the header {name} must be a string or a number"))?;
+    let value = HeaderValue::from_str(&text)
+        .or_else(|_| HeaderValue::from_bytes(text.as_bytes()))
+        .map_err(|_| format!("the value of the header {name} holds a control character"))?;
+    Ok((Some(name), Some(value)))
+}
+
+/// A scalar as it stands in a URL or header.
+pub(crate) fn text(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::Str(text) => return Some(Cow::Borrowed(text)),
+        Value::Int(value) => return Some(Cow::Owned(value.to_string())),
+        Value::Json { at, doc } => {
+            let node = doc.node(*at);
+            // The digits as they came: 1.50 stays 1.50, and a long id keeps its end.
+            return node.as_number_text().map(Cow::Borrowed).or_else(|| node.as_str());
+        }
+        _ => {}
+    }
+    match value.decide().ok()? {
+        Value::Str(text) => Some(Cow::Owned(text.to_string())),
+        Value::Int(value) => Some(Cow::Owned(value.to_string())),
+        Value::BigInt(value) => Some(Cow::Owned(value.to_string())),
+        Value::Float(value) => {
+            let mut out = Vec::new();
+            fanin_json::write_float(&mut out, value).ok()?;
+            String::from_utf8(out).ok().map(Cow::Owned)
+        }
+        Value::Bool(value) => Some(Cow::Borrowed(if value { "true" } else { "false" })),
+        _ => None,
+    }
+}
+
+/// A list of an answer's, which need not become values first. `false` if it holds what cannot stand in a query.
+fn json_list(out: &mut String, first: &mut bool, key: &str, list: fanin_json::Node<'_>, lists: QueryLists) -> bool {
+    if lists == QueryLists::Comma
+        && let Some(numbers) = plain_numbers(list.raw())
+    {
+        encode::pair(out, first, key, "");
+        out.push_str(numbers);
+        return true;
+    }
+    for (at, item) in list.elements().enumerate() {
+        let text = match item.kind() {
+            fanin_json::Kind::String => item.as_str(),
+            fanin_json::Kind::Number => item.as_number_text().map(Cow::Borrowed),
+            fanin_json::Kind::Bool => item.as_bool().map(|value| Cow::Borrowed(if value { "true" } else { "false" })),
+            _ => None,
+        };
+        let Some(text) = text else { return false };
+        if at == 0 || lists == QueryLists::Repeat {
+            encode::pair(out, first, key, &text);
+        } else {
+            out.push(',');
+            encode::component(out, &text);
+        }
+    }
+    true
+}
+
+/// The inside of a JSON list that holds numbers only, and neither space nor anything that a query encodes: it stands in
+/// a query as it is.
+fn plain_numbers(list: &[u8]) -> Option<&str> {
+    let inside = list.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    let plain = inside.iter().all(|byte| matches!(byte, b'0'..=b'9' | b',' | b'-' | b'.' | b'e' | b'E'));
+    if plain { std::str::from_utf8(inside).ok() } else { None }
+}
+
+/// Puts a parameter into a query. `first`: nothing stands in it yet.
+///
+/// # Errors
+/// A value that cannot stand there.
+pub(super) fn pair(
+    out: &mut String,
+    first: &mut bool,
+    key: &str,
+    value: &Value,
+    lists: QueryLists,
+    upstream: &Arc<str>,
+) -> Result<(), Failure> {
+    if let Some(value) = text(value) {
+        encode::pair(out, first, key, &value);
+        return Ok(());
+    }
+    let bad =
+        || wrong(format!("query {key:?} of a call of {upstream} must be a string, a number, None or a list of them"));
+    let value = value.decide().map_err(|_| bad())?;
+    if matches!(value, Value::None) {
+        return Ok(());
+    }
+    if let Some(text) = text(&value) {
+        encode::pair(out, first, key, &text);
+        return Ok(());
+    }
+    if let Value::Json { at, doc } = &value
+        && let node = doc.node(*at)
+        && node.kind() == fanin_json::Kind::Array
+        && !node.is_empty()
+    {
+        return json_list(out, first, key, node, lists).then_some(()).ok_or_else(bad);
+    }
+    if !matches!(view::kind(&value), ValueKind::List | ValueKind::Tuple | ValueKind::Set | ValueKind::Range) {
+        return Err(bad());
+    }
+    let items = view::elements(&value).map_err(|_| bad())?;
+    if items.is_empty() {
+        // An empty list is something else than no list: the upstream sees the name.
+        encode::pair(out, first, key, "");
+        return Ok(());
+    }
+    for (at, item) in items.iter().enumerate() {
+        let item = text(item).ok_or_else(bad)?;
+        match lists {
+            QueryLists::Repeat => encode::pair(out, first, key, &item),
+            QueryLists::Comma if at == 0 => encode::pair(out, first, key, &item),
+            QueryLists::Comma => {
+                out.push(',');
+                encode::component(out, &item);
+            }
+        }
+    }
+    Ok(())
+}
