@@ -320,6 +320,34 @@ fn writing_is_said_and_conflicts_are_answers() {
 }
 
 #[test]
+fn a_call_dropped_before_it_is_sent_writes_nothing() {
+    run(async {
+        let server = Server::postgres();
+        let db = Db::new(&server, "limit = 1");
+        db.write("create table t (id int)", "").await.unwrap();
+        let insert = |id: usize| {
+            db.send(
+                Method::POST,
+                "/execute",
+                body("insert into t values ($1)", &id.to_string()),
+                within(Duration::from_secs(20)),
+            )
+        };
+        // From here on the statement is prepared, so that nothing but the insert itself is to be sent.
+        insert(0).await.unwrap();
+        // The call has the connection and waits for the other sends of its lap, and its request ends.
+        let mut call = Box::pin(insert(1));
+        assert!(futures_util::poll!(&mut call).is_pending());
+        drop(call);
+        // On the same connection, the only one.
+        assert_eq!(text(&db.query("select id from t", "").await.unwrap()), "[{\"id\":0}]");
+        // The next may go at once: there was nothing to cancel.
+        insert(2).await.unwrap();
+        assert_eq!(text(&db.query("select id from t order by id", "").await.unwrap()), "[{\"id\":0},{\"id\":2}]");
+    });
+}
+
+#[test]
 fn one_row_is_the_row() {
     run(async {
         let server = Server::postgres();
