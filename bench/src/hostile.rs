@@ -40,6 +40,11 @@ const MOST_RISE_MS: f64 = 5.0;
 /// The p99 of this many requests.
 const PROBES: usize = 400;
 const PAUSE: Duration = Duration::from_millis(3);
+/// Milliseconds of p99 with nothing running, beside a program: with more it is the machine beneath that is late, and the program is
+/// run again.
+const MOST_IDLE_MS: f64 = 3.0;
+/// So often at most, all programs together.
+const AGAIN: usize = 18;
 
 /// Runs the benchmark with all programs, or only those.
 pub fn run(options: &Options, only: &[String]) -> Result<Report, Failure> {
@@ -54,32 +59,37 @@ pub fn run(options: &Options, only: &[String]) -> Result<Report, Failure> {
     let mut report = Report::new("hostile");
     let mut table = Table::new(
         &format!("Another route's requests while {AT_ONCE} such programs run"),
-        &["program", "stopped", "p50 ms", "p99 ms", "slowest ms", "p99 rises by ms"],
+        &["program", "stopped", "p50 ms", "p99 ms", "slowest ms", "p99 idle ms", "p99 rises by ms"],
     );
-    let alone = probe(fanin.addr, probes)?;
-    table.rows.push(row("none", 0, &alone, &alone));
     let mut all = serde_json::Map::new();
+    let mut again = 0;
+    let mut before = probe(fanin.addr, probes)?;
     for program in PROGRAMS.into_iter().filter(|program| only.is_empty() || only.iter().any(|one| one == program)) {
-        let (stop, stopped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let attackers: Vec<_> = (0..AT_ONCE)
-            .map(|_| {
-                let (stop, stopped, addr) = (Arc::clone(&stop), Arc::clone(&stopped), fanin.addr);
-                std::thread::spawn(move || attack(addr, program, &stop, &stopped))
-            })
-            .collect();
-        process::pause(Duration::from_millis(100));
-        let busy = probe(fanin.addr, probes)?;
-        stop.store(true, Ordering::Relaxed);
-        for attacker in attackers {
-            attacker.join().map_err(|_| Failure::Wrong(format!("{program}: an attacker panicked")))??;
+        loop {
+            let (busy, stopped) = beside(fanin.addr, program, probes)?;
+            let after = probe(fanin.addr, probes)?;
+            // The machine may be busier by now: what counts as idle is measured around the program.
+            let idle = (before.p99 + after.p99) / 2.0;
+            let late = before.p99.max(after.p99) > MOST_IDLE_MS;
+            before = after;
+            if late && again < AGAIN {
+                again += 1;
+                continue;
+            }
+            table.rows.push(row(program, stopped, &busy, idle));
+            report.at_most(&format!("{program}: p99 of others rises by"), busy.p99 - idle, MOST_RISE_MS, " ms");
+            let of = json!({"stopped": stopped, "p50": busy.p50, "p99": busy.p99, "max": busy.max, "idle p99": idle});
+            all.insert(program.to_owned(), of);
+            break;
         }
-        let stopped = stopped.load(Ordering::Relaxed);
-        table.rows.push(row(program, stopped, &busy, &alone));
-        report.at_most(&format!("{program}: p99 of others rises by"), busy.p99 - alone.p99, MOST_RISE_MS, " ms");
-        all.insert(program.to_owned(), json!({"stopped": stopped, "p50": busy.p50, "p99": busy.p99, "max": busy.max}));
+    }
+    if again > 0 {
+        table.title += &format!(
+            "; {again} runs, beside which the p99 was over {MOST_IDLE_MS} ms with nothing running, were run again and are not here"
+        );
     }
     report.tables.push(table);
-    report.data = json!({"alone": {"p50": alone.p50, "p99": alone.p99}, "programs": all});
+    report.data = json!({"programs": all, "run again": again});
     Ok(report)
 }
 
@@ -89,10 +99,27 @@ struct Latencies {
     max: f64,
 }
 
-fn row(name: &str, stopped: u64, busy: &Latencies, alone: &Latencies) -> Vec<String> {
-    let figure = |figure: f64| format!("{figure:.2}");
-    let rise = busy.p99 - alone.p99;
-    vec![name.into(), stopped.to_string(), figure(busy.p50), figure(busy.p99), figure(busy.max), figure(rise)]
+fn row(name: &str, stopped: u64, busy: &Latencies, idle: f64) -> Vec<String> {
+    let figures = [busy.p50, busy.p99, busy.max, idle, busy.p99 - idle].map(|figure| format!("{figure:.2}"));
+    [name.into(), stopped.to_string()].into_iter().chain(figures).collect()
+}
+
+/// Other requests while the program runs, and how often it was stopped.
+fn beside(addr: SocketAddr, program: &'static str, probes: usize) -> Result<(Latencies, u64), Failure> {
+    let (stop, stopped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let attackers: Vec<_> = (0..AT_ONCE)
+        .map(|_| {
+            let (stop, stopped) = (Arc::clone(&stop), Arc::clone(&stopped));
+            std::thread::spawn(move || attack(addr, program, &stop, &stopped))
+        })
+        .collect();
+    process::pause(Duration::from_millis(100));
+    let busy = probe(addr, probes)?;
+    stop.store(true, Ordering::Relaxed);
+    for attacker in attackers {
+        attacker.join().map_err(|_| Failure::Wrong(format!("{program}: an attacker panicked")))??;
+    }
+    Ok((busy, stopped.load(Ordering::Relaxed)))
 }
 
 /// Requests one after another, with pauses, so that they come at all points of the others' turns.

@@ -22,6 +22,55 @@ const ROWS: usize = 16;
 const DEADLINE: Duration = Duration::from_millis(50);
 /// Connections of the closed loop that finds the capacity: enough to keep the core busy, few enough to be in time.
 const BUSY: usize = 20;
+/// Milliseconds by which the load may itself be late, at the 99th percentile: latency counts from the moment at which a request was
+/// to be sent, so what is more than this is the load's, or that of the machine beneath. Such a step is run again.
+const MOST_LAG: f64 = 3.0;
+/// So often at most, all steps together.
+const AGAIN: usize = 6;
+
+/// One rate.
+struct Step {
+    share: f64,
+    /// Requests a second by [`BUSY`] clients in turns, before and after.
+    peak: f64,
+    outcomes: Vec<Outcome>,
+}
+
+impl Step {
+    fn sum(&self, of: impl Fn(&Outcome) -> u64) -> f64 {
+        self.outcomes.iter().map(of).sum::<u64>() as f64
+    }
+
+    /// Of the models the slowest: none may hide behind the others.
+    fn worst(&self, of: impl Fn(&Outcome) -> f64) -> f64 {
+        self.outcomes.iter().map(of).fold(0.0, f64::max)
+    }
+
+    fn in_time(&self) -> f64 {
+        self.sum(|it| it.good) / self.sum(|it| it.offered)
+    }
+
+    fn row(&self, seconds: u64) -> Vec<String> {
+        let (offered, good) = (self.sum(|it| it.offered), self.sum(|it| it.good));
+        let refused = self.sum(|it| it.status.get(&429).copied().unwrap_or_default());
+        // No answer within the deadline, said by the server or found out here.
+        let late = self.sum(|it| it.late + it.timeouts + it.status.get(&504).copied().unwrap_or_default());
+        vec![
+            format!("{:.0}", offered / seconds as f64),
+            format!("{}", self.share),
+            format!("{:.0}", self.peak),
+            format!("{:.0}", good / seconds as f64),
+            format!("{:.3} %", self.in_time() * 100.0),
+            format!("{:.1}", self.worst(|it| it.latency.p50)),
+            format!("{:.1}", self.worst(|it| it.latency.p99)),
+            format!("{:.1}", self.worst(|it| it.latency.p999)),
+            format!("{refused:.0}"),
+            format!("{late:.0}"),
+            format!("{:.0}", offered - good - refused - late),
+            format!("{:.2}", self.worst(|it| it.lag.p99)),
+        ]
+    }
+}
 
 /// Measures.
 pub fn run(options: &Options, _: &Plans, report: &mut Report) -> Result<(), Failure> {
@@ -34,23 +83,43 @@ pub fn run(options: &Options, _: &Plans, report: &mut Report) -> Result<(), Fail
     let fanin = folder.serve(process::free_port()?, None, "")?;
     let bodies: Vec<_> = names.iter().map(|name| load::request(name, ROWS, FEATURES, &["output"])).collect();
     let seconds = if options.quick { 6 } else { 30 };
-    let clients = Clients::start(fanin.addr, BUSY, &bodies)?;
-    clients.window(Duration::from_secs(1));
-    let before = fanin.usage()?;
-    let (asked, wrong) = clients.window(Duration::from_secs(4));
-    let busy = (fanin.usage()?.cpu - before.cpu).as_secs_f64() / 4.0;
-    drop(clients);
-    let peak = asked as f64 / 4.0;
+    let peak = || -> Result<f64, Failure> {
+        let clients = Clients::start(fanin.addr, BUSY, &bodies)?;
+        clients.window(Duration::from_millis(500));
+        let (asked, wrong) = clients.window(Duration::from_secs(3));
+        if wrong * 100 > asked {
+            return Err(Failure::Wrong(format!("{wrong} of {asked} requests fail, of {BUSY} clients in turns")));
+        }
+        Ok(asked as f64 / 3.0)
+    };
+    let mut before = peak()?;
+    // The load's own first steps, on pages that are touched for the first time, are late by tens of milliseconds.
+    offer(fanin.addr, &names, before * 0.8, Duration::from_secs(1))?;
+    let (mut steps, mut again) = (Vec::new(), 0);
+    for share in [0.8, 1.0, 2.0, 5.0] {
+        loop {
+            let outcomes = offer(fanin.addr, &names, before * share, Duration::from_secs(seconds))?;
+            // The machine may be faster or slower by now: the peak counts that is measured around the step.
+            let after = peak()?;
+            let step = Step { share, peak: (before + after) / 2.0, outcomes };
+            before = after;
+            if step.worst(|it| it.lag.p99) > MOST_LAG && again < AGAIN {
+                again += 1;
+                continue;
+            }
+            steps.push(step);
+            break;
+        }
+    }
     let mut table = Table::new(
         &format!(
-            "{MODELS} models of {TREES} trees, {ROWS} rows a request, one core; deadline {} ms; capacity by {BUSY} clients in turns: \
-             {peak:.0}/s at {:.0} % of the core, {wrong} failed",
+            "{MODELS} models of {TREES} trees, {ROWS} rows a request, one core; deadline {} ms; capacity by {BUSY} clients in turns",
             DEADLINE.as_millis(),
-            busy * 100.0
         ),
         &[
             "offered/s",
             "of capacity",
+            "capacity/s",
             "in time/s",
             "in time",
             "p50 ms",
@@ -62,44 +131,23 @@ pub fn run(options: &Options, _: &Plans, report: &mut Report) -> Result<(), Fail
             "own lag p99 ms",
         ],
     );
-    let mut in_time = Vec::new();
-    // The load's own first steps, on pages that are touched for the first time, are late by tens of milliseconds.
-    offer(fanin.addr, &names, peak * 0.8, Duration::from_secs(1))?;
-    for share in [0.8, 1.0, 2.0, 5.0] {
-        let outcomes = offer(fanin.addr, &names, peak * share, Duration::from_secs(seconds))?;
-        let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>() as f64;
-        let (offered, good) = (sum(|it| it.offered), sum(|it| it.good));
-        let refused = sum(|it| it.status.get(&429).copied().unwrap_or_default());
-        // No answer within the deadline, said by the server or found out here.
-        let late = sum(|it| it.late + it.timeouts + it.status.get(&504).copied().unwrap_or_default());
-        // Of the models the slowest: none may hide behind the others.
-        let worst = |of: fn(&Outcome) -> f64| outcomes.iter().map(of).fold(0.0, f64::max);
-        let rate = good / seconds as f64;
-        table.rows.push(vec![
-            format!("{:.0}", offered / seconds as f64),
-            format!("{share}"),
-            format!("{rate:.0}"),
-            format!("{:.3} %", good / offered * 100.0),
-            format!("{:.1}", worst(|it| it.latency.p50)),
-            format!("{:.1}", worst(|it| it.latency.p99)),
-            format!("{:.1}", worst(|it| it.latency.p999)),
-            format!("{refused:.0}"),
-            format!("{late:.0}"),
-            format!("{:.0}", offered - good - refused - late),
-            format!("{:.2}", worst(|it| it.lag.p99)),
-        ]);
-        in_time.push((share, good / offered, rate));
+    if again > 0 {
+        table.title += &format!(
+            "; {again} steps, in which the load itself was late by more than {MOST_LAG} ms, were run again and are not here"
+        );
     }
-    let of =
-        |share: f64| in_time.iter().find(|(at, _, _)| *at == share).map_or((f64::NAN, f64::NAN), |it| (it.1, it.2));
-    // The most that was answered in time at any rate, the closed loop's included, so that the bar is no easier for a slow start.
-    let most = in_time.iter().map(|it| it.2).fold(peak, f64::max);
-    let below = of(0.8).0 * 100.0;
+    table.rows = steps.iter().map(|step| step.row(seconds)).collect();
+    let of = |share: f64| steps.iter().find(|step| step.share == share);
+    let goodput = |step: &Step| step.sum(|it| it.good) / seconds as f64 / step.peak;
+    let below = of(0.8).map_or(f64::NAN, Step::in_time) * 100.0;
     report.holds("in time at 80 % of capacity ≥ 99.9 %", format!("{below:.3} %"), below >= 99.9);
-    let above = of(5.0).1 / most * 100.0;
+    // The most that was answered in time at any rate, the closed loop's included, each beside what the machine did around it.
+    let most = steps.iter().map(goodput).fold(1.0, f64::max);
+    let above = of(5.0).map_or(f64::NAN, goodput) / most * 100.0;
     report.holds("goodput at 5 times capacity ≥ 90 % of peak", format!("{above:.1} %"), above >= 90.0);
     report.tables.push(table);
-    report.data["deadline"] = json!({"peak": peak, "in_time": in_time});
+    let data = steps.iter().map(|step| json!({"share": step.share, "peak": step.peak, "outcomes": step.outcomes}));
+    report.data["deadline"] = data.collect();
     Ok(())
 }
 

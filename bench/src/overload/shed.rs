@@ -26,8 +26,11 @@ const ROUNDS: usize = 3;
 /// Milliseconds by which the load may itself be late, at the 99th percentile: latency counts from the moment at which a request was
 /// to be sent, so what is more than this is the load's, or that of the machine beneath.
 const MOST_LAG: f64 = 3.0;
-/// A step in which it was later is run again, so often at most.
+/// A step in which it was later is run again, so often at most; and so many of all steps, so that a machine that is always late
+/// gets an end.
 const AGAIN: usize = 3;
+/// See [`AGAIN`].
+const AGAIN_OF_ALL: usize = 8;
 
 /// One run of one step.
 struct Round {
@@ -57,7 +60,7 @@ pub fn shed(stage: &mut Stage, report: &mut Report, full: bool) -> Result<(), Fa
                 let (after, _) = stage.peak("/work", 2 * SECOND)?;
                 let round = Round { times, peak: (peak + after) / 2.0, outcome, calls };
                 peak = after;
-                if round.outcome.lag.p99 <= MOST_LAG || attempt == AGAIN {
+                if round.outcome.lag.p99 <= MOST_LAG || attempt == AGAIN || again.len() == AGAIN_OF_ALL {
                     rounds.push(round);
                     break;
                 }
