@@ -44,12 +44,18 @@ pub enum Changes {
 /// everything ([`Value::decide`]) before it changes anything.
 pub type NativeCode = fn(&mut Ctx<'_>, Args<'_>) -> Result<Value, Stop>;
 
+/// The same where all arguments are positional and stand in places of their own: it may take them out
+/// once nothing can stop it.
+pub(crate) type TakingCode = fn(&mut Ctx<'_>, &mut [Value]) -> Result<Value, Stop>;
+
 /// A function written in Rust. Natives are `static`s.
 pub struct NativeFn {
     /// Its name in messages.
     pub name: &'static str,
     /// Its code.
     pub code: NativeCode,
+    /// What runs instead where it can: keeping an argument then costs no copy of it.
+    pub(crate) taking: Option<TakingCode>,
     /// What it waits for.
     pub waits: Waits,
     /// What it changes.
@@ -66,13 +72,20 @@ impl NativeFn {
     /// A native that waits for all its arguments and changes nothing.
     #[must_use]
     pub const fn new(name: &'static str, code: NativeCode) -> Self {
-        Self { name, code, waits: Waits::All, changes: Changes::Nothing, keyed: false, signature: None }
+        Self { name, code, taking: None, waits: Waits::All, changes: Changes::Nothing, keyed: false, signature: None }
     }
 
     /// The same, waiting for something else.
     #[must_use]
     pub const fn waits(mut self, waits: Waits) -> Self {
         self.waits = waits;
+        self
+    }
+
+    /// The same, with code that takes its arguments.
+    #[must_use]
+    pub(crate) const fn taking(mut self, taking: TakingCode) -> Self {
+        self.taking = Some(taking);
         self
     }
 
@@ -130,6 +143,7 @@ impl Ctx<'_> {
     ///
     /// # Errors
     /// When the steps are used up.
+    #[inline]
     pub fn steps(&mut self, steps: usize) -> Result<(), Stop> {
         self.meter.steps(steps as u64)
     }
@@ -138,6 +152,7 @@ impl Ctx<'_> {
     ///
     /// # Errors
     /// When the memory is used up.
+    #[inline]
     pub fn memory(&mut self, bytes: usize) -> Result<(), Stop> {
         self.meter.memory(bytes as u64)
     }
@@ -146,6 +161,7 @@ impl Ctx<'_> {
     ///
     /// # Errors
     /// If not.
+    #[inline]
     pub fn value(&self, bytes: usize) -> Result<(), Stop> {
         self.meter.value(bytes)
     }
@@ -173,6 +189,7 @@ impl Ctx<'_> {
     ///
     /// # Errors
     /// If it is no list, frozen, being looped over or lent to a fiber.
+    #[inline]
     pub fn edit_list<'v>(&mut self, list: &'v Value, inserted: Option<&Value>) -> Result<&'v Rc<List>, Stop> {
         match list {
             Value::List(list) => {
@@ -192,6 +209,7 @@ impl Ctx<'_> {
     ///
     /// # Errors
     /// If it is no dict, frozen, being looped over or lent to a fiber.
+    #[inline]
     pub fn edit_dict<'v>(&mut self, dict: &'v Value, inserted: Option<&Value>) -> Result<&'v Rc<Dict>, Stop> {
         match dict {
             Value::Dict(dict) => {
@@ -252,11 +270,6 @@ impl Ctx<'_> {
     /// Whether the slice of steps is used up, so that others should have their turn.
     pub(crate) fn is_spent(&self) -> bool {
         self.meter.fuel == 0
-    }
-
-    /// Whether the native that is called now goes on after it has [suspended](Self::suspend) itself.
-    pub(crate) fn resumes(&self) -> bool {
-        self.meter.resumes()
     }
 
     /// What this native has done before it [suspended](Self::suspend) itself. It must be asked before
@@ -338,25 +351,29 @@ impl<'a> Args<'a> {
     ///
     /// # Errors
     /// A message that names the function and both numbers.
+    #[inline]
     pub fn only(&self, name: &str, method: bool, least: usize, most: usize) -> Result<(), Stop> {
         let got = self.pos.len() - usize::from(method);
+        if self.names.is_empty() && got >= least && got <= most {
+            return Ok(());
+        }
+        Err(self.others(name, got, least, most))
+    }
+
+    /// What [`only`](Self::only) says.
+    #[cold]
+    fn others(&self, name: &str, got: usize, least: usize, most: usize) -> Stop {
         if let Some(unknown) = self.names.first() {
-            return Err(Stop::fail(
-                Kind::Arguments,
-                format!("{name}() got an unexpected keyword argument '{unknown}'"),
-            ));
+            return Stop::fail(Kind::Arguments, format!("{name}() got an unexpected keyword argument '{unknown}'"));
         }
-        if got < least || got > most {
-            let wanted = if least == most {
-                format!("{least} argument{}", if least == 1 { "" } else { "s" })
-            } else if most == usize::MAX {
-                format!("at least {least} arguments")
-            } else {
-                format!("{least} to {most} arguments")
-            };
-            return Err(Stop::fail(Kind::Arguments, format!("{name}() takes {wanted}, {got} given")));
-        }
-        Ok(())
+        let wanted = if least == most {
+            format!("{least} argument{}", if least == 1 { "" } else { "s" })
+        } else if most == usize::MAX {
+            format!("at least {least} arguments")
+        } else {
+            format!("{least} to {most} arguments")
+        };
+        Stop::fail(Kind::Arguments, format!("{name}() takes {wanted}, {got} given"))
     }
 
     /// A keyword argument.

@@ -101,7 +101,7 @@ fn enumerate(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
         Some(number) => Value::Int(number),
         None => crate::value::number::normal(num_bigint::BigInt::from(start) + at),
     };
-    let pairs = items.into_iter().enumerate().map(|(at, item)| Value::tuple(vec![number(at), item]));
+    let pairs = items.into_iter().enumerate().map(|(at, item)| Value::pair(number(at), item));
     ctx.list(pairs.collect())
 }
 

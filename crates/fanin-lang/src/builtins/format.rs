@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use arcstr::ArcStr;
 use num_bigint::BigInt;
 use num_traits::{FromPrimitive, ToPrimitive};
 
@@ -27,9 +28,9 @@ impl Text {
     /// The text as a value; nothing of it is charged again.
     fn finish(self, ctx: &mut Ctx<'_>) -> Result<Value, Stop> {
         ctx.value(self.0.len())?;
-        let value = Value::str(&self.0);
+        let text = ArcStr::from(self.0.as_str());
         ctx.put_scratch(self.0);
-        Ok(value)
+        Ok(Value::Str(text))
     }
 }
 
@@ -41,13 +42,31 @@ fn value_error(message: impl Into<String>) -> Stop {
 /// `format % args`: `args` is a tuple of as many values as the format has conversions, or the only
 /// value, or a dict for conversions with names.
 pub(crate) fn percent(ctx: &mut Ctx<'_>, format: &str, args: &Value) -> Result<Value, Stop> {
-    let args = args.decide()?;
-    let positional = if is_tuple(&args) { ctx.elements(&args)? } else { vec![args.clone()] };
+    let decided;
+    let args = if args.is_plain() {
+        args
+    } else {
+        decided = args.decide()?;
+        &decided
+    };
+    let copied;
+    let positional = match args {
+        Value::Tuple(tuple) => {
+            ctx.steps(tuple.len())?;
+            &tuple[..]
+        }
+        frozen if is_tuple(frozen) => {
+            copied = ctx.elements(frozen)?;
+            &copied
+        }
+        one => std::slice::from_ref(one),
+    };
     let mut next = positional.iter();
     let mut named = false;
     let mut out = Text(ctx.scratch());
     let mut rest = format;
-    while let Some((before, after)) = rest.split_once('%') {
+    while let Some(at) = memchr::memchr(b'%', rest.as_bytes()) {
+        let (before, after) = (&rest[..at], &rest[at + 1..]);
         out.push(ctx, before)?;
         if let Some(after) = after.strip_prefix('%') {
             out.push(ctx, "%")?;
@@ -59,21 +78,21 @@ pub(crate) fn percent(ctx: &mut Ctx<'_>, format: &str, args: &Value) -> Result<V
                 let Some((name, after)) = name.split_once(')') else {
                     return Err(value_error("a name in the format is not closed: `%(`"));
                 };
-                if view::kind(&args) != view::Kind::Dict {
+                if view::kind(args) != view::Kind::Dict {
                     return Err(Stop::fail(
                         Kind::Type,
-                        format!("`%({name})` needs a dict on the right of %, got {}", type_name(&args)),
+                        format!("`%({name})` needs a dict on the right of %, got {}", type_name(args)),
                     ));
                 }
                 named = true;
                 let key = ctx.str(name)?;
-                match view::get(&args, &key)? {
-                    Some(value) => (value, after),
+                match view::get(args, &key)? {
+                    Some(value) => (Cow::Owned(value), after),
                     None => return Err(Stop::fail(Kind::Key, format!("the format's key {name} is not in the dict"))),
                 }
             }
             None => match next.next() {
-                Some(value) => (value.clone(), after),
+                Some(value) => (Cow::Borrowed(value), after),
                 None => return Err(value_error("not enough values for the format")),
             },
         };
@@ -82,7 +101,7 @@ pub(crate) fn percent(ctx: &mut Ctx<'_>, format: &str, args: &Value) -> Result<V
             return Err(value_error("the format ends in the middle of a conversion"));
         };
         rest = conversions.as_str();
-        match (conversion, &value) {
+        match (conversion, &*value) {
             ('s', value) => ctx.show_into(value, &mut out.0)?,
             ('r', value) => ctx.repr_into(value, &mut out.0)?,
             ('d', Value::Int(int)) => out.push(ctx, itoa::Buffer::new().format(*int))?,
@@ -94,7 +113,7 @@ pub(crate) fn percent(ctx: &mut Ctx<'_>, format: &str, args: &Value) -> Result<V
     }
     out.push(ctx, rest)?;
     // A dict is there for names; a format may use none of them.
-    if !named && next.next().is_some() && view::kind(&args) != view::Kind::Dict {
+    if !named && next.next().is_some() && view::kind(args) != view::Kind::Dict {
         return Err(value_error("too many values for the format"));
     }
     out.finish(ctx)
@@ -170,7 +189,11 @@ enum Piece<'a> {
 
 /// Takes the first piece off a format string that is not empty.
 fn piece(format: &str) -> Result<(Piece<'_>, &str), Stop> {
-    let end = format.find(['{', '}']).unwrap_or(format.len());
+    // The most common field.
+    if let Some(rest) = format.strip_prefix("{}") {
+        return Ok((Piece::Field("", false), rest));
+    }
+    let end = memchr::memchr2(b'{', b'}', format.as_bytes()).unwrap_or(format.len());
     if end > 0 {
         return Ok((Piece::Text(&format[..end]), &format[end..]));
     }

@@ -3,7 +3,7 @@
 use arcstr::ArcStr;
 
 use super::Meter;
-use super::regs::store;
+use super::regs::{put, store};
 use super::step::{Cx, place};
 use crate::code::{CallInfo, Target};
 use crate::error::{Failure, Kind, Stop};
@@ -40,8 +40,7 @@ pub(crate) fn call(regs: &mut [Value], info: &CallInfo, dst: usize, cx: &mut Cx<
             dynamic(regs, info, dst, &value, cx, pc)
         }
         Target::Native(native) => {
-            let value = native_call(regs, info, native, cx, pc)?;
-            store(&mut regs[dst], value);
+            native_call(regs, info, native, dst, cx, pc)?;
             Ok(true)
         }
         Target::Host { object, method, effect } => {
@@ -146,35 +145,73 @@ fn view_too_deep() -> Stop {
     crate::value::compare::too_deep().into()
 }
 
+/// Calls a native and puts what it gives into register `dst`.
 fn native_call(
     regs: &mut [Value],
     info: &CallInfo,
-    native: &'static NativeFn,
+    native: &NativeFn,
+    dst: usize,
     cx: &mut Cx<'_>,
     pc: usize,
-) -> Result<Value, Stop> {
+) -> Result<(), Stop> {
     if !info.simple() {
         let mut spread = Spread::of(regs, info, cx.meter)?;
         settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
-        return run_native(native, cx, pc, spread.args());
+        regs[dst] = run_native(native, cx, pc, spread.args())?;
+        return Ok(());
     }
     let base = usize::from(info.base);
     let positional = usize::from(info.positional);
     let (pos, named) = regs[base..base + positional + info.names.len()].split_at_mut(positional);
-    settle_args(native.waits, pos, named)?;
-    run_native(native, cx, pc, Args { pos, names: &info.names, named })
+    if !are_there(native.waits, pos) || !are_there(native.waits, named) {
+        settle_args(native.waits, pos, named)?;
+    }
+    let mark = cx.meter.mark();
+    charge(cx.meter, pos)?;
+    let mut ctx = cx.ctx(pc);
+    if let (Some(taking), []) = (native.taking, &*named) {
+        // Registers of arguments are temporaries of this call.
+        put!(Ok, &mut regs[dst], taking(&mut ctx, pos), Err(stop) => {
+            cx.meter.stopped(mark, &stop);
+            return Err(stop);
+        });
+        return Ok(());
+    }
+    let args = Args { pos, names: &info.names, named };
+    put!(Ok, &mut regs[dst], (native.code)(&mut ctx, args), Err(stop) => {
+        cx.meter.stopped(mark, &stop);
+        return Err(stop);
+    });
+    Ok(())
+}
+
+/// Whether arguments are there, seen from their kinds alone: most are, and need no second look.
+#[inline]
+fn are_there(waits: Waits, values: &[Value]) -> bool {
+    match waits {
+        Waits::Deep => values.iter().all(|value| {
+            matches!(value, Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_))
+        }),
+        Waits::All | Waits::These(_) => values.iter().all(Value::is_plain),
+    }
 }
 
 fn run_native(native: &NativeFn, cx: &mut Cx<'_>, pc: usize, args: Args<'_>) -> Result<Value, Stop> {
     let mark = cx.meter.mark();
-    let mut ctx = cx.ctx(pc);
-    // A native may look at all of what it is given: a key is hashed, a prefix compared.
-    let result = match args.pos.iter().map(long).sum() {
-        0 => (native.code)(&mut ctx, args),
-        _ if ctx.resumes() => (native.code)(&mut ctx, args),
-        steps => ctx.steps(steps).and_then(|()| (native.code)(&mut ctx, args)),
-    };
+    charge(cx.meter, args.pos)?;
+    let result = (native.code)(&mut cx.ctx(pc), args);
     cx.meter.settle(mark, result)
+}
+
+/// A native may look at all of what it is given: a key is hashed, a prefix compared.
+#[inline]
+fn charge(meter: &mut Meter, args: &[Value]) -> Result<(), Stop> {
+    match args.iter().map(long).sum() {
+        0 => Ok(()),
+        // What it goes on with has been charged for.
+        _ if meter.resumes() => Ok(()),
+        steps => meter.steps(steps as u64),
+    }
 }
 
 /// Steps for looking at all of a long text or tuple; nothing for what is short.
@@ -214,7 +251,10 @@ fn dynamic(
     regs[dst] = match &callee {
         Value::Function(_) => return Ok(false),
         Value::Frozen(frozen) if matches!(&**frozen, Frozen::Function(_)) => return Ok(false),
-        Value::Native(native) => native_call(regs, info, native, cx, pc)?,
+        Value::Native(native) => {
+            native_call(regs, info, native, dst, cx, pc)?;
+            return Ok(true);
+        }
         Value::Bound(bound) => match (&bound.method, &bound.this) {
             (BoundMethod::Native(native), this) => bound_call(regs, info, this, native, cx, pc)?,
             (BoundMethod::Host(name), Value::Host(object)) => {
@@ -263,14 +303,13 @@ fn method_call(
     let kind = view::kind(&regs[this]);
     let native = id.and_then(|id| cx.program.builtins.methods[usize::from(id)].1[kind as usize]);
     if let Some(native) = native {
-        let value = native_call(regs, info, native, cx, pc)?;
-        store(&mut regs[dst], value);
+        native_call(regs, info, native, dst, cx, pc)?;
         return Ok(true);
     }
     match &regs[this] {
         Value::Object(object) => {
             if let Some(native) = object.method(name) {
-                regs[dst] = native_call(regs, info, native, cx, pc)?;
+                native_call(regs, info, native, dst, cx, pc)?;
                 return Ok(true);
             }
             if let Some(field) = object.attribute(name)? {

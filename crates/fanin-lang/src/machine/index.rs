@@ -153,7 +153,7 @@ fn position(key: &Value, len: usize, of: &Value) -> Result<usize, Stop> {
 pub(crate) fn set_index(ctx: &mut Ctx<'_>, of: &Value, key: &Value, value: &Value) -> Result<(), Stop> {
     if let (Value::Dict(_), true) = (of, key.is_plain()) {
         ctx.steps(super::call::long(key))?;
-        ctx.edit_dict(of, Some(value))?.edit()?.insert(key.clone(), value.clone())?;
+        ctx.edit_dict(of, Some(value))?.edit()?.insert_copy(key, value)?;
         return Ok(());
     }
     let of = of.decide()?;

@@ -229,12 +229,20 @@ impl Meter {
     /// Gives back what was charged since the mark if the operation stopped to wait.
     #[inline]
     pub(crate) fn settle<T>(&mut self, mark: Mark, result: Result<T, Stop>) -> Result<T, Stop> {
-        if let Err(Stop::Wait(_) | Stop::Lent | Stop::Barrier) = &result {
+        if let Err(stop) = &result {
+            self.stopped(mark, stop);
+        }
+        result
+    }
+
+    /// What [`settle`](Self::settle) does if the operation stopped.
+    #[cold]
+    pub(crate) fn stopped(&mut self, mark: Mark, stop: &Stop) {
+        if let Stop::Wait(_) | Stop::Lent | Stop::Barrier = stop {
             self.fuel = mark.fuel;
             self.left = mark.left;
             self.memory = mark.memory;
         }
-        result
     }
 
     #[inline]

@@ -29,6 +29,7 @@ pub use instance::{Instance, Run};
 pub(crate) use meter::Meter;
 pub use meter::{Limit, Limits, Usage};
 pub use ops::truth;
+pub(crate) use regs::push_copy;
 
 use crate::slot::Slot;
 use crate::value::Value;

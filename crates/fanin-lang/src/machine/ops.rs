@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
+use arcstr::ArcStr;
 use num_traits::Signed;
 
 use crate::code::{Binary, Order};
@@ -28,7 +29,14 @@ pub fn truth(value: &Value) -> Result<bool, Stop> {
 }
 
 fn truth_slowly(value: &Value) -> Result<bool, Stop> {
-    Ok(match &value.decide()? {
+    let decided;
+    let value = if value.is_plain() {
+        value
+    } else {
+        decided = value.decide()?;
+        &decided
+    };
+    Ok(match value {
         Value::None => false,
         Value::Bool(value) => *value,
         Value::Int(value) => *value != 0,
@@ -145,9 +153,9 @@ fn concat(ctx: &mut Ctx<'_>, a: &str, b: &str) -> Result<Value, Stop> {
     let mut joined = ctx.scratch();
     joined.push_str(a);
     joined.push_str(b);
-    let value = Value::str(&joined);
+    let text = ArcStr::from(joined.as_str());
     ctx.put_scratch(joined);
-    Ok(value)
+    Ok(Value::Str(text))
 }
 
 /// The elements of two lists or tuples; charged.
@@ -331,6 +339,10 @@ pub(crate) fn ordered(ctx: &mut Ctx<'_>, op: Order, a: &Value, b: &Value) -> Res
 
 /// `a in b`
 pub(crate) fn contains(ctx: &mut Ctx<'_>, a: &Value, b: &Value) -> Result<bool, Stop> {
+    if let (Value::Str(_) | Value::Int(_), Value::Dict(dict)) = (a, b) {
+        ctx.steps(super::call::long(a))?;
+        return Ok(dict.map().position(a)?.is_some());
+    }
     let b = b.decide()?;
     match view::kind(&b) {
         Kind::Dict | Kind::Set => {

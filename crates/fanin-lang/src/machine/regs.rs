@@ -42,6 +42,39 @@ pub(super) fn store(reg: &mut Value, value: Value) {
     }
 }
 
+/// Writes a register with what a call gives, `Some` or `Ok` of a value: like [`store`], and matched where it is called, since
+/// taking the value out first would already load it as a whole.
+macro_rules! put {
+    ($wrap:path, $reg:expr, $value:expr, $other:pat => $then:expr) => {
+        match $value {
+            $wrap(Value::Int(value)) => $crate::machine::regs::set($reg, Value::Int(value)),
+            $wrap(Value::Str(text)) => $crate::machine::regs::set($reg, Value::Str(text)),
+            $wrap(Value::Bool(value)) => $crate::machine::regs::set($reg, Value::Bool(value)),
+            $wrap(Value::None) => $crate::machine::regs::set($reg, Value::None),
+            $wrap(Value::Json { at, doc }) => $crate::machine::regs::set($reg, Value::Json { at, doc }),
+            $wrap(Value::Pending(slot)) => $crate::machine::regs::set($reg, Value::Pending(slot)),
+            $wrap(Value::Dict(dict)) => $crate::machine::regs::set($reg, Value::Dict(dict)),
+            $wrap(Value::List(list)) => $crate::machine::regs::set($reg, Value::List(list)),
+            $wrap(other) => $crate::machine::regs::set($reg, other),
+            $other => $then,
+        }
+    };
+}
+pub(super) use put;
+
+/// Adds a copy of a value, by parts too.
+#[inline]
+pub(crate) fn push_copy(items: &mut Vec<Value>, value: &Value) {
+    match value {
+        Value::Int(value) => items.push(Value::Int(*value)),
+        Value::Str(text) => items.push(Value::Str(text.clone())),
+        Value::Json { at, doc } => items.push(Value::Json { at: *at, doc: doc.clone() }),
+        Value::Pending(slot) => items.push(Value::Pending(slot.clone())),
+        Value::Dict(dict) => items.push(Value::Dict(dict.clone())),
+        other => items.push(other.clone()),
+    }
+}
+
 /// Takes a value out of a register that is a temporary.
 #[inline(always)]
 pub(super) fn moved(reg: &mut Value) -> Value {

@@ -7,7 +7,7 @@ use super::arithmetic::{self, small};
 use super::build::{build_from, check_type, dict_of_pairs, render, unpack};
 use super::call::long;
 use super::index::{self, At, key_of};
-use super::regs::{copy, moved, set, store, take_row};
+use super::regs::{copy, moved, push_copy, put, set, store, take_row};
 use super::{Acc, Building, Frame, Meter, Place, fiber, ops};
 use crate::code::{Build, Code, Op, Reg, Target};
 use crate::error::{Failure, Kind, Stop};
@@ -17,7 +17,7 @@ use crate::order::Order;
 use crate::program::ProgramData;
 use crate::value::object::Function;
 use crate::value::view::Iter;
-use crate::value::{Dict, FrozenValue, List, Map, Value, part};
+use crate::value::{Dict, FrozenValue, List, Map, Tuple, Value, part};
 
 /// What a running fiber and its instance give to operations.
 pub(crate) struct Cx<'a> {
@@ -97,13 +97,16 @@ macro_rules! attempt {
 
 /// Runs operations of a frame whose registers are `regs`.
 pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<'_>) -> Action {
+    // Nobody looks at the frame's own before this returns.
+    let mut next = *pc;
     loop {
         if cx.meter.fuel == 0 {
+            *pc = next;
             return Action::Fuel;
         }
         cx.meter.fuel -= 1;
-        let at = *pc;
-        *pc += 1;
+        let at = next;
+        next += 1;
         macro_rules! r {
             ($reg:expr) => {
                 regs[usize::from($reg)]
@@ -115,6 +118,34 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 let mark = cx.meter.mark();
                 let result = $result;
                 attempt!(pc, at, cx.meter.settle(mark, result))
+            }};
+        }
+        // The same for those that make a value, which goes to a register.
+        macro_rules! charged_to {
+            ($dst:expr, $result:expr) => {{
+                let mark = cx.meter.mark();
+                put!(Ok, &mut r!($dst), $result, Err(stop) => {
+                    cx.meter.stopped(mark, &stop);
+                    *pc = at;
+                    return Action::Stop(stop);
+                })
+            }};
+        }
+        // The next element of a loop.
+        macro_rules! advance {
+            ($iter:expr, $dst:expr, $to:expr) => {{
+                let Value::Iter(place) = &r!($iter) else {
+                    next = usize::from($to);
+                    continue;
+                };
+                if let Some(value) = place.next_of_range() {
+                    set(&mut r!($dst), Value::Int(value));
+                    continue;
+                }
+                put!(Some, &mut r!($dst), place.next(), None => {
+                    r!($iter) = Value::None;
+                    next = usize::from($to);
+                });
             }};
         }
         match code.ops[at] {
@@ -163,8 +194,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 {
                     set(&mut r!(dst), Value::Int(value));
                 } else {
-                    let value = charged!(ops::binary(&mut cx.ctx(at), op, &r!(a), &r!(b)));
-                    store(&mut r!(dst), value);
+                    charged_to!(dst, ops::binary(&mut cx.ctx(at), op, &r!(a), &r!(b)));
                 }
             }
             Op::InPlace { op, dst, a, b } => {
@@ -173,8 +203,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 {
                     set(&mut r!(dst), Value::Int(value));
                 } else {
-                    let value = charged!(ops::in_place(&mut cx.ctx(at), op, &r!(a), &r!(b)));
-                    store(&mut r!(dst), value);
+                    charged_to!(dst, ops::in_place(&mut cx.ctx(at), op, &r!(a), &r!(b)));
                 }
             }
             Op::BinaryInt { op, dst, a, value } => {
@@ -184,8 +213,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 {
                     set(&mut r!(dst), Value::Int(value));
                 } else {
-                    let value = charged!(ops::binary(&mut cx.ctx(at), op, &r!(a), &Value::Int(by)));
-                    store(&mut r!(dst), value);
+                    charged_to!(dst, ops::binary(&mut cx.ctx(at), op, &r!(a), &Value::Int(by)));
                 }
             }
             Op::Equal { dst, a, b, not } => {
@@ -207,19 +235,29 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             Op::Negate { dst, src } => r!(dst) = attempt!(pc, at, arithmetic::negate(&r!(src))),
             Op::Plus { dst, src } => r!(dst) = attempt!(pc, at, arithmetic::plus(&r!(src))),
             Op::Invert { dst, src } => r!(dst) = attempt!(pc, at, arithmetic::invert(&r!(src))),
-            Op::Jump { to } => *pc = usize::from(to),
+            Op::Jump { to } => {
+                next = usize::from(to);
+                // Most jump back to the head of a loop. Running that here, too, is one operation less to find.
+                if let Op::Next { iter, dst, to } = code.ops[next]
+                    && cx.meter.fuel > 0
+                {
+                    cx.meter.fuel -= 1;
+                    next += 1;
+                    advance!(iter, dst, to);
+                }
+            }
             Op::JumpIf { cond, to } => {
                 if attempt!(pc, at, ops::truth(&r!(cond))) {
-                    *pc = usize::from(to);
+                    next = usize::from(to);
                 }
             }
             Op::JumpIfNot { cond, to } => {
                 if !attempt!(pc, at, ops::truth(&r!(cond))) {
-                    *pc = usize::from(to);
+                    next = usize::from(to);
                 }
             }
             Op::Index { dst, of, key } => {
-                let value = match (&r!(of), &r!(key)) {
+                let found = match (&r!(of), &r!(key)) {
                     (Value::List(list), Value::Int(index)) if *index >= 0 => list.items().get(*index as usize).cloned(),
                     (Value::Dict(dict), key @ (Value::Str(_) | Value::Int(_))) => {
                         attempt!(pc, at, cx.meter.steps(long(key) as u64));
@@ -227,11 +265,10 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                     }
                     _ => None,
                 };
-                let value = match value {
-                    Some(value) => value,
-                    None => attempt!(pc, at, take_part(&r!(of), &r!(key), cx, at)),
-                };
-                store(&mut r!(dst), value);
+                put!(Some, &mut r!(dst), found, None => {
+                    let value = attempt!(pc, at, take_part(&r!(of), &r!(key), cx, at));
+                    store(&mut r!(dst), value);
+                });
             }
             Op::Key { dst, of, key } => {
                 let key = key_of(code, key);
@@ -279,8 +316,11 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             Op::Tuple { dst, base, count } => {
                 let bytes = 32 + usize::from(count) * size_of::<Value>();
                 attempt!(pc, at, cx.meter.memory(bytes as u64));
-                let items = take_row(regs, base, count);
-                r!(dst) = Value::tuple(items);
+                let base = usize::from(base);
+                r!(dst) = match &mut regs[base..base + usize::from(count)] {
+                    [first, second] => Value::pair(moved(first), moved(second)),
+                    items => Value::Tuple(Rc::new(Tuple::new(items.iter_mut().map(moved).collect()))),
+                };
             }
             Op::Dict { dst, base, pairs } => {
                 let value = attempt!(pc, at, dict_of_pairs(regs, base, pairs, cx));
@@ -301,6 +341,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             Op::Call { dst, call } => {
                 let info = &code.calls[usize::from(call)];
                 if !attempt!(pc, at, super::call::call(regs, info, usize::from(dst), cx, at)) {
+                    *pc = next;
                     return Action::Call { call, dst };
                 }
             }
@@ -311,10 +352,13 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 let captured = info.captures.iter().map(|reg| r!(*reg).clone()).collect();
                 r!(dst) = Value::Function(Rc::new(Function { code: info.code, defaults, captured }));
             }
-            Op::Return { src } => return Action::Return(std::mem::take(&mut r!(src))),
+            Op::Return { src } => {
+                *pc = next;
+                return Action::Return(std::mem::take(&mut r!(src)));
+            }
             Op::TypeNow { src, ty, to } => {
                 if charged!(check_type(&code.types[usize::from(ty)], &r!(src), cx, false)) {
-                    *pc = usize::from(to);
+                    next = usize::from(to);
                 }
             }
             Op::TypeWait { src, ty } => {
@@ -333,25 +377,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 let iter = attempt!(pc, at, iter);
                 r!(dst) = Value::Iter(Rc::new(iter));
             }
-            Op::Next { iter, dst, to } => {
-                let next = match &r!(iter) {
-                    Value::Iter(iter) => {
-                        if let Some(value) = iter.next_of_range() {
-                            set(&mut r!(dst), Value::Int(value));
-                            continue;
-                        }
-                        iter.next()
-                    }
-                    _ => None,
-                };
-                match next {
-                    Some(value) => store(&mut r!(dst), value),
-                    None => {
-                        r!(iter) = Value::None;
-                        *pc = usize::from(to);
-                    }
-                }
-            }
+            Op::Next { iter, dst, to } => advance!(iter, dst, to),
             Op::Forget { reg } => r!(reg) = Value::None,
             Op::Unpack { src, base, count } => {
                 let items = charged!(unpack(&r!(src), count, cx, at));
@@ -365,11 +391,10 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             }
             Op::Push { acc, value } => {
                 attempt!(pc, at, cx.meter.memory(32));
-                let value = r!(value).clone();
                 if let Value::Acc(acc) = &r!(acc) {
                     let mut items = acc.items.borrow_mut();
                     attempt!(pc, at, cx.meter.value(items.len() * size_of::<Value>()));
-                    items.push(value);
+                    push_copy(&mut items, &r!(value));
                 }
             }
             Op::PushPair { acc, key, value } => {
@@ -390,14 +415,16 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                     && *own == item
                     && cx.frames.len() == 1
                 {
+                    *pc = next;
                     return Action::ItemEnd(item);
                 }
-                *pc = usize::from(to);
+                next = usize::from(to);
             }
             Op::End { dst, acc, build } => {
                 let Value::Acc(list) = std::mem::take(&mut r!(acc)) else { continue };
                 if list.holes.borrow().iter().any(|(_, slot)| !slot.is_settled()) {
                     // Taken out: if no fiber can be started the flow fails anyway.
+                    *pc = next;
                     return Action::Gather { dst, acc: list, build };
                 }
                 r!(dst) = build_from(&list, Some(build));

@@ -30,9 +30,16 @@ fn entries(ctx: &mut Ctx<'_>, dict: &Value) -> Result<Vec<(Value, Value)>, Stop>
 
 fn get(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     args.only("get", true, 1, 2)?;
-    match view::get(&args.pos[0], &args.pos[1])? {
-        Some(value) => Ok(value),
-        None => Ok(args.pos.get(2).cloned().unwrap_or_default()),
+    if let Value::Dict(dict) = &args.pos[0] {
+        if let Some(value) = dict.map().get(&args.pos[1])? {
+            return Ok(value.clone());
+        }
+    } else if let Some(value) = view::get(&args.pos[0], &args.pos[1])? {
+        return Ok(value);
+    }
+    match args.pos.get(2) {
+        Some(default) => Ok(default.clone()),
+        None => Ok(Value::None),
     }
 }
 
@@ -52,7 +59,7 @@ fn items(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     args.only("items", true, 0, 0)?;
     let entries = entries(ctx, &args.pos[0])?;
     ctx.memory(entries.len().saturating_mul(64))?;
-    ctx.list(entries.into_iter().map(|(key, value)| Value::tuple(vec![key, value])).collect())
+    ctx.list(entries.into_iter().map(|(key, value)| Value::pair(key, value)).collect())
 }
 
 fn clear(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
@@ -94,7 +101,7 @@ fn popitem(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     ctx.steps(dict.map().len() / 16)?;
     ctx.memory(64)?;
     let (key, value) = dict.edit()?.remove(&key)?.unwrap_or_default();
-    Ok(Value::tuple(vec![key, value]))
+    Ok(Value::pair(key, value))
 }
 
 fn setdefault(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {

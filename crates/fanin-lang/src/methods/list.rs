@@ -2,14 +2,14 @@
 
 use crate::error::{Kind, Stop};
 use crate::host::Args;
-use crate::machine::ops;
+use crate::machine::{ops, push_copy};
 use crate::native::{Changes, Ctx, NativeFn, Waits};
 use crate::value::{Value, view};
 
 use super::args::{each, int, optional_int};
 
 pub(super) static METHODS: [NativeFn; 7] = [
-    NativeFn::new("append", append).waits(Waits::These(1)).changes(Changes::This),
+    NativeFn::new("append", append).taking(append_taken).waits(Waits::These(1)).changes(Changes::This),
     NativeFn::new("clear", clear).changes(Changes::This),
     NativeFn::new("extend", extend).changes(Changes::This),
     NativeFn::new("index", index),
@@ -20,7 +20,14 @@ pub(super) static METHODS: [NativeFn; 7] = [
 
 fn append(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     args.only("append", true, 1, 1)?;
-    ctx.edit_list(&args.pos[0], Some(&args.pos[1]))?.edit()?.push(args.pos[1].clone());
+    push_copy(&mut *ctx.edit_list(&args.pos[0], Some(&args.pos[1]))?.edit()?, &args.pos[1]);
+    Ok(Value::None)
+}
+
+fn append_taken(ctx: &mut Ctx<'_>, args: &mut [Value]) -> Result<Value, Stop> {
+    let [list, value] = args else { return append(ctx, Args { pos: args, names: &[], named: &[] }) };
+    let mut items = ctx.edit_list(list, Some(value))?.edit()?;
+    items.push(std::mem::take(value));
     Ok(Value::None)
 }
 

@@ -1,5 +1,8 @@
 //! Methods of strings that make other strings.
 
+use arcstr::ArcStr;
+use memchr::memmem;
+
 use crate::error::{Kind, Stop};
 use crate::host::Args;
 use crate::native::{Ctx, NativeFn, filled};
@@ -134,14 +137,35 @@ fn replace(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
         Some(count) => usize::try_from(int("replace", "count", count)?).unwrap_or(usize::MAX),
     };
     ctx.steps(whole.len() / 16)?;
-    let found = whole.matches(old).take(most).count();
+    // Between any two characters, not bytes.
+    let found = if old.is_empty() {
+        whole.matches(old).take(most).count()
+    } else {
+        memmem::find_iter(whole.as_bytes(), old).take(most).count()
+    };
     if found == 0 {
         return Ok(args.pos[0].clone());
     }
     ctx.steps(found)?;
     // Charged before it is made: the result may be far larger than all three.
     ctx.memory(found.saturating_mul(new.len().saturating_sub(old.len())).saturating_add(whole.len() + 24))?;
-    Ok(Value::str(&whole.replacen(old, new, found)))
+    if old.is_empty() {
+        return Ok(Value::str(&whole.replacen(old, new, found)));
+    }
+    let length = whole.len() - found * old.len() + found * new.len();
+    Ok(filled(length, |out| {
+        let (mut from, mut to) = (0, 0);
+        let mut put = |piece: &[u8]| {
+            out[to..to + piece.len()].copy_from_slice(piece);
+            to += piece.len();
+        };
+        for at in memmem::find_iter(whole.as_bytes(), old).take(found) {
+            put(&whole.as_bytes()[from..at]);
+            put(new.as_bytes());
+            from = at + old.len();
+        }
+        put(&whole.as_bytes()[from..]);
+    }))
 }
 
 fn required_text<'a>(name: &str, param: &str, value: Option<&'a Value>) -> Result<&'a str, Stop> {
@@ -170,9 +194,9 @@ fn join(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
         out.push_str(text);
     }
     ctx.steps(out.len() / 16)?;
-    let joined = Value::str(&out);
+    let joined = ArcStr::from(out.as_str());
     ctx.put_scratch(out);
-    Ok(joined)
+    Ok(Value::Str(joined))
 }
 
 fn three(ctx: &mut Ctx<'_>, before: &str, separator: &str, after: &str) -> Result<Value, Stop> {

@@ -126,6 +126,9 @@ fn count(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
 /// `startswith` and `endswith`: one affix or a tuple of them, within optional bounds.
 fn has_affix(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, has: impl Fn(&str, &str) -> bool) -> Result<Value, Stop> {
     args.only(name, true, 1, 3)?;
+    if let [Value::Str(whole), Value::Str(affix)] = args.pos {
+        return Ok(Value::Bool(has(whole, affix)));
+    }
     let Some((part, _)) = window(name, this(args)?, args.pos.get(2), args.pos.get(3))? else {
         return Ok(Value::Bool(false));
     };

@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use smallvec::SmallVec;
+
 use super::{Dict, List, Map, Set, Struct, Tuple, Value, compare};
 use crate::error::{Failure, Kind};
 use crate::machine::Place;
@@ -204,7 +206,8 @@ impl Capture<'_> {
                 Ok(Value::List(Rc::new(List::new(items?))))
             }),
             Value::Tuple(tuple) => self.shared(Rc::as_ptr(tuple).addr(), Rc::strong_count(tuple), |this| {
-                let items: Result<Box<[Value]>, Failure> = tuple.iter().map(|value| this.value(value, below)).collect();
+                let items: Result<SmallVec<[Value; 2]>, Failure> =
+                    tuple.iter().map(|value| this.value(value, below)).collect();
                 Ok(Value::Tuple(Rc::new(Tuple::new(items?))))
             }),
             Value::Dict(dict) => self.shared(Rc::as_ptr(dict).addr(), Rc::strong_count(dict), |this| {

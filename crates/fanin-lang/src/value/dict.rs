@@ -145,6 +145,17 @@ impl Map {
         Ok(None)
     }
 
+    /// The same with copies of both; the key is copied only where it is new.
+    ///
+    /// # Errors
+    /// If the key is not hashable.
+    pub(crate) fn insert_copy(&mut self, key: &Value, value: &Value) -> Result<Option<Value>, Stop> {
+        match self.position(key)? {
+            Some(at) => Ok(Some(std::mem::replace(&mut self.entries[at].1, value.clone()))),
+            None => self.insert(key.clone(), value.clone()),
+        }
+    }
+
     #[cold]
     fn build_index(&mut self) {
         let mut index = HashTable::with_capacity(self.entries.len() * 2);
@@ -230,6 +241,7 @@ impl Dict {
 
     /// The entries. Let go of them before anything else runs.
     #[must_use]
+    #[inline]
     pub fn map(&self) -> Ref<'_, Map> {
         self.map.borrow()
     }
@@ -238,6 +250,7 @@ impl Dict {
     ///
     /// # Errors
     /// While a loop runs over it, or a waiting fiber can see it.
+    #[inline]
     pub fn edit(&self) -> Result<RefMut<'_, Map>, Stop> {
         self.marks.check("dict")?;
         Ok(self.map.borrow_mut())

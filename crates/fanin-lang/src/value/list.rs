@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 
+use smallvec::SmallVec;
+
 use super::drop::{drop_row, drop_values, is_long, is_nested};
 use super::{Map, Value};
 use crate::error::{Kind, Stop};
@@ -19,6 +21,7 @@ pub struct Marks {
 
 impl Marks {
     /// Whether it may be changed now.
+    #[inline]
     pub(crate) fn check(&self, what: &str) -> Result<(), Stop> {
         // The loop may be one of the fiber that it is lent to: it is over when that has ended.
         if self.lent.get() != 0 {
@@ -47,6 +50,7 @@ impl List {
 
     /// The elements. Let go of them before anything else runs.
     #[must_use]
+    #[inline]
     pub fn items(&self) -> Ref<'_, Vec<Value>> {
         self.items.borrow()
     }
@@ -55,6 +59,7 @@ impl List {
     ///
     /// # Errors
     /// While a loop runs over it, or a waiting fiber can see it.
+    #[inline]
     pub fn edit(&self) -> Result<RefMut<'_, Vec<Value>>, Stop> {
         self.marks.check("list")?;
         Ok(self.items.borrow_mut())
@@ -101,14 +106,14 @@ impl Set {
     }
 }
 
-/// A tuple.
+/// A tuple. Pairs are the most common, so they take no room of their own.
 #[derive(Debug, Default)]
-pub struct Tuple(Box<[Value]>);
+pub struct Tuple(SmallVec<[Value; 2]>);
 
 impl Tuple {
     /// A new tuple.
     #[must_use]
-    pub fn new(items: Box<[Value]>) -> Self {
+    pub fn new(items: SmallVec<[Value; 2]>) -> Self {
         Self(items)
     }
 }

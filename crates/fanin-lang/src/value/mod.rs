@@ -168,7 +168,13 @@ impl Value {
     /// A new tuple.
     #[must_use]
     pub fn tuple(items: Vec<Value>) -> Self {
-        Self::Tuple(Rc::new(Tuple::new(items.into_boxed_slice())))
+        Self::Tuple(Rc::new(Tuple::new(items.into())))
+    }
+
+    /// A new tuple of two.
+    #[must_use]
+    pub fn pair(first: Value, second: Value) -> Self {
+        Self::Tuple(Rc::new(Tuple::new([first, second].into())))
     }
 
     /// A new dict. Keys must be hashable ([`Map::insert`] says which are); others are left out.

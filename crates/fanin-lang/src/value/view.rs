@@ -71,8 +71,13 @@ impl Kind {
 }
 
 /// The kind of a decided value. Pending ones count as `Object`: decide first.
+#[inline]
 #[must_use]
 pub fn kind(value: &Value) -> Kind {
+    // What has to be looked into stands apart, so that all others are one look into a table.
+    if let Value::Json { .. } | Value::Frozen(_) = value {
+        return kind_inside(value);
+    }
     match value {
         Value::None | Value::Absent(_) => Kind::None,
         Value::Bool(_) => Kind::Bool,
@@ -80,6 +85,27 @@ pub fn kind(value: &Value) -> Kind {
         Value::Float(_) => Kind::Float,
         Value::Str(_) => Kind::Str,
         Value::Bytes(_) => Kind::Bytes,
+        Value::Range(_) => Kind::Range,
+        Value::List(_) => Kind::List,
+        Value::Dict(_) => Kind::Dict,
+        Value::Set(_) => Kind::Set,
+        Value::Tuple(_) => Kind::Tuple,
+        Value::Struct(_) => Kind::Struct,
+        Value::Function(_) | Value::Native(_) | Value::Bound(_) => Kind::Function,
+        Value::Json { .. }
+        | Value::Frozen(_)
+        | Value::Host(_)
+        | Value::Object(_)
+        | Value::Pending(_)
+        | Value::Unbound
+        | Value::Iter(_)
+        | Value::Cell(_)
+        | Value::Acc(_) => Kind::Object,
+    }
+}
+
+fn kind_inside(value: &Value) -> Kind {
+    match value {
         Value::Json { at, doc } => match doc.node(*at).kind() {
             fanin_json::Kind::Null => Kind::None,
             fanin_json::Kind::Bool => Kind::Bool,
@@ -91,13 +117,6 @@ pub fn kind(value: &Value) -> Kind {
             fanin_json::Kind::Array => Kind::List,
             fanin_json::Kind::Object => Kind::Dict,
         },
-        Value::Range(_) => Kind::Range,
-        Value::List(_) => Kind::List,
-        Value::Dict(_) => Kind::Dict,
-        Value::Set(_) => Kind::Set,
-        Value::Tuple(_) => Kind::Tuple,
-        Value::Struct(_) => Kind::Struct,
-        Value::Function(_) | Value::Native(_) | Value::Bound(_) => Kind::Function,
         Value::Frozen(frozen) => match &**frozen {
             Frozen::List(_) => Kind::List,
             Frozen::Tuple(_) => Kind::Tuple,
@@ -106,13 +125,7 @@ pub fn kind(value: &Value) -> Kind {
             Frozen::Struct(_) => Kind::Struct,
             Frozen::Function(_) => Kind::Function,
         },
-        Value::Host(_)
-        | Value::Object(_)
-        | Value::Pending(_)
-        | Value::Unbound
-        | Value::Iter(_)
-        | Value::Cell(_)
-        | Value::Acc(_) => Kind::Object,
+        _ => Kind::Object,
     }
 }
 
