@@ -29,7 +29,7 @@ use crate::merge::open::OpenBatches;
 use crate::reply::{FlowError, Reply, Success};
 use crate::respond;
 use crate::threads::{self, Pool};
-use crate::turns::{TURN, Turn, Turns};
+use crate::turns::{FIRST, TURN, Turn, Turns};
 
 /// Steps after which a flow looks at the time: 10 microseconds of arithmetic, some more where a step does more.
 const LOOK: u64 = 3_000;
@@ -172,7 +172,7 @@ enum Stage {
     Frees(Box<Frees>),
 }
 
-type NextTurn = Pin<Box<dyn Future<Output = Option<Turn>>>>;
+type NextTurn = Pin<Box<dyn Future<Output = Turn>>>;
 
 struct Frees {
     reply: Option<Reply>,
@@ -237,13 +237,13 @@ impl Flow {
                                 return Poll::Ready(Err(End::Deadline));
                             }
                             let turn = now.saturating_duration_since(*began.get_or_insert(now));
-                            if turn >= TURN {
+                            let lasts = if place.is_some() { TURN } else { FIRST };
+                            if turn >= lasts {
                                 let computed = self.host.computed(turn);
-                                match place.take() {
-                                    Some(place) => drop(place),
-                                    None => worker.turns.took(turn),
+                                if place.is_none() {
+                                    worker.turns.took(turn);
                                 }
-                                self.stage = Stage::Yields(Box::new(next_turn(&worker, computed)));
+                                self.stage = Stage::Yields(Box::new(next_turn(&worker, computed, place.take())));
                             }
                         }
                         Run::Waiting => {
@@ -262,7 +262,7 @@ impl Flow {
                     self.stage = Stage::Runs;
                 }
                 Stage::Yields(turn) => {
-                    place = ready!((**turn).as_mut().poll(context));
+                    place = Some(ready!((**turn).as_mut().poll(context)));
                     began = Some(Instant::now());
                     self.stage = Stage::Runs;
                 }
@@ -381,7 +381,7 @@ impl Future for Flow {
             if !this.host.litter {
                 return Poll::Ready(reply);
             }
-            let turn = next_turn(&this.host.worker, Duration::MAX);
+            let turn = next_turn(&this.host.worker, Duration::MAX, None);
             this.stage = Stage::Frees(Box::new(Frees { reply: Some(reply), turn }));
         }
         while let Stage::Frees(frees) = &mut this.stage {
@@ -392,7 +392,7 @@ impl Future for Flow {
             }
             drop(turn);
             if this.host.litter {
-                frees.turn = next_turn(&this.host.worker, Duration::MAX);
+                frees.turn = next_turn(&this.host.worker, Duration::MAX, None);
             } else if let Some(reply) = frees.reply.take() {
                 return Poll::Ready(reply);
             } else {
@@ -414,9 +414,9 @@ impl Drop for Flow {
     }
 }
 
-fn next_turn(worker: &Worker, computed: Duration) -> NextTurn {
+fn next_turn(worker: &Worker, computed: Duration, before: Option<Turn>) -> NextTurn {
     let turns = worker.turns.clone();
-    Box::pin(async move { turns.next(computed).await })
+    Box::pin(async move { turns.next(computed, before).await })
 }
 
 /// Why there is no response.

@@ -2,8 +2,11 @@
 //!
 //! A flow that has used up its steps of one turn lets its worker go on. With many such flows in the worker's run queue, whatever else
 //! happens there would wait for a turn of each, and at each of its steps anew: a request read, a flow started, an answer taken up, a
-//! response written. So after its first turns a flow queues here, and only who is first in this queue is in the
+//! response written. So after its first turn a flow queues here, and only who is first in this queue is in the
 //! worker's. Between two turns the worker looks at its sockets and runs whatever else is ready.
+//!
+//! Who is first stays it until it has computed for a while, so that flows of a millisecond or two, which most are that queue at all,
+//! come to their end one after the other: in turns they would all end late. Who computes for longer goes to the end.
 //!
 //! A turn may take longer than it should: an operation on a large value cannot stop half-way. A request has several such steps, and
 //! must not wait for a long turn at each of them. So after a turn that took too long there is no other one for a time in proportion,
@@ -18,10 +21,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// For so long a flow computes like any other task.
-const FIRST: Duration = Duration::from_millis(1);
+/// For so long a flow that is first has one turn after the other.
+const SHORT: Duration = Duration::from_millis(2);
 
-/// For so long a flow has its worker. Long against what it costs to go on with another one, short against what others notice.
+/// For so long a flow has its worker before it queues: while many come that compute for hardly longer, each of their firsts is in the
+/// others' way.
+pub(crate) const FIRST: Duration = Duration::from_micros(100);
+
+/// For so long a flow has its worker in a turn. Long against what it costs to go on with another one, short against what others notice.
 pub(crate) const TURN: Duration = Duration::from_micros(200);
 
 /// A turn that took longer than so many times what it should is too long.
@@ -76,27 +83,34 @@ impl Turns {
         }
     }
 
-    /// Ready when a flow that has computed for so long may have its next turn, which lasts until what it gets is dropped.
-    pub(crate) async fn next(&self, had: Duration) -> Option<Turn> {
-        let mut turn = (had >= FIRST).then(|| self.enter());
-        if let Some(turn) = &turn {
-            poll_fn(|cx| {
-                if self.is_first(&turn.ticket) {
-                    return Poll::Ready(());
-                }
-                *turn.ticket.waker.borrow_mut() = Some(cx.waker().clone());
-                Poll::Pending
-            })
-            .await;
-            if let Some(rest) = self.0.rest.take() {
-                sleep_until(rest).await;
+    /// Ready when a flow that has computed for so long, the turn `before` at last, may have its next turn, which lasts until what it
+    /// gets is dropped.
+    pub(crate) async fn next(&self, had: Duration, before: Option<Turn>) -> Turn {
+        let mut turn = match before {
+            Some(mut before) if had < SHORT => {
+                before.ends();
+                before
             }
+            before => {
+                // The next is woken by the one that goes.
+                drop(before);
+                self.enter()
+            }
+        };
+        poll_fn(|cx| {
+            if self.is_first(&turn.ticket) {
+                return Poll::Ready(());
+            }
+            *turn.ticket.waker.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+        if let Some(rest) = self.0.rest.take() {
+            sleep_until(rest).await;
         }
         // Comes back after the sockets have been looked at and whatever was ready has run.
         tokio::task::yield_now().await;
-        if let Some(turn) = &mut turn {
-            turn.began = Some(Instant::now());
-        }
+        turn.began = Some(Instant::now());
         turn
     }
 
@@ -119,11 +133,18 @@ pub(crate) struct Turn {
     began: Option<Instant>,
 }
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        if let Some(began) = self.began {
+impl Turn {
+    /// The place is kept.
+    fn ends(&mut self) {
+        if let Some(began) = self.began.take() {
             self.turns.took(began.elapsed());
         }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.ends();
         self.ticket.gone.set(true);
         let mut queue = self.turns.0.queue.borrow_mut();
         let was_first = queue.front().is_some_and(|first| first.gone.get());
@@ -150,10 +171,10 @@ mod tests {
         for (name, wanted) in flows.iter().copied().enumerate() {
             let (turns, ran) = (turns.clone(), ran.clone());
             local.spawn_local(async move {
-                for at in 0..wanted {
-                    let turn = turns.next(FIRST * at / 4).await;
+                let mut turn = None;
+                for at in 1..=wanted {
+                    turn = Some(turns.next(TURN * at, turn).await);
                     ran.borrow_mut().push(name);
-                    drop(turn);
                 }
             });
         }
@@ -163,14 +184,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_come_to_their_end_in_turn() {
-        let ran = run(&[10, 10, 10]).await;
-        assert_eq!(ran.len(), 30);
-        assert!(ran.chunks(3).all(|round| {
+    async fn short_flows_end_one_after_the_other_and_long_ones_in_turn() {
+        // Less than two milliseconds, of which the first turn was before they queued.
+        let ran = run(&[8, 8, 8]).await;
+        assert_eq!(ran, [0; 8].into_iter().chain([1; 8]).chain([2; 8]).collect::<Vec<_>>());
+        let ran = run(&[29, 29, 29]).await;
+        assert_eq!(ran.len(), 3 * 29);
+        let (short, long) = ran.split_at(3 * 9);
+        assert_eq!(short, [0; 9].into_iter().chain([1; 9]).chain([2; 9]).collect::<Vec<_>>());
+        assert!(long.chunks(3).all(|round| {
             let mut round = round.to_vec();
             round.sort_unstable();
             round == [0, 1, 2]
         }));
+        // A short one waits for no more than that of a long one.
+        let ran = run(&[40, 3]).await;
+        assert_eq!(ran[9..13], [1, 1, 1, 0]);
     }
 
     #[tokio::test]
@@ -180,10 +209,10 @@ mod tests {
         for name in 0..10 {
             let (turns, ran) = (turns.clone(), ran.clone());
             local.spawn_local(async move {
-                for _ in 0..20 {
-                    let turn = turns.next(FIRST).await;
+                let mut turn = None;
+                for at in 1..=20 {
+                    turn = Some(turns.next(TURN * at, turn).await);
                     ran.borrow_mut().push(name);
-                    drop(turn);
                 }
             });
         }
@@ -204,7 +233,7 @@ mod tests {
     #[tokio::test]
     async fn who_leaves_holds_nobody_up() {
         let turns = Turns::default();
-        let first = turns.next(FIRST).await;
+        let first = turns.next(TURN, None).await;
         let second = turns.enter();
         let third = turns.enter();
         drop(second);
@@ -221,11 +250,11 @@ mod tests {
         for _ in 0..2 {
             turns.begin();
         }
-        let long = turns.next(FIRST).await;
+        let long = turns.next(TURN, None).await;
         tokio::time::advance(10 * TURN).await;
         drop(long);
         let before = Instant::now();
-        let next = turns.next(FIRST).await;
+        let next = turns.next(TURN, None).await;
         // Tokio's timers have milliseconds.
         let about = |wanted: Duration, got: Duration| wanted <= got && got <= wanted + Duration::from_millis(2);
         assert!(about(REST * 9 * TURN, before.elapsed()), "{:?}", before.elapsed());
@@ -233,20 +262,20 @@ mod tests {
         tokio::time::advance(TURN).await;
         drop(next);
         let before = Instant::now();
-        let alone = turns.next(FIRST).await;
+        let alone = turns.next(TURN, None).await;
         assert_eq!(before.elapsed(), Duration::ZERO);
         // Nobody else is there.
         turns.end();
         tokio::time::advance(10 * TURN).await;
         drop(alone);
         let before = Instant::now();
-        drop(turns.next(FIRST).await);
+        drop(turns.next(TURN, None).await);
         assert_eq!(before.elapsed(), Duration::ZERO);
         // Never longer than this.
         turns.begin();
         turns.took(Duration::from_secs(1));
         let before = Instant::now();
-        drop(turns.next(FIRST).await);
+        drop(turns.next(TURN, None).await);
         assert!(about(MOST_REST, before.elapsed()), "{:?}", before.elapsed());
     }
 }

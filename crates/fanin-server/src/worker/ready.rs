@@ -18,6 +18,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::mem;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -187,6 +188,8 @@ impl ReadyQueue {
             let mut starts = LEAST_A_LAP;
             // What may be started, in parts of one flow.
             let mut allowed = 0.0;
+            // Since somebody was started last: while others compute, there are laps between.
+            let mut passed = Duration::ZERO;
             loop {
                 // Comes back after whatever is ready has run and the sockets have been looked at.
                 tokio::task::yield_now().await;
@@ -194,7 +197,8 @@ impl ReadyQueue {
                 let lap = now.saturating_duration_since(last);
                 last = now;
                 let computing = observe(self.len());
-                if self.len() == 0 && lap < LAP {
+                // Laps are short as well while flows queue for their turns.
+                if self.len() == 0 && lap < LAP && computing < LEAST_A_LAP {
                     self.queues.borrow_mut().iter_mut().for_each(VecDeque::clear);
                     self.on.set(false);
                     // Whether the worker keeps up is to be seen anew.
@@ -213,8 +217,12 @@ impl ReadyQueue {
                 };
                 let granted = self.turn(now, allowed as usize);
                 allowed -= granted as f64;
-                if granted > 0 && self.len() > 0 {
-                    let each = lap / u32::try_from(granted).unwrap_or(u32::MAX);
+                passed += lap;
+                if granted > 0 {
+                    let each = mem::take(&mut passed) / u32::try_from(granted).unwrap_or(u32::MAX);
+                    if self.len() == 0 {
+                        continue;
+                    }
                     let before = self.each.get();
                     // A lap in which the system ran something else says little: it counts for twice the usual at most.
                     let next = if before.is_zero() { each } else { (before * 7 + each.min(before * 2)) / 8 };
