@@ -471,6 +471,37 @@ mod tests {
         local.run_until(test).await;
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn what_each_takes_counts_the_laps_between() {
+        let queue = ReadyQueue::new(Some(Duration::from_secs(3600)), 1000);
+        let local = tokio::task::LocalSet::new();
+        let laps = Rc::new(Cell::new(0_u32));
+        let counted = laps.clone();
+        local.spawn_local(queue.clone().run(move |_| {
+            counted.set(counted.get() + 1);
+            20
+        }));
+        local.spawn_local(async {
+            loop {
+                tokio::time::advance(MS / 4).await;
+            }
+        });
+        let test = async {
+            queue.on.set(true);
+            queue.wake.notify_one();
+            let waiting = (0..50).map(|_| queue.enqueue(Priority::Normal, Instant::now()).unwrap());
+            let mut waiting = waiting.collect::<Vec<_>>();
+            let begun = Instant::now();
+            for ready in waiting.drain(..49) {
+                assert_eq!(std::future::poll_fn(|cx| ready.poll(cx)).await, Ok(()));
+            }
+            let (each, took) = (queue.each.get(), begun.elapsed() / 49);
+            assert!(took > 2 * begun.elapsed() / laps.get(), "a flow is not started each lap");
+            assert!(took * 4 / 5 < each && each < took * 5 / 4, "{each:?} is foreseen, {took:?} it takes");
+        };
+        local.run_until(test).await;
+    }
+
     #[tokio::test]
     async fn the_task_starts_all_and_turns_itself_off() {
         let queue = ReadyQueue::new(Some(Duration::from_secs(3600)), 100);
