@@ -123,26 +123,7 @@ impl Map {
     /// # Errors
     /// If the key is not hashable.
     pub fn insert(&mut self, key: Value, value: Value) -> Result<Option<Value>, Stop> {
-        if let Some(index) = &mut self.index {
-            let hash = compare::hash(&key)?;
-            // Hashable values that are there compare without failing.
-            let entries = &self.entries;
-            let found = index.find(hash, |(h, at)| *h == hash && same(&key, &entries[*at as usize].0));
-            if let Some((_, at)) = found {
-                return Ok(Some(std::mem::replace(&mut self.entries[*at as usize].1, value)));
-            }
-            index.insert_unique(hash, (hash, self.entries.len() as u32), |(hash, _)| *hash);
-            self.entries.push((key, value));
-            return Ok(None);
-        }
-        if let Some(position) = self.position(&key)? {
-            return Ok(Some(std::mem::replace(&mut self.entries[position].1, value)));
-        }
-        self.entries.push((key, value));
-        if self.entries.len() > FEW {
-            self.build_index();
-        }
-        Ok(None)
+        self.put(key, |key| key, value)
     }
 
     /// The same with copies of both; the key is copied only where it is new.
@@ -150,10 +131,36 @@ impl Map {
     /// # Errors
     /// If the key is not hashable.
     pub(crate) fn insert_copy(&mut self, key: &Value, value: &Value) -> Result<Option<Value>, Stop> {
-        match self.position(key)? {
-            Some(at) => Ok(Some(std::mem::replace(&mut self.entries[at].1, value.clone()))),
-            None => self.insert(key.clone(), value.clone()),
+        self.put(key, Value::clone, value.clone())
+    }
+
+    #[inline]
+    fn put<K: std::borrow::Borrow<Value>>(
+        &mut self,
+        key: K,
+        own: fn(K) -> Value,
+        value: Value,
+    ) -> Result<Option<Value>, Stop> {
+        if let Some(index) = &mut self.index {
+            let hash = compare::hash(key.borrow())?;
+            // Hashable values that are there compare without failing.
+            let entries = &self.entries;
+            let found = index.find(hash, |(h, at)| *h == hash && same(key.borrow(), &entries[*at as usize].0));
+            if let Some((_, at)) = found {
+                return Ok(Some(std::mem::replace(&mut self.entries[*at as usize].1, value)));
+            }
+            index.insert_unique(hash, (hash, self.entries.len() as u32), |(hash, _)| *hash);
+            self.entries.push((own(key), value));
+            return Ok(None);
         }
+        if let Some(position) = self.position(key.borrow())? {
+            return Ok(Some(std::mem::replace(&mut self.entries[position].1, value)));
+        }
+        self.entries.push((own(key), value));
+        if self.entries.len() > FEW {
+            self.build_index();
+        }
+        Ok(None)
     }
 
     #[cold]

@@ -1,15 +1,18 @@
 //! One connection and one exchange on it: a request out, an answer in.
 //!
-//! Everything happens inside the call's own future. While an answer is awaited a connection holds no buffer: what can be sent
-//! at once is written from, and what comes is read into, one pair of buffers that all connections of a thread use in turn, and
-//! only what has to stay is copied out of them. An answer that comes in one piece, as nearly all do, is one read and one
-//! allocation for its head and body together; a large one that comes so takes the read buffer with it.
+//! Everything happens inside the call's own future, but that a short request is written by the worker, beside others. While an
+//! answer is awaited a connection holds no buffer: what can be sent at once is written from, and what comes is read into, one pair
+//! of buffers that all connections of a thread use in turn, and only what has to stay is copied out of them. An answer that comes
+//! in one piece, as nearly all do, is one read and one allocation for its head and body together; a large one that comes so takes
+//! the read buffer with it.
 
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::io::{self, IoSlice};
+use std::mem;
 use std::ops::Range;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -25,6 +28,7 @@ use crate::answer_headers::Headers;
 use crate::error::{ErrorKind, Failure};
 use crate::transport::body::{FIRST_ROOM, SMALL, too_large};
 use crate::transport::budget::Open;
+use crate::transport::departure::{self, Departs};
 use crate::transport::stream::Stream;
 use crate::transport::{Attempt, Received};
 
@@ -51,6 +55,8 @@ thread_local! {
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Stream,
+    /// How far the request is that is on its way.
+    sending: Sending,
     /// It has answered before, so that the endpoint may have closed it meanwhile.
     pub served: bool,
     /// A request was begun on it and not answered to the end: nobody else can use it.
@@ -61,7 +67,23 @@ pub(super) struct Connection {
 
 impl Connection {
     pub fn new(stream: Stream, open: Open) -> Connection {
-        Connection { stream, served: false, busy: false, _open: open }
+        Connection { stream, sending: Sending::Done, served: false, busy: false, _open: open }
+    }
+
+    /// Whether a request waits as bytes for its departure, not as a call.
+    pub fn queues(&self, attempt: &Attempt<'_>) -> bool {
+        matches!(self.stream, Stream::Tcp(_)) && attempt.request.body.len() <= TOGETHER
+    }
+
+    /// The request on its way is not sent, if it waits for its departure still: the connection is as good as before it.
+    pub fn withdraw(shared: &Shared) {
+        let queued = matches!(shared.borrow().sending, Sending::Queued);
+        if queued {
+            departure::withdraw(&(shared.clone() as Rc<dyn Departs>));
+            let mut connection = shared.borrow_mut();
+            connection.sending = Sending::Done;
+            connection.busy = false;
+        }
     }
 
     /// Whether an unused connection is still good, as far as the runtime has heard: neither closed nor saying anything, since
@@ -83,6 +105,30 @@ impl Connection {
     }
 }
 
+/// A connection as calls and departures share it. Nobody keeps it borrowed beyond a call of a method here.
+pub(super) type Shared = Rc<RefCell<Connection>>;
+
+impl Departs for RefCell<Connection> {
+    fn depart(&self, bytes: &[u8], waker: &Waker) {
+        let connection = &mut *self.borrow_mut();
+        let Stream::Tcp(stream) = &connection.stream else { return };
+        connection.sending = match stream.try_write(bytes) {
+            Ok(count) if count == bytes.len() => Sending::Done,
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Sending::Failed(Box::new((error, 0))),
+            other => Sending::Rest(Box::new(Rest {
+                bytes: bytes.to_vec(),
+                body: Bytes::new(),
+                written: other.unwrap_or_default(),
+            })),
+        };
+        let waits = matches!(connection.sending, Sending::Done)
+            && stream.poll_read_ready(&mut Context::from_waker(waker)).is_pending();
+        if !waits {
+            waker.wake_by_ref();
+        }
+    }
+}
+
 /// What an exchange breaks off with.
 #[derive(Debug)]
 pub(super) struct Broken {
@@ -100,10 +146,9 @@ impl From<Failure> for Broken {
 
 /// A request on its way and its answer. To be polled by one task until it is complete.
 pub(super) struct Exchange<'a> {
-    connection: &'a mut Connection,
+    connection: &'a Shared,
     attempt: &'a Attempt<'a>,
     left: Duration,
-    sending: Sending,
     reading: Reading,
     /// Head and body, one behind the other.
     answer: Vec<u8>,
@@ -114,14 +159,18 @@ pub(super) struct Exchange<'a> {
     clean: bool,
 }
 
+#[derive(Debug)]
 enum Sending {
     Start,
+    /// All of it waits for its departure.
+    Queued,
     /// What the socket has not taken at once.
     Rest(Box<Rest>),
     Done,
     Failed(Box<(io::Error, usize)>),
 }
 
+#[derive(Debug)]
 struct Rest {
     bytes: Vec<u8>,
     body: Bytes,
@@ -143,13 +192,16 @@ enum Reading {
 
 impl<'a> Exchange<'a> {
     /// Nothing is sent before the first poll. `left` is the time that the upstream is told it has.
-    pub fn new(connection: &'a mut Connection, attempt: &'a Attempt<'a>, left: Duration) -> Exchange<'a> {
-        connection.busy = true;
+    pub fn new(connection: &'a Shared, attempt: &'a Attempt<'a>, left: Duration) -> Exchange<'a> {
+        {
+            let mut connection = connection.borrow_mut();
+            connection.busy = true;
+            connection.sending = Sending::Start;
+        }
         Exchange {
             connection,
             attempt,
             left,
-            sending: Sending::Start,
             reading: Reading::Head { interim: 0 },
             answer: Vec::new(),
             whole: Bytes::new(),
@@ -160,7 +212,9 @@ impl<'a> Exchange<'a> {
 
     /// Ready with `true` once the answer is complete, with `false` whenever a part of its body, but not the last, has come.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
-        self.send(cx);
+        if !self.send(cx) {
+            return Poll::Pending;
+        }
         loop {
             match self.reading {
                 Reading::Done => return Poll::Ready(Ok(true)),
@@ -182,19 +236,28 @@ impl<'a> Exchange<'a> {
     /// The answer, once it is complete. The connection is free for the next request if it is not `busy` afterwards.
     pub fn finish(self) -> Result<Received, Failure> {
         let Some(head) = self.head else { return Err(Failure::ours("an answer was taken before it had come")) };
-        let keep = self.clean && head.keep_alive && matches!(self.sending, Sending::Done);
-        self.connection.busy = !keep;
-        self.connection.served = true;
+        {
+            let mut connection = self.connection.borrow_mut();
+            connection.busy = !(self.clean && head.keep_alive && matches!(connection.sending, Sending::Done));
+            connection.served = true;
+        }
         let mut body = if self.whole.is_empty() { Bytes::from(self.answer) } else { self.whole };
         let headers = Headers::received(body.split_to(head.len), head.content_type);
         Ok(Received { status: head.status, headers, body, at: Instant::now() })
     }
 
-    /// Sends what can be sent now. A failure is kept: an answer may be there all the same (413 and closed, say).
-    fn send(&mut self, cx: &mut Context<'_>) {
+    /// Sends what can be sent now; `false` while nothing can be sent yet. A failure is kept: an answer may be there all the same
+    /// (413 and closed, say).
+    fn send(&mut self, cx: &mut Context<'_>) -> bool {
         let attempt = self.attempt;
-        match &mut self.sending {
+        let connection = &mut *self.connection.borrow_mut();
+        match &mut connection.sending {
             Sending::Done | Sending::Failed(_) => {}
+            Sending::Queued => {
+                // Whoever polls now may be somebody else than before.
+                departure::set_waker(&(self.connection.clone() as Rc<dyn Departs>), cx.waker());
+                return false;
+            }
             Sending::Start => SCRATCH.with_borrow_mut(|scratch| {
                 let head = &mut scratch.write;
                 head.clear();
@@ -205,8 +268,13 @@ impl<'a> Exchange<'a> {
                     head.extend_from_slice(body);
                     body = &[];
                 }
+                if connection.queues(attempt) {
+                    departure::push(self.connection.clone(), head, cx.waker());
+                    connection.sending = Sending::Queued;
+                    return;
+                }
                 let mut written = 0;
-                self.sending = match write(&mut self.connection.stream, cx, head, body, &mut written) {
+                connection.sending = match write(&mut connection.stream, cx, head, body, &mut written) {
                     Poll::Ready(Ok(())) => Sending::Done,
                     Poll::Ready(Err(error)) => Sending::Failed(Box::new((error, written))),
                     Poll::Pending => {
@@ -216,13 +284,14 @@ impl<'a> Exchange<'a> {
                 };
             }),
             Sending::Rest(rest) => {
-                match write(&mut self.connection.stream, cx, &rest.bytes, &rest.body, &mut rest.written) {
-                    Poll::Ready(Ok(())) => self.sending = Sending::Done,
-                    Poll::Ready(Err(error)) => self.sending = Sending::Failed(Box::new((error, rest.written))),
+                match write(&mut connection.stream, cx, &rest.bytes, &rest.body, &mut rest.written) {
+                    Poll::Ready(Ok(())) => connection.sending = Sending::Done,
+                    Poll::Ready(Err(error)) => connection.sending = Sending::Failed(Box::new((error, rest.written))),
                     Poll::Pending => {}
                 }
             }
         }
+        !matches!(connection.sending, Sending::Queued)
     }
 
     /// Reads a body of known length straight to where it belongs.
@@ -232,7 +301,8 @@ impl<'a> Exchange<'a> {
             self.answer.reserve_exact(left.min(self.answer.len().max(FIRST_ROOM)));
         }
         let mut room = (&mut self.answer).limit(left);
-        match ready!(pin!(self.connection.stream.read_buf(&mut room)).poll(cx)) {
+        let read = pin!(self.connection.borrow_mut().stream.read_buf(&mut room)).poll(cx);
+        match ready!(read) {
             Ok(0) => Poll::Ready(Err(self.broke_off(None))),
             Ok(count) => {
                 self.reading = if count < left { Reading::Length { left: left - count } } else { Reading::Done };
@@ -247,7 +317,7 @@ impl<'a> Exchange<'a> {
             let buffer = &mut scratch.read;
             buffer.clear();
             buffer.reserve(READ);
-            let read = pin!(self.connection.stream.read_buf(&mut (&mut *buffer).limit(READ))).poll(cx);
+            let read = pin!(self.connection.borrow_mut().stream.read_buf(&mut (&mut *buffer).limit(READ))).poll(cx);
             Poll::Ready(match ready!(read) {
                 Ok(0) if matches!(self.reading, Reading::UntilClose) => {
                     self.reading = Reading::Done;
@@ -278,7 +348,7 @@ impl<'a> Exchange<'a> {
                 self.answer.extend_from_slice(bytes);
                 // Until a line ends, the head does not.
                 if self.answer.len() >= MAX_HEAD || bytes.contains(&b'\n') {
-                    let bytes = std::mem::take(&mut self.answer);
+                    let bytes = mem::take(&mut self.answer);
                     self.head(&bytes, false)?;
                 }
             }
@@ -396,7 +466,7 @@ impl<'a> Exchange<'a> {
             return self.wrong(&what);
         }
         let gone = self.answer.is_empty() && matches!(self.reading, Reading::Head { interim: 0 });
-        let (error, unsent) = match std::mem::replace(&mut self.sending, Sending::Done) {
+        let (error, unsent) = match mem::replace(&mut self.connection.borrow_mut().sending, Sending::Done) {
             Sending::Failed(failed) => (Some(failed.0), failed.1 == 0),
             _ => (error, false),
         };

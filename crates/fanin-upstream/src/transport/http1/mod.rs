@@ -15,6 +15,7 @@ mod connection;
 mod head;
 mod request;
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
 
@@ -27,7 +28,7 @@ use super::{Attempt, Phase, Received, body, departure};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
 use crate::metrics::Extra;
-use connection::{Broken, Connection, Exchange};
+use connection::{Broken, Connection, Exchange, Shared};
 
 pub(crate) use request::lines;
 
@@ -40,30 +41,32 @@ pub(crate) struct Http1;
 
 /// Unused connections, the most recently used last.
 #[derive(Default, Debug)]
-pub(crate) struct Idle(Vec<(Box<Connection>, Instant)>);
+pub(crate) struct Idle(Vec<(Shared, Instant)>);
 
 /// A connection in use by one call. Dropping it closes the connection, unless it was given back.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pool: Rc<Pool<Http1>>,
     /// Gone only after the lease has been given back.
-    connection: Option<Box<Connection>>,
+    connection: Option<Shared>,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         // An unused lease was given to a call that went away; the connection is as good as before.
-        if let Some(connection) = self.connection.take()
-            && !connection.busy
-        {
-            give_back(&self.pool, connection, Instant::now());
+        if let Some(connection) = self.connection.take() {
+            Connection::withdraw(&connection);
+            if !connection.borrow().busy {
+                give_back(&self.pool, connection, Instant::now());
+            }
         }
     }
 }
 
 /// Puts a connection among the unused ones, and has the pool told when the endpoint closes it.
-fn give_back(pool: &Rc<Pool<Http1>>, mut connection: Box<Connection>, now: Instant) {
-    if connection.stays_quiet(&pool.waker) && !pool.endpoint.is_retired() {
+fn give_back(pool: &Rc<Pool<Http1>>, connection: Shared, now: Instant) {
+    let stays_quiet = connection.borrow_mut().stays_quiet(&pool.waker);
+    if stays_quiet && !pool.endpoint.is_retired() {
         pool.with_store(|store| store.0.push((connection, now)));
     }
 }
@@ -73,8 +76,9 @@ impl Kind for Http1 {
     type Store = Idle;
 
     fn take(pool: &Rc<Pool<Http1>>, store: &mut Idle) -> Option<Lease> {
-        while let Some((mut connection, _)) = store.0.pop() {
-            if connection.is_quiet() {
+        while let Some((connection, _)) = store.0.pop() {
+            let is_quiet = connection.borrow_mut().is_quiet();
+            if is_quiet {
                 return Some(Lease { pool: pool.clone(), connection: Some(connection) });
             }
         }
@@ -92,19 +96,19 @@ impl Kind for Http1 {
             None => Stream::Tcp(tcp),
             Some(tls) => Stream::Tls(Box::new(tls.handshake(tcp, endpoint).await?)),
         };
-        let mut connection = Box::new(Connection::new(stream, permit.opened()));
+        let mut connection = Connection::new(stream, permit.opened());
         if !connection.stays_quiet(&pool.waker) {
             let detail = format!("{}: closed as soon as it was open", endpoint.address);
             return Err(Failure::new(ErrorKind::Connect, detail));
         }
         // A call waits for it, even if the endpoint has been retired meanwhile.
-        pool.with_store(|store| store.0.push((connection, Instant::now())));
+        pool.with_store(|store| store.0.push((Rc::new(RefCell::new(connection)), Instant::now())));
         Ok(())
     }
 
     fn tidy(pool: &Pool<Http1>, store: &mut Idle, before: Option<Instant>, surrender: usize) {
         store.0.retain_mut(|(connection, since)| {
-            before.is_none_or(|before| *since > before) && connection.stays_quiet(&pool.waker)
+            before.is_none_or(|before| *since > before) && connection.borrow_mut().stays_quiet(&pool.waker)
         });
         store.0.drain(..surrender.min(store.0.len()));
     }
@@ -120,7 +124,7 @@ pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Resul
     let mut now = attempt.begun;
     loop {
         attempt.phase.set(Phase::Connecting);
-        let mut lease = match pool.take() {
+        let lease = match pool.take() {
             Some(lease) => lease,
             None => {
                 let lease = pool.wait(attempt.age).await?;
@@ -128,13 +132,16 @@ pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Resul
                 lease
             }
         };
-        departure::together().await;
-        let Some(connection) = lease.connection.as_mut() else {
+        let Some(connection) = &lease.connection else {
             return Err(Failure::ours("a connection was used twice"));
         };
+        let queues = connection.borrow().queues(attempt);
+        if !queues {
+            departure::together().await;
+        }
         attempt.phase.set(Phase::Sent);
         attempt.metrics.count(Extra::Sent);
-        let kept = connection.served;
+        let kept = connection.borrow().served;
         let left = attempt.deadline.saturating_duration_since(now);
         let mut exchange = Exchange::new(connection, attempt, left);
         let Broken { failure, gone } = match poll_fn(|cx| exchange.poll(cx)).await {
@@ -176,9 +183,7 @@ async fn rest(exchange: &mut Exchange<'_>, attempt: &Attempt<'_>) -> Result<(), 
 
 /// The connection is free for the next call, unless it is to be closed.
 fn finish(mut lease: Lease, received: &Received) {
-    if let Some(connection) = lease.connection.take()
-        && !connection.busy
-    {
+    if let Some(connection) = lease.connection.take_if(|connection| !connection.borrow().busy) {
         give_back(&lease.pool, connection, received.at);
     }
 }
