@@ -3,7 +3,9 @@
 mod common;
 
 use std::cell::RefCell;
+use std::future::Future;
 use std::rc::Rc;
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use common::{Version, client, raw, read_head, run, serve, text, until};
@@ -25,6 +27,34 @@ fn connections_are_kept_and_used_again() {
         assert_eq!(client.calls("2xx"), 20.0);
         assert_eq!(client.gauge("connections"), 1.0);
         assert_eq!(client.gauge("in_flight"), 0.0);
+    });
+}
+
+#[test]
+fn a_call_dropped_before_it_is_sent_sends_nothing_and_leaves_its_connection() {
+    run(async {
+        let server = serve(Version::One, |_| async { text("hello") }).await;
+        let client = client(&server.url(), |_| ());
+        client.get("/").await.unwrap();
+        // It has the connection and waits for the other sends of its lap, and its request ends.
+        let mut call = Box::pin(client.get("/dropped"));
+        assert!(futures_util::poll!(&mut call).is_pending());
+        drop(call);
+        assert_eq!(client.get("/").await.unwrap().body, "hello");
+        assert_eq!((server.requests(), server.connections()), (2, 1));
+    });
+}
+
+#[test]
+fn who_polls_a_call_last_is_woken_by_its_answer() {
+    run(async {
+        let server = serve(Version::One, |_| async { text("hello") }).await;
+        let client = client(&server.url(), |_| ());
+        client.get("/").await.unwrap();
+        let mut call = Box::pin(client.get("/"));
+        // As a flow does whose second call starts before the first has been sent.
+        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(call.await.unwrap().body, "hello");
     });
 }
 
