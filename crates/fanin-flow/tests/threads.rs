@@ -1,36 +1,36 @@
 //! The threads executor: the tests of the other one, unchanged, and what only a pool of threads has.
 
-// Each of the files brings what they have in common as a module of its own.
+// `many.rs` is a program too and brings what all have in common as a module of its own.
 #![allow(clippy::duplicate_mod)]
 
-#[path = "batches.rs"]
+#[path = "flows/batches.rs"]
 mod batches;
 mod common;
-#[path = "effects.rs"]
+#[path = "flows/effects.rs"]
 mod effects;
-#[path = "failure.rs"]
+#[path = "flows/failure.rs"]
 mod failure;
-#[path = "grpc.rs"]
+#[path = "flows/grpc.rs"]
 mod grpc;
-#[path = "in_a_row.rs"]
+#[path = "flows/in_a_row.rs"]
 mod in_a_row;
-#[path = "kept_items.rs"]
+#[path = "flows/kept_items.rs"]
 mod kept_items;
-#[path = "lookups.rs"]
+#[path = "flows/lookups.rs"]
 mod lookups;
 #[path = "many.rs"]
 mod many;
-#[path = "merged_equal.rs"]
+#[path = "flows/merged_equal.rs"]
 mod merged_equal;
-#[path = "parallel.rs"]
+#[path = "flows/parallel.rs"]
 mod parallel;
-#[path = "requests.rs"]
+#[path = "flows/requests.rs"]
 mod requests;
-#[path = "sharing.rs"]
+#[path = "flows/sharing.rs"]
 mod sharing;
-#[path = "shop.rs"]
+#[path = "flows/shop.rs"]
 mod shop;
-#[path = "sql.rs"]
+#[path = "flows/sql.rs"]
 mod sql;
 
 use std::rc::Rc;

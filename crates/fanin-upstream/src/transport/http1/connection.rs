@@ -1,60 +1,39 @@
-//! One connection and one exchange on it: a request out, an answer in.
+//! One connection: how a request gets out on it, and whether it is good for another.
 //!
-//! Everything happens inside the call's own future, but that a short request is written by the worker, beside others. While an
-//! answer is awaited a connection holds no buffer: what can be sent at once is written from, and what comes is read into, one pair
-//! of buffers that all connections of a thread use in turn, and only what has to stay is copied out of them. An answer that comes
-//! in one piece, as nearly all do, is one read and one allocation for its head and body together; a large one that comes so takes
-//! the read buffer with it.
+//! A short request is written by the worker, beside others of its lap; the rest is written inside the call's own future. Requests are
+//! written from one buffer that all connections of a thread use in turn; what a socket does not take at once is copied out of it.
 
 use std::cell::RefCell;
-use std::fmt::Display;
 use std::io::{self, IoSlice};
 use std::mem;
-use std::ops::Range;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
-use http::{Method, StatusCode};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::time::Instant;
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::chunked::Chunked;
-use super::head::{self, Framing, Head, MAX_HEAD};
 use super::request;
-use crate::answer_headers::Headers;
-use crate::error::{ErrorKind, Failure};
-use crate::transport::body::{FIRST_ROOM, SMALL, too_large};
+use crate::transport::Attempt;
 use crate::transport::budget::Open;
 use crate::transport::departure::{self, Departs};
 use crate::transport::stream::Stream;
-use crate::transport::{Attempt, Received};
 
-/// Most is read at once while it is not known how much comes.
-const READ: usize = 16 << 10;
 /// A body up to this is put behind the head, so that both go out as one buffer.
 const TOGETHER: usize = 4 << 10;
 /// A write buffer that has grown beyond this is given up.
 const MAX_KEPT: usize = 64 << 10;
-/// Interim answers (100, 103) before the answer. None is asked for.
-const MAX_INTERIM: u8 = 16;
-
-struct Scratch {
-    read: BytesMut,
-    write: Vec<u8>,
-}
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> =
-        RefCell::new(Scratch { read: BytesMut::new(), write: Vec::new() });
+    /// What is being written.
+    static WRITTEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A connection. Dropping it closes it.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: Stream,
+    pub stream: Stream,
     /// How far the request is that is on its way.
     sending: Sending,
     /// It has answered before, so that the endpoint may have closed it meanwhile.
@@ -73,6 +52,77 @@ impl Connection {
     /// Whether a request waits as bytes for its departure, not as a call.
     pub fn queues(&self, attempt: &Attempt<'_>) -> bool {
         matches!(self.stream, Stream::Tcp(_)) && attempt.request.body.len() <= TOGETHER
+    }
+
+    /// A request begins on it. Nothing is sent yet.
+    pub fn begins(&mut self) {
+        self.busy = true;
+        self.sending = Sending::Start;
+    }
+
+    /// Sends what can be sent now of the attempt's request; `false` while nothing can be sent yet. A failure is kept: an answer may
+    /// be there all the same (413 and closed, say).
+    pub fn send(shared: &Shared, attempt: &Attempt<'_>, left: Duration, cx: &mut Context<'_>) -> bool {
+        let connection = &mut *shared.borrow_mut();
+        match &mut connection.sending {
+            Sending::Done | Sending::Failed(_) => {}
+            Sending::Queued => {
+                // Whoever polls now may be somebody else than before.
+                departure::set_waker(&(shared.clone() as Rc<dyn Departs>), cx.waker());
+                return false;
+            }
+            Sending::Start => WRITTEN.with_borrow_mut(|head| {
+                head.clear();
+                head.shrink_to(MAX_KEPT);
+                request::write(head, attempt, left);
+                let mut body = &attempt.request.body[..];
+                if body.len() <= TOGETHER {
+                    head.extend_from_slice(body);
+                    body = &[];
+                }
+                if connection.queues(attempt) {
+                    departure::push(shared.clone(), head, cx.waker());
+                    connection.sending = Sending::Queued;
+                    return;
+                }
+                let mut written = 0;
+                connection.sending = match write(&mut connection.stream, cx, head, body, &mut written) {
+                    Poll::Ready(Ok(())) => Sending::Done,
+                    Poll::Ready(Err(error)) => Sending::Failed(Box::new((error, written))),
+                    Poll::Pending => {
+                        let body = if body.is_empty() { Bytes::new() } else { attempt.request.body.clone() };
+                        Sending::Rest(Box::new(Rest { bytes: head.clone(), body, written }))
+                    }
+                };
+            }),
+            Sending::Rest(_) => connection.goes_on(cx),
+        }
+        !matches!(connection.sending, Sending::Queued)
+    }
+
+    /// Sends more of what the socket has not taken at once.
+    #[cold]
+    fn goes_on(&mut self, cx: &mut Context<'_>) {
+        let Sending::Rest(rest) = &mut self.sending else { return };
+        match write(&mut self.stream, cx, &rest.bytes, &rest.body, &mut rest.written) {
+            Poll::Ready(Ok(())) => self.sending = Sending::Done,
+            Poll::Ready(Err(error)) => self.sending = Sending::Failed(Box::new((error, rest.written))),
+            Poll::Pending => {}
+        }
+    }
+
+    /// The answer has come. `reusable`: as far as it is concerned, the next request may be sent.
+    pub fn ends(&mut self, reusable: bool) {
+        self.busy = !(reusable && matches!(self.sending, Sending::Done));
+        self.served = true;
+    }
+
+    /// What kept the request from being sent, and how much of it had been.
+    pub fn failure(&mut self) -> Option<(io::Error, usize)> {
+        match mem::replace(&mut self.sending, Sending::Done) {
+            Sending::Failed(failed) => Some(*failed),
+            _ => None,
+        }
     }
 
     /// The request on its way is not sent, if it waits for its departure still: the connection is as good as before it.
@@ -129,36 +179,6 @@ impl Departs for RefCell<Connection> {
     }
 }
 
-/// What an exchange breaks off with.
-#[derive(Debug)]
-pub(super) struct Broken {
-    /// `unsent` if no byte of the request has left.
-    pub failure: Failure,
-    /// The connection was closed before any byte of an answer came.
-    pub gone: bool,
-}
-
-impl From<Failure> for Broken {
-    fn from(failure: Failure) -> Broken {
-        Broken { failure, gone: false }
-    }
-}
-
-/// A request on its way and its answer. To be polled by one task until it is complete.
-pub(super) struct Exchange<'a> {
-    connection: &'a Shared,
-    attempt: &'a Attempt<'a>,
-    left: Duration,
-    reading: Reading,
-    /// Head and body, one behind the other.
-    answer: Vec<u8>,
-    /// The same of an answer that came in one piece and is too large to be copied.
-    whole: Bytes,
-    head: Option<Head>,
-    /// Neither the request nor the answer leaves anything on the connection that is in the way of the next.
-    clean: bool,
-}
-
 #[derive(Debug)]
 enum Sending {
     Start,
@@ -175,324 +195,6 @@ struct Rest {
     bytes: Vec<u8>,
     body: Bytes,
     written: usize,
-}
-
-enum Reading {
-    /// What has come of the head is in `answer`.
-    Head {
-        interim: u8,
-    },
-    Length {
-        left: usize,
-    },
-    Chunked(Box<Chunked>),
-    UntilClose,
-    Done,
-}
-
-impl<'a> Exchange<'a> {
-    /// Nothing is sent before the first poll. `left` is the time that the upstream is told it has.
-    pub fn new(connection: &'a Shared, attempt: &'a Attempt<'a>, left: Duration) -> Exchange<'a> {
-        {
-            let mut connection = connection.borrow_mut();
-            connection.busy = true;
-            connection.sending = Sending::Start;
-        }
-        Exchange {
-            connection,
-            attempt,
-            left,
-            reading: Reading::Head { interim: 0 },
-            answer: Vec::new(),
-            whole: Bytes::new(),
-            head: None,
-            clean: true,
-        }
-    }
-
-    /// Ready with `true` once the answer is complete, with `false` whenever a part of its body, but not the last, has come.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
-        if !self.send(cx) {
-            return Poll::Pending;
-        }
-        loop {
-            match self.reading {
-                Reading::Done => return Poll::Ready(Ok(true)),
-                Reading::Length { left } => {
-                    ready!(self.read_exactly(cx, left))?;
-                    return Poll::Ready(Ok(matches!(self.reading, Reading::Done)));
-                }
-                _ => {
-                    let in_head = self.head.is_none();
-                    ready!(self.read_some(cx))?;
-                    if !in_head || self.head.is_some() {
-                        return Poll::Ready(Ok(matches!(self.reading, Reading::Done)));
-                    }
-                }
-            }
-        }
-    }
-
-    /// The answer, once it is complete. The connection is free for the next request if it is not `busy` afterwards.
-    pub fn finish(self) -> Result<Received, Failure> {
-        let Some(head) = self.head else { return Err(Failure::ours("an answer was taken before it had come")) };
-        {
-            let mut connection = self.connection.borrow_mut();
-            connection.busy = !(self.clean && head.keep_alive && matches!(connection.sending, Sending::Done));
-            connection.served = true;
-        }
-        let mut body = if self.whole.is_empty() { Bytes::from(self.answer) } else { self.whole };
-        let headers = Headers::received(body.split_to(head.len), head.content_type);
-        Ok(Received { status: head.status, headers, body, at: Instant::now() })
-    }
-
-    /// Sends what can be sent now; `false` while nothing can be sent yet. A failure is kept: an answer may be there all the same
-    /// (413 and closed, say).
-    fn send(&mut self, cx: &mut Context<'_>) -> bool {
-        let attempt = self.attempt;
-        let connection = &mut *self.connection.borrow_mut();
-        match &mut connection.sending {
-            Sending::Done | Sending::Failed(_) => {}
-            Sending::Queued => {
-                // Whoever polls now may be somebody else than before.
-                departure::set_waker(&(self.connection.clone() as Rc<dyn Departs>), cx.waker());
-                return false;
-            }
-            Sending::Start => SCRATCH.with_borrow_mut(|scratch| {
-                let head = &mut scratch.write;
-                head.clear();
-                head.shrink_to(MAX_KEPT);
-                request::write(head, attempt, self.left);
-                let mut body = &attempt.request.body[..];
-                if body.len() <= TOGETHER {
-                    head.extend_from_slice(body);
-                    body = &[];
-                }
-                if connection.queues(attempt) {
-                    departure::push(self.connection.clone(), head, cx.waker());
-                    connection.sending = Sending::Queued;
-                    return;
-                }
-                let mut written = 0;
-                connection.sending = match write(&mut connection.stream, cx, head, body, &mut written) {
-                    Poll::Ready(Ok(())) => Sending::Done,
-                    Poll::Ready(Err(error)) => Sending::Failed(Box::new((error, written))),
-                    Poll::Pending => {
-                        let body = if body.is_empty() { Bytes::new() } else { attempt.request.body.clone() };
-                        Sending::Rest(Box::new(Rest { bytes: head.clone(), body, written }))
-                    }
-                };
-            }),
-            Sending::Rest(rest) => {
-                match write(&mut connection.stream, cx, &rest.bytes, &rest.body, &mut rest.written) {
-                    Poll::Ready(Ok(())) => connection.sending = Sending::Done,
-                    Poll::Ready(Err(error)) => connection.sending = Sending::Failed(Box::new((error, rest.written))),
-                    Poll::Pending => {}
-                }
-            }
-        }
-        !matches!(connection.sending, Sending::Queued)
-    }
-
-    /// Reads a body of known length straight to where it belongs.
-    fn read_exactly(&mut self, cx: &mut Context<'_>, left: usize) -> Poll<Result<(), Broken>> {
-        if self.answer.len() == self.answer.capacity() {
-            // Room grows with what really comes, not with what is promised.
-            self.answer.reserve_exact(left.min(self.answer.len().max(FIRST_ROOM)));
-        }
-        let mut room = (&mut self.answer).limit(left);
-        let read = pin!(self.connection.borrow_mut().stream.read_buf(&mut room)).poll(cx);
-        match ready!(read) {
-            Ok(0) => Poll::Ready(Err(self.broke_off(None))),
-            Ok(count) => {
-                self.reading = if count < left { Reading::Length { left: left - count } } else { Reading::Done };
-                Poll::Ready(Ok(()))
-            }
-            Err(error) => Poll::Ready(Err(self.broke_off(Some(error)))),
-        }
-    }
-
-    fn read_some(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
-        SCRATCH.with_borrow_mut(|scratch| {
-            let buffer = &mut scratch.read;
-            buffer.clear();
-            buffer.reserve(READ);
-            let read = pin!(self.connection.borrow_mut().stream.read_buf(&mut (&mut *buffer).limit(READ))).poll(cx);
-            Poll::Ready(match ready!(read) {
-                Ok(0) if matches!(self.reading, Reading::UntilClose) => {
-                    self.reading = Reading::Done;
-                    Ok(())
-                }
-                Ok(0) => Err(self.broke_off(None)),
-                Ok(_) => {
-                    let keep = self.received(buffer);
-                    keep.map(|keep| {
-                        if let Some(range) = keep {
-                            // The answer takes the buffer with it, up to its end; the next read gets another.
-                            buffer.truncate(range.end);
-                            self.whole = buffer.split().freeze();
-                            self.whole.advance(range.start);
-                        }
-                    })
-                }
-                Err(error) => Err(self.broke_off(Some(error))),
-            })
-        })
-    }
-
-    /// Takes what has come. Gives the place of an answer in it that is whole and too large to be copied.
-    fn received(&mut self, bytes: &[u8]) -> Result<Option<Range<usize>>, Broken> {
-        match &mut self.reading {
-            Reading::Head { .. } if self.answer.is_empty() => return self.head(bytes, true),
-            Reading::Head { .. } => {
-                self.answer.extend_from_slice(bytes);
-                // Until a line ends, the head does not.
-                if self.answer.len() >= MAX_HEAD || bytes.contains(&b'\n') {
-                    let bytes = mem::take(&mut self.answer);
-                    self.head(&bytes, false)?;
-                }
-            }
-            Reading::Chunked(_) => self.chunks(bytes)?,
-            Reading::UntilClose => {
-                let (had, max) = (self.body_len(), self.attempt.max_answer);
-                if bytes.len() > max - had {
-                    return Err(too_large(had + bytes.len(), max).into());
-                }
-                self.answer.extend_from_slice(bytes);
-            }
-            Reading::Length { .. } | Reading::Done => {}
-        }
-        Ok(None)
-    }
-
-    /// All that has come, without a complete head so far; `in_buffer` if it is what the buffer holds.
-    fn head(&mut self, all: &[u8], in_buffer: bool) -> Result<Option<Range<usize>>, Broken> {
-        let bodiless = self.attempt.request.method == Method::HEAD;
-        let mut at = 0;
-        loop {
-            let bytes = &all[at..];
-            let Some(head) = head::parse(bytes, bodiless).map_err(|what| self.wrong(what))? else {
-                self.answer = bytes.to_vec();
-                return Ok(None);
-            };
-            if !head.status.is_informational() {
-                self.head = Some(head);
-                let whole = self.body(head, bytes, in_buffer)?;
-                return Ok(whole.map(|len| at..at + len));
-            }
-            match &mut self.reading {
-                Reading::Head { interim }
-                    if *interim < MAX_INTERIM && head.status != StatusCode::SWITCHING_PROTOCOLS =>
-                {
-                    *interim += 1;
-                }
-                _ => return Err(self.wrong(&format_args!("status {} is not an answer", head.status.as_u16()))),
-            }
-            at += head.len;
-            if at == all.len() {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// The head is there, and what has come of the body with it. Gives the length of a whole answer that is not to be copied.
-    fn body(&mut self, head: Head, bytes: &[u8], in_buffer: bool) -> Result<Option<usize>, Broken> {
-        let max = self.attempt.max_answer;
-        let came = bytes.len() - head.len;
-        match head.framing {
-            Framing::Length(length) => {
-                let length = usize::try_from(length).unwrap_or(usize::MAX);
-                if length > max {
-                    return Err(too_large(length, max).into());
-                }
-                self.clean = came <= length;
-                self.reading = if came < length { Reading::Length { left: length - came } } else { Reading::Done };
-                if in_buffer && came >= length && length > SMALL {
-                    return Ok(Some(head.len + length));
-                }
-                self.answer.reserve_exact(head.len + length.min(FIRST_ROOM.max(came)));
-                self.answer.extend_from_slice(&bytes[..head.len + came.min(length)]);
-            }
-            Framing::Chunked => {
-                self.answer.extend_from_slice(&bytes[..head.len]);
-                self.reading = Reading::Chunked(Box::new(Chunked::new()));
-                self.chunks(&bytes[head.len..])?;
-            }
-            Framing::UntilClose => {
-                self.answer.extend_from_slice(&bytes[..head.len]);
-                self.reading = Reading::UntilClose;
-                self.received(&bytes[head.len..])?;
-            }
-        }
-        Ok(None)
-    }
-
-    fn chunks(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        let Reading::Chunked(decoder) = &mut self.reading else { return Ok(()) };
-        let max = self.attempt.max_answer;
-        let max_with_head = max.saturating_add(self.head.map_or(0, |head| head.len));
-        match decoder.decode(bytes, &mut self.answer, max_with_head) {
-            Ok(rest) => {
-                if decoder.is_done() {
-                    self.clean = rest.is_empty();
-                    self.reading = Reading::Done;
-                }
-                Ok(())
-            }
-            Err(Some(what)) => Err(self.wrong(what)),
-            Err(None) => Err(too_large(max.saturating_add(1), max).into()),
-        }
-    }
-
-    fn body_len(&self) -> usize {
-        self.answer.len() - self.head.map_or(0, |head| head.len)
-    }
-
-    #[cold]
-    fn wrong(&self, what: &(impl Display + ?Sized)) -> Broken {
-        Failure::new(ErrorKind::Protocol, format!("{}: {what}", self.attempt.endpoint.address)).into()
-    }
-
-    /// The connection ended before the answer did.
-    #[cold]
-    fn broke_off(&mut self, error: Option<io::Error>) -> Broken {
-        let address = self.attempt.endpoint.address;
-        if self.head.is_some() {
-            let (had, why) = (self.body_len(), Why(error));
-            let what = match self.reading {
-                Reading::Length { left } => format!("the answer broke off after {had} of {} bytes{why}", had + left),
-                _ => format!("the answer broke off after {had} bytes{why}"),
-            };
-            return self.wrong(&what);
-        }
-        let gone = self.answer.is_empty() && matches!(self.reading, Reading::Head { interim: 0 });
-        let (error, unsent) = match mem::replace(&mut self.connection.borrow_mut().sending, Sending::Done) {
-            Sending::Failed(failed) => (Some(failed.0), failed.1 == 0),
-            _ => (error, false),
-        };
-        let closed = error.as_ref().is_none_or(|error| is_closed(error.kind()));
-        let what = if closed { "connection closed before the answer".to_owned() } else { "no answer".to_owned() };
-        let failure = Failure::new(ErrorKind::Protocol, format!("{address}: {what}{}", Why(error)));
-        Broken { failure: if unsent && gone { failure.unsent() } else { failure }, gone: gone && closed }
-    }
-}
-
-struct Why(Option<io::Error>);
-
-impl Display for Why {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |error| write!(f, " ({error})"))
-    }
-}
-
-fn is_closed(kind: io::ErrorKind) -> bool {
-    matches!(
-        kind,
-        io::ErrorKind::ConnectionReset
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::UnexpectedEof
-    )
 }
 
 /// Writes a head and the body behind it, of which `written` bytes are gone already.
@@ -519,4 +221,63 @@ fn write(
         *written += count;
     }
     stream.poll_flush(cx)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::transport::budget::{Budget, PoolSignal};
+
+    #[tokio::test]
+    async fn what_the_socket_does_not_take_at_once_follows() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut endpoint, _) = listener.accept().await.unwrap();
+        // More than the sockets' buffers hold while the endpoint does not read.
+        let request: Vec<u8> = (0..16_u32 << 20).map(|at| (at % 251) as u8).collect();
+        let permit = Budget::new(1, 1).try_start(&Arc::new(PoolSignal::default())).unwrap();
+        let mut connection = Connection::new(Stream::Tcp(stream), permit.opened());
+        connection.begins();
+        let connection = RefCell::new(connection);
+        connection.depart(&request, Waker::noop());
+        let written = match &connection.borrow().sending {
+            Sending::Rest(rest) => rest.written,
+            other => panic!("{other:?}"),
+        };
+        assert!(written > 0 && written < request.len(), "{written}");
+        let reading = tokio::spawn(async move {
+            let mut all = vec![0; request.len()];
+            endpoint.read_exact(&mut all).await.unwrap();
+            assert!(all == request);
+        });
+        poll_fn(|cx| {
+            let connection = &mut *connection.borrow_mut();
+            connection.goes_on(cx);
+            if matches!(connection.sending, Sending::Done) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        reading.await.unwrap();
+        assert!(connection.borrow_mut().failure().is_none());
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_sent_is_told_with_how_much_was() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (endpoint, _) = listener.accept().await.unwrap();
+        socket2::SockRef::from(&endpoint).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(endpoint);
+        stream.readable().await.unwrap();
+        let permit = Budget::new(1, 1).try_start(&Arc::new(PoolSignal::default())).unwrap();
+        let connection = RefCell::new(Connection::new(Stream::Tcp(stream), permit.opened()));
+        connection.depart(b"GET / HTTP/1.1\r\n\r\n", Waker::noop());
+        let (error, sent) = connection.borrow_mut().failure().unwrap();
+        assert_eq!((error.kind(), sent), (io::ErrorKind::ConnectionReset, 0));
+    }
 }

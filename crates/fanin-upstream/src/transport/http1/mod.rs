@@ -6,12 +6,13 @@
 //! gets its answer as a map of headers and a stream of parts, for which it is woken again: right for a general client, but a
 //! flow's call wants a small answer as a whole, and a request makes many such calls. The *page* flow (five calls) took 204,000
 //! instructions a request with hyper's client and 146,000 with this. The parser is the same, `httparse`;
-//! [`head`] and [`chunked`] decide about framing and are stricter, [`connection`] does the reading and writing inside the
-//! call's own future, which is also why dropping the call closes its connection with nothing more to do.
-//! `tests/differential.rs` holds it to the same answers as hyper.
+//! [`head`] and [`chunked`] decide about framing and are stricter, [`exchange`] does the reading inside the call's own
+//! future, which is also why dropping the call closes its connection with nothing more to do.
+//! `tests/transports/differential.rs` holds it to the same answers as hyper.
 
 mod chunked;
 mod connection;
+mod exchange;
 mod head;
 mod request;
 
@@ -28,7 +29,8 @@ use super::{Attempt, Phase, Received, body, departure};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
 use crate::metrics::Extra;
-use connection::{Broken, Connection, Exchange, Shared};
+use connection::{Connection, Shared};
+use exchange::{Broken, Exchange};
 
 pub(crate) use request::lines;
 

@@ -1,0 +1,187 @@
+//! Required and optional calls, partial responses, which failure is reported.
+
+use crate::common::{after, paused, setup, setup_with};
+use fanin_upstream::ErrorKind;
+
+#[test]
+fn of_two_failures_the_earlier_in_the_program_is_reported_whatever_comes_first() {
+    for (x, y) in [(5, 50), (50, 5)] {
+        paused(async move {
+            let star =
+                "def flow(req):\n    return {\"y\": b.get(\"/y\") if False else a.get(\"/x\"), \"z\": b.get(\"/y\")}\n";
+            let it = setup(star, move |upstream, _| {
+                if upstream == "a" {
+                    after(x, "").error(ErrorKind::Refused)
+                } else {
+                    after(y, "").error(ErrorKind::Timeout)
+                }
+            });
+            let error = it.error("/").await;
+            assert_eq!(error.upstream.as_deref(), Some("a"));
+            assert_eq!(error.status, 502);
+            // The earliest failure is known: nothing later is waited for.
+            assert_eq!(it.elapsed(), u128::from(x));
+        });
+    }
+}
+
+#[test]
+fn kinds_of_failures_give_their_statuses() {
+    let cases = [
+        (ErrorKind::Timeout, 504),
+        (ErrorKind::Refused, 502),
+        (ErrorKind::Connect, 502),
+        (ErrorKind::Protocol, 502),
+        (ErrorKind::TooLarge, 502),
+        (ErrorKind::Limit, 503),
+        (ErrorKind::Breaker, 503),
+    ];
+    for (kind, status) in cases {
+        paused(async move {
+            let it = setup("def flow(req):\n    return a.get(\"/x\")\n", move |_, _| after(1, "").error(kind));
+            assert_eq!(it.error("/").await.status, status, "{kind:?}");
+        });
+    }
+}
+
+#[test]
+fn broken_json_never_becomes_ours() {
+    for body in ["{\"a\": 1", "{\"a\": 01}", "nope", "", "{\"a\":1}x", "\"\u{1}\""] {
+        paused(async move {
+            let it = setup("def flow(req):\n    return [1, a.get(\"/x\")]\n", move |_, _| after(1, body));
+            let error = it.error("/").await;
+            assert_eq!((error.status.as_u16(), error.kind), (502, "upstream-answer"), "{body:?}");
+        });
+    }
+}
+
+#[test]
+fn an_optional_call_that_fails_is_absent_and_so_is_all_that_needs_it() {
+    paused(async {
+        let star = "
+def flow(req):
+    recs = a.get(\"/recs\", optional = True)
+    items = b.get(\"/items\", query = {\"ids\": recs[\"ids\"]})
+    names = c.get(\"/names\", query = {\"n\": items[\"x\"][\"y\"]})
+    return {\"recs\": recs, \"items\": items, \"names\": names, \"none\": items == None, \"truth\": bool(recs), \"failed\": recs.failed, \"kind\": recs.error.kind}
+";
+        let it = setup(star, |_, _| after(1, "").error(ErrorKind::Refused));
+        let reply = it.run("/").await;
+        assert_eq!(reply.partial.as_deref(), Some("a,b,c"));
+        let success = reply.result.unwrap();
+        assert_eq!(success.headers["fanin-partial"], "a,b,c");
+        assert_eq!(success.headers["cache-control"], "no-store");
+        let body = String::from_utf8(success.body.concat()).unwrap();
+        assert_eq!(
+            body,
+            "{\"recs\":null,\"items\":null,\"names\":null,\"none\":true,\"truth\":false,\"failed\":true,\"kind\":\"refused\"}"
+        );
+        assert_eq!(it.events(), ["0 GET a/recs"]);
+    });
+}
+
+#[test]
+fn a_default_takes_the_place_of_a_failure() {
+    paused(async {
+        let star = "def flow(req):\n    r = a.get(\"/r\", default = {\"ids\": []})\n    return {\"ids\": r[\"ids\"], \"n\": len(r[\"ids\"])}\n";
+        let it = setup_with(star, "errors = true", |_, _| after(1, "{}").status(500));
+        let reply = it.run("/").await;
+        let body = String::from_utf8(reply.result.unwrap().body.concat()).unwrap();
+        assert_eq!(body, "{\"ids\":[],\"n\":0,\"errors\":[{\"upstream\":\"a\",\"kind\":\"status\"}]}");
+        assert_eq!(reply.partial.as_deref(), Some("a"));
+    });
+}
+
+#[test]
+fn optional_does_not_hide_a_mistake_of_the_flow() {
+    paused(async {
+        let star = "def flow(req):\n    return {\"x\": a.get(\"/x\", optional = True)}\n";
+        let it = setup(star, |_, _| after(1, "{}").status(404));
+        assert_eq!(it.error("/").await.kind, "upstream-status");
+    });
+    paused(async {
+        let star = "def flow(req):\n    return {\"x\": a.get(\"/x\", optional = True)}\n";
+        let it = setup(star, |_, _| after(1, "{}").status(429));
+        assert_eq!(it.text("/").await, "{\"x\":null}");
+    });
+    paused(async {
+        let star = "def flow(req):\n    x = a.get(\"/x\", ok = [404])\n    return {\"s\": x.status, \"x\": x}\n";
+        let it = setup(star, |_, _| after(1, "{}").status(404));
+        assert_eq!(it.text("/").await, "{\"s\":404,\"x\":{}}");
+    });
+}
+
+#[test]
+fn optional_calls_settle_before_the_deadline() {
+    paused(async {
+        let star = "def flow(req):\n    return {\"x\": a.get(\"/x\", optional = True), \"y\": b.get(\"/y\")}\n";
+        let it = setup(star, |upstream, _| after(if upstream == "a" { 5000 } else { 10 }, "1")).timeout(200);
+        assert_eq!(it.text("/").await, "{\"x\":null,\"y\":1}");
+        assert_eq!(it.elapsed(), 180);
+    });
+}
+
+#[test]
+fn a_required_call_ends_at_the_deadline() {
+    paused(async {
+        let it = setup("def flow(req):\n    return a.get(\"/x\")\n", |_, _| after(5000, "1")).timeout(200);
+        assert_eq!(it.error("/").await.status, 504);
+        assert_eq!(it.elapsed(), 200);
+    });
+}
+
+#[test]
+fn a_call_has_its_own_timeout() {
+    paused(async {
+        let it = setup("def flow(req):\n    return a.get(\"/x\", timeout = \"30ms\")\n", |_, _| after(5000, "1"));
+        assert_eq!(it.error("/").await.status, 504);
+        assert_eq!(it.elapsed(), 30);
+    });
+}
+
+#[test]
+fn an_unused_typo_does_no_harm_and_a_used_one_is_named() {
+    for delay in [0, 20] {
+        paused(async move {
+            let star = "def flow(req):\n    x = a.get(\"/x\")\n    y = b.get(\"/y\")\n    unused = x[\"typo\"]\n    if y[\"ok\"]:\n        return x[\"name\"]\n    return 0\n";
+            let it = setup(star, move |upstream, _| {
+                if upstream == "a" { after(delay, "{\"name\": \"n\"}") } else { after(10, "{\"ok\": true}") }
+            });
+            assert_eq!(it.text("/").await, "\"n\"");
+        });
+        paused(async move {
+            let star = "def flow(req):\n    x = a.get(\"/x\")\n    return x[\"typo\"]\n";
+            let it = setup(star, move |_, _| after(delay, "{\"name\": \"n\"}"));
+            assert_eq!(it.error("/").await.status, 500);
+        });
+    }
+}
+
+#[test]
+fn siblings_are_cancelled_when_the_flow_fails() {
+    paused(async {
+        let star = "def flow(req):\n    x = a.get(\"/x\")\n    y = b.get(\"/y\")\n    if x[\"z\"]:\n        return y\n    return 0\n";
+        let it = setup(
+            star,
+            |upstream, _| if upstream == "a" { after(5, "").error(ErrorKind::Refused) } else { after(500, "1") },
+        );
+        it.error("/").await;
+        assert_eq!(it.elapsed(), 5);
+        assert_eq!(it.events().last().unwrap(), "cancelled GET b/y");
+    });
+}
+
+#[test]
+fn a_redirect_is_not_followed() {
+    paused(async {
+        let it = setup("def flow(req):\n    return a.get(\"/x\")\n", |_, _| after(1, "{}").status(302));
+        let error = it.error("/").await;
+        assert_eq!((error.status.as_u16(), error.kind), (502, "upstream-status"));
+        assert_eq!(it.events().len(), 1);
+    });
+    paused(async {
+        let star = "def flow(req):\n    return a.get(\"/x\", ok = [302]).status\n";
+        let it = setup(star, |_, _| after(1, "{}").status(302));
+        assert_eq!(it.text("/").await, "302");
+    });
+}

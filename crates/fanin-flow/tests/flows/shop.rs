@@ -1,0 +1,142 @@
+//! The shop of `examples/`: the same page in five ways, and what each asks of the backends.
+
+use std::path::Path;
+
+use crate::common::{Script, Setup, after, paused, setup_routes};
+use fanin_upstream::{ErrorKind, Request};
+use http::Method;
+
+const MASKS: &str = r#"{
+    "page": {"name": "page", "attributes": ["name", "brand", "price", "available", "rating", "no_such_attribute"]},
+    "short": {"name": "short", "attributes": ["name", "price"]},
+    "empty": {"name": "empty", "attributes": ["no_such_attribute"]}
+}"#;
+const WAYS: [&str; 5] = ["/ways/sequence", "/ways/parallel", "/ways/variant1", "/ways/variant2", "/products"];
+
+/// The example's configuration and flows, with the masks in a dump.
+fn shop(answers: impl Fn(&str, &Request) -> Script + 'static) -> Setup {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shop");
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("flows")).unwrap();
+    for flow in ["owners.star", "products.star", "ways.star"] {
+        std::fs::copy(source.join("flows").join(flow), dir.path().join("flows").join(flow)).unwrap();
+    }
+    let toml = std::fs::read_to_string(source.join("fanin.toml")).unwrap();
+    let toml = toml.replace("every = \"5m\" }", "every = \"5m\", dump = \"masks.dump\" }");
+    assert!(toml.contains("masks.dump"));
+    std::fs::write(dir.path().join("fanin.toml"), toml).unwrap();
+    let masks = format!("{{\"snapshot\":\"/masks\",\"fetched\":1}}\n{MASKS}");
+    std::fs::write(dir.path().join("masks.dump"), masks).unwrap();
+    setup_routes(dir, answers)
+}
+
+fn query<'q>(request: &'q Request, name: &str) -> Vec<&'q str> {
+    let query = request.path_and_query.split_once('?').map_or("", |(_, query)| query);
+    let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    value.unwrap_or("").split(',').filter(|item| !item.is_empty()).collect()
+}
+
+fn backend(upstream: &str, request: &Request) -> String {
+    match upstream {
+        "masks" => {
+            let masks: serde_json::Value = serde_json::from_str(MASKS).unwrap();
+            masks[request.path_and_query.strip_prefix("/masks/").unwrap()].to_string()
+        }
+        "recommendations" => r#"{"substitutes": ["p7", "p2"], "complements": ["p8", "p404"]}"#.to_owned(),
+        owner => {
+            let item = |id: &&str| {
+                let fields =
+                    query(request, "fields").iter().map(|f| format!("\"{f}\":\"{f} of {id}\"")).collect::<Vec<_>>();
+                format!("\"{id}\":{{{}}}", fields.join(","))
+            };
+            assert!(!query(request, "fields").is_empty(), "{owner} is asked for nothing");
+            let known: Vec<&str> = query(request, "ids").into_iter().filter(|id| *id != "p404").collect();
+            format!("{{{}}}", known.iter().map(item).collect::<Vec<_>>().join(","))
+        }
+    }
+}
+
+async fn page(it: &Setup, way: &str, mask: &str) -> Result<serde_json::Value, &'static str> {
+    let mut incoming = it.incoming(way);
+    incoming.method = Method::POST;
+    let body = format!(r#"{{"products": ["p1", "p2"], "mask": "{mask}", "recommendation_mask": "short"}}"#);
+    incoming.body = body.into();
+    let reply = it.flows.run(it.route(way), incoming).await;
+    reply.result.map(|success| serde_json::from_slice(&success.body.concat()).unwrap()).map_err(|error| error.kind)
+}
+
+/// Calls to what the page cannot do without, for the page's own products: when the last of them was sent.
+fn critical(it: &Setup) -> u64 {
+    let sent = it.events().into_iter().filter(|event| {
+        event.contains("ids=p1,") && ["catalog", "prices", "stock"].iter().any(|owner| event.contains(owner))
+    });
+    sent.filter_map(|event| event.split(' ').next()?.parse().ok()).max().unwrap()
+}
+
+#[test]
+fn all_ways_give_the_same_page_and_merged_asks_least() {
+    paused(async {
+        let mut calls = Vec::new();
+        let mut pages = Vec::new();
+        for way in WAYS {
+            let it = shop(|upstream, request| after(10, backend(upstream, request)));
+            pages.push(page(&it, way, "page").await.unwrap());
+            calls.push(it.events().len());
+        }
+        assert_eq!(calls, [11, 9, 7, 5, 5]);
+        for page in &pages {
+            assert_eq!(page, &pages[4]);
+        }
+        let page = &pages[4];
+        assert_eq!(page["products"][1]["price"], "price of p2");
+        assert_eq!(
+            page["substitutes"][1],
+            serde_json::json!({"id": "p2", "name": "name of p2", "price": "price of p2"})
+        );
+        assert_eq!(page["complements"].as_array().unwrap().len(), 1, "what the catalog does not know is left out");
+        assert!(!page.to_string().contains("no_such_attribute"), "nobody owns it, nobody is asked for it");
+    });
+}
+
+#[test]
+fn late_recommendations_delay_what_is_critical_by_linger_at_most() {
+    paused(async {
+        let run = |way: &'static str, delay: u64| async move {
+            let it = shop(move |upstream, request| match upstream {
+                "recommendations" => after(delay, backend(upstream, request)),
+                _ => after(10, backend(upstream, request)),
+            });
+            let page = page(&it, way, "page").await.unwrap();
+            (critical(&it), page["substitutes"].as_array().map_or(0, Vec::len), it.elapsed())
+        };
+        assert_eq!(run("/products", 10).await, (10, 2, 20), "in time");
+        assert_eq!(run("/products", 100).await, (15, 2, 110), "slow");
+        // They end with what optional calls have of the request's time (the script knows no other), and the page has none.
+        assert_eq!(run("/products", 10_000).await, (15, 0, 9000), "hanging");
+        assert_eq!(run("/ways/variant1", 10_000).await, (0, 0, 9000));
+        assert_eq!(run("/ways/variant2", 10_000).await, (9000, 0, 9010), "the trap");
+    });
+}
+
+#[test]
+fn failures_and_odd_masks() {
+    paused(async {
+        let it = shop(|upstream, request| match upstream {
+            "recommendations" | "reviews" => after(5, "").error(ErrorKind::Connect),
+            _ => after(10, backend(upstream, request)),
+        });
+        let whole = page(&it, "/products", "page").await.unwrap();
+        assert_eq!(
+            (whole["products"].as_array().unwrap().len(), whole["substitutes"].as_array().unwrap().len()),
+            (2, 0)
+        );
+        assert_eq!(page(&it, "/products", "none").await, Err("abort"));
+        let odd = page(&it, "/products", "empty").await.unwrap();
+        assert_eq!(odd["products"], serde_json::json!([]), "a mask of attributes that nobody owns shows no product");
+        let it = shop(|upstream, request| match upstream {
+            "prices" => after(5, "").error(ErrorKind::Connect),
+            _ => after(10, backend(upstream, request)),
+        });
+        assert_eq!(page(&it, "/products", "page").await, Err("upstream-unreachable"));
+    });
+}

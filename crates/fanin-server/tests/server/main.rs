@@ -1,0 +1,15 @@
+//! The server over real sockets, a feature a file; what counts the process's threads is a program of its own.
+//! One program: each file alone would compile the server and its runtime anew.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod admission;
+mod bad_input;
+mod disconnect;
+mod drain;
+mod http2;
+mod observe;
+mod reload;
+mod routes;
+mod tls;

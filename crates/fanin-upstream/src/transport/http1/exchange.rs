@@ -1,0 +1,329 @@
+//! One exchange on a connection: a request out, an answer in.
+//!
+//! Everything happens inside the call's own future. While an answer is awaited a connection holds no buffer: what comes is read into
+//! one that all connections of a thread use in turn, and only what has to stay is copied out of it. An answer that comes in one
+//! piece, as nearly all do, is one read and one allocation for its head and body together; a large one that comes so takes the
+//! buffer with it.
+
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::io;
+use std::mem;
+use std::ops::Range;
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use http::{Method, StatusCode};
+use tokio::io::AsyncReadExt;
+use tokio::time::Instant;
+
+use super::chunked::Chunked;
+use super::connection::{Connection, Shared};
+use super::head::{self, Framing, Head, MAX_HEAD};
+use crate::answer_headers::Headers;
+use crate::error::{ErrorKind, Failure};
+use crate::transport::body::{FIRST_ROOM, SMALL, too_large};
+use crate::transport::{Attempt, Received};
+
+/// Most is read at once while it is not known how much comes.
+const READ: usize = 16 << 10;
+/// Interim answers (100, 103) before the answer. None is asked for.
+const MAX_INTERIM: u8 = 16;
+
+thread_local! {
+    /// What has just been read.
+    static READ_INTO: RefCell<BytesMut> = RefCell::new(BytesMut::new());
+}
+
+/// What an exchange breaks off with.
+#[derive(Debug)]
+pub(super) struct Broken {
+    /// `unsent` if no byte of the request has left.
+    pub failure: Failure,
+    /// The connection was closed before any byte of an answer came.
+    pub gone: bool,
+}
+
+impl From<Failure> for Broken {
+    fn from(failure: Failure) -> Broken {
+        Broken { failure, gone: false }
+    }
+}
+
+/// A request on its way and its answer. To be polled by one task until it is complete.
+pub(super) struct Exchange<'a> {
+    connection: &'a Shared,
+    attempt: &'a Attempt<'a>,
+    left: Duration,
+    reading: Reading,
+    /// Head and body, one behind the other.
+    answer: Vec<u8>,
+    /// The same of an answer that came in one piece and is too large to be copied.
+    whole: Bytes,
+    head: Option<Head>,
+    /// Neither the request nor the answer leaves anything on the connection that is in the way of the next.
+    clean: bool,
+}
+
+enum Reading {
+    /// What has come of the head is in `answer`.
+    Head {
+        interim: u8,
+    },
+    Length {
+        left: usize,
+    },
+    Chunked(Box<Chunked>),
+    UntilClose,
+    Done,
+}
+
+impl<'a> Exchange<'a> {
+    /// Nothing is sent before the first poll. `left` is the time that the upstream is told it has.
+    pub fn new(connection: &'a Shared, attempt: &'a Attempt<'a>, left: Duration) -> Exchange<'a> {
+        connection.borrow_mut().begins();
+        Exchange {
+            connection,
+            attempt,
+            left,
+            reading: Reading::Head { interim: 0 },
+            answer: Vec::new(),
+            whole: Bytes::new(),
+            head: None,
+            clean: true,
+        }
+    }
+
+    /// Ready with `true` once the answer is complete, with `false` whenever a part of its body, but not the last, has come.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
+        if !Connection::send(self.connection, self.attempt, self.left, cx) {
+            return Poll::Pending;
+        }
+        loop {
+            match self.reading {
+                Reading::Done => return Poll::Ready(Ok(true)),
+                Reading::Length { left } => {
+                    ready!(self.read_exactly(cx, left))?;
+                    return Poll::Ready(Ok(matches!(self.reading, Reading::Done)));
+                }
+                _ => {
+                    let in_head = self.head.is_none();
+                    ready!(self.read_some(cx))?;
+                    if !in_head || self.head.is_some() {
+                        return Poll::Ready(Ok(matches!(self.reading, Reading::Done)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The answer, once it is complete. The connection is free for the next request if it is not `busy` afterwards.
+    pub fn finish(self) -> Result<Received, Failure> {
+        let Some(head) = self.head else { return Err(Failure::ours("an answer was taken before it had come")) };
+        self.connection.borrow_mut().ends(self.clean && head.keep_alive);
+        let mut body = if self.whole.is_empty() { Bytes::from(self.answer) } else { self.whole };
+        let headers = Headers::received(body.split_to(head.len), head.content_type);
+        Ok(Received { status: head.status, headers, body, at: Instant::now() })
+    }
+
+    /// Reads a body of known length straight to where it belongs.
+    fn read_exactly(&mut self, cx: &mut Context<'_>, left: usize) -> Poll<Result<(), Broken>> {
+        if self.answer.len() == self.answer.capacity() {
+            // Room grows with what really comes, not with what is promised.
+            self.answer.reserve_exact(left.min(self.answer.len().max(FIRST_ROOM)));
+        }
+        let mut room = (&mut self.answer).limit(left);
+        let read = pin!(self.connection.borrow_mut().stream.read_buf(&mut room)).poll(cx);
+        match ready!(read) {
+            Ok(0) => Poll::Ready(Err(self.broke_off(None))),
+            Ok(count) => {
+                self.reading = if count < left { Reading::Length { left: left - count } } else { Reading::Done };
+                Poll::Ready(Ok(()))
+            }
+            Err(error) => Poll::Ready(Err(self.broke_off(Some(error)))),
+        }
+    }
+
+    fn read_some(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        READ_INTO.with_borrow_mut(|buffer| {
+            buffer.clear();
+            buffer.reserve(READ);
+            let read = pin!(self.connection.borrow_mut().stream.read_buf(&mut (&mut *buffer).limit(READ))).poll(cx);
+            Poll::Ready(match ready!(read) {
+                Ok(0) if matches!(self.reading, Reading::UntilClose) => {
+                    self.reading = Reading::Done;
+                    Ok(())
+                }
+                Ok(0) => Err(self.broke_off(None)),
+                Ok(_) => {
+                    let keep = self.received(buffer);
+                    keep.map(|keep| {
+                        if let Some(range) = keep {
+                            // The answer takes the buffer with it, up to its end; the next read gets another.
+                            buffer.truncate(range.end);
+                            self.whole = buffer.split().freeze();
+                            self.whole.advance(range.start);
+                        }
+                    })
+                }
+                Err(error) => Err(self.broke_off(Some(error))),
+            })
+        })
+    }
+
+    /// Takes what has come. Gives the place of an answer in it that is whole and too large to be copied.
+    fn received(&mut self, bytes: &[u8]) -> Result<Option<Range<usize>>, Broken> {
+        match &mut self.reading {
+            Reading::Head { .. } if self.answer.is_empty() => return self.head(bytes, true),
+            Reading::Head { .. } => {
+                self.answer.extend_from_slice(bytes);
+                // Until a line ends, the head does not.
+                if self.answer.len() >= MAX_HEAD || bytes.contains(&b'\n') {
+                    let bytes = mem::take(&mut self.answer);
+                    self.head(&bytes, false)?;
+                }
+            }
+            Reading::Chunked(_) => self.chunks(bytes)?,
+            Reading::UntilClose => {
+                let (had, max) = (self.body_len(), self.attempt.max_answer);
+                if bytes.len() > max - had {
+                    return Err(too_large(had + bytes.len(), max).into());
+                }
+                self.answer.extend_from_slice(bytes);
+            }
+            Reading::Length { .. } | Reading::Done => {}
+        }
+        Ok(None)
+    }
+
+    /// All that has come, without a complete head so far; `in_buffer` if it is what the buffer holds.
+    fn head(&mut self, all: &[u8], in_buffer: bool) -> Result<Option<Range<usize>>, Broken> {
+        let bodiless = self.attempt.request.method == Method::HEAD;
+        let mut at = 0;
+        loop {
+            let bytes = &all[at..];
+            let Some(head) = head::parse(bytes, bodiless).map_err(|what| self.wrong(what))? else {
+                self.answer = bytes.to_vec();
+                return Ok(None);
+            };
+            if !head.status.is_informational() {
+                self.head = Some(head);
+                let whole = self.body(head, bytes, in_buffer)?;
+                return Ok(whole.map(|len| at..at + len));
+            }
+            match &mut self.reading {
+                Reading::Head { interim }
+                    if *interim < MAX_INTERIM && head.status != StatusCode::SWITCHING_PROTOCOLS =>
+                {
+                    *interim += 1;
+                }
+                _ => return Err(self.wrong(&format_args!("status {} is not an answer", head.status.as_u16()))),
+            }
+            at += head.len;
+            if at == all.len() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The head is there, and what has come of the body with it. Gives the length of a whole answer that is not to be copied.
+    fn body(&mut self, head: Head, bytes: &[u8], in_buffer: bool) -> Result<Option<usize>, Broken> {
+        let max = self.attempt.max_answer;
+        let came = bytes.len() - head.len;
+        match head.framing {
+            Framing::Length(length) => {
+                let length = usize::try_from(length).unwrap_or(usize::MAX);
+                if length > max {
+                    return Err(too_large(length, max).into());
+                }
+                self.clean = came <= length;
+                self.reading = if came < length { Reading::Length { left: length - came } } else { Reading::Done };
+                if in_buffer && came >= length && length > SMALL {
+                    return Ok(Some(head.len + length));
+                }
+                self.answer.reserve_exact(head.len + length.min(FIRST_ROOM.max(came)));
+                self.answer.extend_from_slice(&bytes[..head.len + came.min(length)]);
+            }
+            Framing::Chunked => {
+                self.answer.extend_from_slice(&bytes[..head.len]);
+                self.reading = Reading::Chunked(Box::new(Chunked::new()));
+                self.chunks(&bytes[head.len..])?;
+            }
+            Framing::UntilClose => {
+                self.answer.extend_from_slice(&bytes[..head.len]);
+                self.reading = Reading::UntilClose;
+                self.received(&bytes[head.len..])?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn chunks(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        let Reading::Chunked(decoder) = &mut self.reading else { return Ok(()) };
+        let max = self.attempt.max_answer;
+        let max_with_head = max.saturating_add(self.head.map_or(0, |head| head.len));
+        match decoder.decode(bytes, &mut self.answer, max_with_head) {
+            Ok(rest) => {
+                if decoder.is_done() {
+                    self.clean = rest.is_empty();
+                    self.reading = Reading::Done;
+                }
+                Ok(())
+            }
+            Err(Some(what)) => Err(self.wrong(what)),
+            Err(None) => Err(too_large(max.saturating_add(1), max).into()),
+        }
+    }
+
+    fn body_len(&self) -> usize {
+        self.answer.len() - self.head.map_or(0, |head| head.len)
+    }
+
+    #[cold]
+    fn wrong(&self, what: &(impl Display + ?Sized)) -> Broken {
+        Failure::new(ErrorKind::Protocol, format!("{}: {what}", self.attempt.endpoint.address)).into()
+    }
+
+    /// The connection ended before the answer did.
+    #[cold]
+    fn broke_off(&mut self, error: Option<io::Error>) -> Broken {
+        let address = self.attempt.endpoint.address;
+        if self.head.is_some() {
+            let (had, why) = (self.body_len(), Why(error));
+            let what = match self.reading {
+                Reading::Length { left } => format!("the answer broke off after {had} of {} bytes{why}", had + left),
+                _ => format!("the answer broke off after {had} bytes{why}"),
+            };
+            return self.wrong(&what);
+        }
+        let gone = self.answer.is_empty() && matches!(self.reading, Reading::Head { interim: 0 });
+        let (error, unsent) = match self.connection.borrow_mut().failure() {
+            Some((error, sent)) => (Some(error), sent == 0),
+            None => (error, false),
+        };
+        let closed = error.as_ref().is_none_or(|error| is_closed(error.kind()));
+        let what = if closed { "connection closed before the answer".to_owned() } else { "no answer".to_owned() };
+        let failure = Failure::new(ErrorKind::Protocol, format!("{address}: {what}{}", Why(error)));
+        Broken { failure: if unsent && gone { failure.unsent() } else { failure }, gone: gone && closed }
+    }
+}
+
+struct Why(Option<io::Error>);
+
+impl Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |error| write!(f, " ({error})"))
+    }
+}
+
+fn is_closed(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::UnexpectedEof
+    )
+}

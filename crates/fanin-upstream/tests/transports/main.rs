@@ -1,0 +1,17 @@
+//! Each transport against real servers, a file each.
+//! One program: each file alone would compile the client and its runtime anew.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod differential;
+mod files;
+mod grpc;
+mod http1;
+mod http2;
+mod model;
+mod mysql;
+mod pool;
+mod postgres;
+mod postgres_broken;
+mod tls;
