@@ -1,9 +1,9 @@
 //! One exchange on a connection: a request out, an answer in.
 //!
-//! Everything happens inside the call's own future. While an answer is awaited a connection holds no buffer: what comes is read into
-//! one that all connections of a thread use in turn, and only what has to stay is copied out of it. An answer that comes in one
-//! piece, as nearly all do, is one read and one allocation for its head and body together; a large one that comes so takes the
-//! buffer with it.
+//! Everything happens inside the call's own future, but that the connection may have a short request written by the worker. While an
+//! answer is awaited a connection holds no buffer: what comes is read into one that all connections of a thread use in turn, and only
+//! what has to stay is copied out of it. An answer that comes in one piece, as nearly all do, is one read and one allocation for its
+//! head and body together; a large one that comes so takes the buffer with it.
 
 use std::cell::RefCell;
 use std::fmt::Display;
