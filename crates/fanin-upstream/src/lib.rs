@@ -10,6 +10,7 @@
 
 mod answer_headers;
 mod call;
+mod deadlines;
 mod endpoint;
 mod error;
 pub mod grpc;

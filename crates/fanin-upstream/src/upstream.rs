@@ -2,14 +2,17 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::Poll;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::call::Call;
+use crate::deadlines::Deadline;
 use crate::endpoint::Origin;
 use crate::error::{BuildError, CallError, ErrorKind, Failure};
 use crate::grpc::Services;
@@ -239,9 +242,13 @@ impl Upstream {
                 (true, Ok(request)) => {
                     let terms = upstream.terms.of(context.operation);
                     let call = Call { local: &local, context: &context, terms, started, deadline, phase: &phase };
-                    timeout_at(deadline, call.run(request))
-                        .await
-                        .unwrap_or_else(|_| Err(timed_out(&phase, own, deadline)))
+                    let mut bound = Deadline::new(&local.deadlines, deadline);
+                    let mut run = pin!(call.run(request));
+                    poll_fn(|cx| match run.as_mut().poll(cx) {
+                        Poll::Pending => bound.poll(cx).map(|()| Err(timed_out(&phase, own, deadline))),
+                        ended => ended,
+                    })
+                    .await
                 }
             };
             match result {

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::Compute;
+use crate::deadlines::Deadlines;
 use crate::endpoint::Endpoint;
 use crate::error::Failure;
 use crate::metrics::Shard;
@@ -37,6 +38,8 @@ pub struct WorkerClient {
     /// By upstream's name: the counters go on when the configuration changes.
     shards: RefCell<FxHashMap<Arc<str>, Arc<Shard>>>,
     resolver: Rc<WorkerResolver>,
+    /// Of all calls.
+    deadlines: Rc<Deadlines>,
     /// What computes models for upstreams that are models.
     compute: RefCell<Option<Arc<dyn Compute>>>,
 }
@@ -88,6 +91,7 @@ impl WorkerClient {
             upstream: upstream.clone(),
             worker: Rc::downgrade(self),
             resolver: self.resolver.clone(),
+            deadlines: self.deadlines.clone(),
             metrics: shard,
             reaches: RefCell::new((0, Rc::default())),
             chance: OnceCell::new(),
@@ -133,6 +137,7 @@ pub(crate) struct Local {
     pub metrics: Arc<Shard>,
     worker: Weak<WorkerClient>,
     resolver: Rc<WorkerResolver>,
+    pub deadlines: Rc<Deadlines>,
     /// The endpoints as of the version beside them.
     reaches: RefCell<(u64, Rc<[Rc<Reach>]>)>,
     chance: OnceCell<Chance>,
