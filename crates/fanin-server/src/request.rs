@@ -59,7 +59,7 @@ impl Request {
 pub struct RequestId(u64);
 
 impl RequestId {
-    pub(crate) fn new(id: u64) -> RequestId {
+    pub(crate) const fn new(id: u64) -> RequestId {
         RequestId(id)
     }
 

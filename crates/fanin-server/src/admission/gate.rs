@@ -67,6 +67,23 @@ impl Gate {
         self.waiting.load(SeqCst)
     }
 
+    /// Whether there is a place, and nobody waits for it.
+    pub(crate) fn has_place(&self) -> bool {
+        self.waiting.load(SeqCst) == 0 && self.in_flight.load(SeqCst) < self.limit.load(SeqCst)
+    }
+
+    /// Whether who comes now neither gets a place nor may wait for one. Places come and go meanwhile: it is true of a moment only.
+    pub(crate) fn is_full(&self, priority: Priority) -> bool {
+        if self.has_place() {
+            return false;
+        }
+        let queue = self.lock();
+        let less_important = &queue.by_priority[priority as usize + 1..];
+        queue.len >= self.max_waiting.load(SeqCst)
+            && less_important.iter().all(VecDeque::is_empty)
+            && self.in_flight.load(SeqCst) >= self.limit.load(SeqCst)
+    }
+
     /// Takes a place if there is one and nobody waits for it.
     #[inline]
     pub(crate) fn try_enter(&self) -> bool {

@@ -36,9 +36,10 @@ pub(crate) struct Conn {
     /// The client may still be sending a request that nobody will read.
     unread: Cell<bool>,
     answered_early: Cell<bool>,
-    /// The response that is written next is not held back for others.
-    at_once: Cell<bool>,
     http2: Cell<bool>,
+    /// HTTP/1.1: heads that have been read to their end and have not become a request yet, as far as is known. 0 between two
+    /// requests: hyper holds no byte that came after the last one.
+    heads: Cell<i32>,
     leaving: Cell<bool>,
     stats: Arc<WorkerStats>,
     expired: Cell<Option<Closed>>,
@@ -73,8 +74,8 @@ impl Conn {
             owed: Cell::new(false),
             unread: Cell::new(false),
             answered_early: Cell::new(false),
-            at_once: Cell::new(false),
             http2: Cell::new(false),
+            heads: Cell::new(0),
             leaving: Cell::new(false),
             stats,
             expired: Cell::new(None),
@@ -115,14 +116,51 @@ impl Conn {
     /// Bytes came in.
     #[inline]
     pub(super) fn has_read(&self) {
-        if self.phase.get() == Phase::Idle && !self.http2.get() {
+        match self.phase.get() {
+            Phase::Idle if !self.http2.get() => self.enter(Phase::Head),
+            // A body, or a request that does not await the answer to the one before.
+            Phase::Busy => self.loses_count(),
+            _ => {}
+        }
+    }
+
+    /// Whether what comes next is a request's head, or more of one.
+    #[inline]
+    pub(super) fn awaits_head(&self) -> bool {
+        matches!(self.phase.get(), Phase::Idle | Phase::Head) && !self.http2.get()
+    }
+
+    /// Bytes of a head came in, and perhaps of what is behind it.
+    #[inline]
+    pub(super) fn has_read_head(&self, bytes: &[u8]) {
+        if self.phase.get() == Phase::Idle {
             self.enter(Phase::Head);
         }
+        if bytes.ends_with(b"\r\n\r\n") {
+            self.heads.set(self.heads.get() + 1);
+        }
+    }
+
+    /// Whether there is nothing of a request or a response on the connection, neither here nor at hyper.
+    #[inline]
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.phase.get() == Phase::Idle && self.heads.get() == 0 && !self.owed.get() && self.outgoing.get() == 0
+    }
+
+    /// From now on it is not known where heads begin.
+    fn loses_count(&self) {
+        self.heads.set(i32::MIN / 2);
+    }
+
+    /// The request that has begun has a body.
+    pub(crate) fn has_body(&self) {
+        self.loses_count();
     }
 
     /// A request's head is complete.
     #[inline]
     pub(crate) fn request_begins(&self) {
+        self.heads.set(self.heads.get().saturating_sub(1));
         self.active.set(self.active.get() + 1);
         self.phase.set(Phase::Busy);
         self.owed.set(true);
@@ -153,17 +191,6 @@ impl Conn {
     /// The response is made although the request's body has not been read.
     pub(crate) fn leaves_unread(&self) {
         self.unread.set(true);
-    }
-
-    /// The next response was made without any work, as a refusal is: under overload nothing may be added to what it costs.
-    pub(crate) fn answers_at_once(&self) {
-        self.at_once.set(true);
-    }
-
-    /// Whether [`answers_at_once`](Self::answers_at_once) was called since this was asked last.
-    #[inline]
-    pub(super) fn takes_at_once(&self) -> bool {
-        self.at_once.take()
     }
 
     pub(super) fn is_unread(&self) -> bool {
@@ -235,6 +262,12 @@ impl Conn {
         }
     }
 
+    /// Runs something with the waker of the connection's task.
+    #[inline]
+    pub(super) fn with_waker<R>(&self, run: impl FnOnce(&Waker) -> R) -> R {
+        run(self.waker.borrow().as_ref().unwrap_or(Waker::noop()))
+    }
+
     /// Wakes the connection's task, to look at [`expired`](Self::expired) and at the worker's state.
     pub(crate) fn wake(&self) {
         if let Some(waker) = &*self.waker.borrow() {
@@ -293,6 +326,48 @@ mod tests {
         conn.has_read();
         assert_eq!(after(&conn, &now, MS, &server), Some(Closed::Header));
         assert_eq!(after(&conn, &now, MS, &server), None, "reported once");
+    }
+
+    #[test]
+    fn it_is_at_rest_only_where_one_head_came_at_a_time() {
+        fn ends_one(conn: &Conn) {
+            conn.request_begins();
+            conn.request_ends();
+            assert!(!conn.is_at_rest(), "the response is still to be written");
+            conn.has_flushed();
+        }
+        let begun = |reads: &[&[u8]]| {
+            let conn = conn().0;
+            reads.iter().for_each(|bytes| conn.has_read_head(bytes));
+            assert!(!conn.is_at_rest());
+            ends_one(&conn);
+            conn
+        };
+        assert!(conn().0.is_at_rest());
+        assert!(begun(&[b"GET\r\n\r\n"]).is_at_rest());
+        assert!(begun(&[b"GE", b"T\r\n\r\n"]).is_at_rest());
+        // Whose end is not seen is taken for one with more behind it.
+        assert!(!begun(&[b"GET\r\n", b"\r\n"]).is_at_rest());
+        let half_behind = begun(&[b"GET\r\n\r\nGE"]);
+        assert!(!half_behind.is_at_rest());
+        half_behind.has_read_head(b"T\r\n\r\n");
+        ends_one(&half_behind);
+        assert!(!half_behind.is_at_rest(), "for good");
+        let two = begun(&[b"GET\r\n\r\nGET\r\n\r\n"]);
+        ends_one(&two);
+        assert!(!two.is_at_rest());
+        let with_body = begun(&[b"GET\r\n\r\n"]);
+        with_body.has_read_head(b"GET\r\n\r\n");
+        with_body.has_body();
+        ends_one(&with_body);
+        assert!(!with_body.is_at_rest());
+        let ahead = begun(&[b"GET\r\n\r\n"]);
+        ahead.has_read_head(b"GET\r\n\r\n");
+        ahead.request_begins();
+        ahead.has_read();
+        ahead.request_ends();
+        ahead.has_flushed();
+        assert!(!ahead.is_at_rest());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 mod conn;
 mod early;
 mod io;
+mod line;
+mod shed;
 mod sniff;
 
 use std::future::{Future, poll_fn};
@@ -10,18 +12,21 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 
 use http::StatusCode;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
 pub(crate) use conn::Conn;
 use io::Io;
+pub(crate) use line::Departures;
+use line::Line;
+pub(crate) use shed::Shed;
 use sniff::Prefix;
 
 use crate::Application;
@@ -111,7 +116,10 @@ async fn serve<A: Application>(open: Open<A>, mut stream: TcpStream) {
     match open.unless_expired(sniff::sniff(&mut stream, || open.conn.has_read())).await {
         Ok(Ok((prefix, true))) => serve_http2(open, stream, prefix).await,
         Ok(Ok((prefix, false))) => serve_http1(open, stream, prefix).await,
-        Err(Some(Closed::Header)) => too_slow(&open, stream).await,
+        Err(Some(Closed::Header)) => {
+            let line = Line::new(stream, open.conn.clone(), open.worker.departures.clone());
+            too_slow(&open, &line).await;
+        }
         // The client closed, stayed silent, or the server ends: nobody is owed an answer.
         Ok(Err(_)) | Err(_) => {}
     }
@@ -123,7 +131,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     let site = open.worker.site();
-    let io = Io::new(stream, open.conn.clone(), prefix);
+    let line = Line::new(stream, open.conn.clone(), open.worker.departures.clone());
+    let io = Io::new(line.clone(), open.conn.clone(), open.worker.clone(), prefix);
     let service = Service::new(open.worker.clone(), open.conn.clone());
     let mut connection = http1::Builder::new()
         .header_read_timeout(None)
@@ -134,6 +143,9 @@ where
     let ended = poll_fn(|cx| {
         open.conn.note_waker(cx);
         open.worker.pulse.turn();
+        if let Poll::Ready(Err(error)) = line.poll_rest(cx) {
+            return Poll::Ready(Ended::Unwritten(error));
+        }
         if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
             return Poll::Ready(Ended::ByItself(result));
         }
@@ -155,28 +167,35 @@ where
             }
             tracing::debug!(%error, remote = %open.conn.remote, "connection ended");
         }
-        Ended::Expired(Closed::Header) => too_slow(&open, connection.into_parts().io.into_stream()).await,
+        Ended::Unwritten(error) => tracing::debug!(%error, remote = %open.conn.remote, "connection ended"),
+        Ended::Expired(Closed::Header) => too_slow(&open, &line).await,
         Ended::ByItself(Ok(())) | Ended::Expired(_) => {}
     }
 }
 
 enum Ended {
     ByItself(hyper::Result<()>),
+    /// What was written did not get through.
+    Unwritten(std::io::Error),
     Expired(Closed),
 }
 
 /// 408 to a client whose request's head has begun but does not end. It gets one attempt: the socket has room, or never mind.
-async fn too_slow<A: Application, S: AsyncWrite + Unpin>(open: &Open<A>, mut stream: S) {
-    if !open.conn.is_in_head() {
+async fn too_slow<A: Application, S>(open: &Open<A>, line: &Line<S>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    if !open.conn.is_in_head() || line.is_queued() {
         return;
     }
     open.conn.answers_early();
     let answer = early::answer(StatusCode::REQUEST_TIMEOUT, "");
-    let mut write = pin!(async {
-        stream.write_all(&answer).await?;
-        stream.shutdown().await
-    });
-    let _: Poll<std::io::Result<()>> = poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx))).await;
+    let attempt = |cx: &mut Context<'_>| {
+        ready!(line.poll_rest(cx))?;
+        ready!(line.with(|stream| stream.poll_write(cx, &answer)))?;
+        line.poll_shutdown(cx)
+    };
+    let _: Poll<std::io::Result<()>> = poll_fn(|cx| Poll::Ready(attempt(cx))).await;
 }
 
 async fn serve_http2<A, S>(open: Open<A>, stream: S, prefix: Prefix)
@@ -186,7 +205,8 @@ where
 {
     open.conn.speaks_http2();
     let site = open.worker.site();
-    let io = Io::new(stream, open.conn.clone(), prefix);
+    let line = Line::new(stream, open.conn.clone(), open.worker.departures.clone());
+    let io = Io::new(line.clone(), open.conn.clone(), open.worker.clone(), prefix);
     let service = Service::new(open.worker.clone(), open.conn.clone());
     let mut connection = http2::Builder::new(Local)
         .max_concurrent_streams(MAX_STREAMS)
@@ -197,6 +217,9 @@ where
     let ended = poll_fn(|cx| {
         open.conn.note_waker(cx);
         open.worker.pulse.turn();
+        if let Poll::Ready(Err(error)) = line.poll_rest(cx) {
+            return Poll::Ready(Ended::Unwritten(error));
+        }
         if open.worker.draining.get() && !leaving {
             leaving = true;
             open.conn.says_goodbye();

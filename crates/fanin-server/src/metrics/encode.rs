@@ -166,12 +166,13 @@ impl Metrics {
             })
         })?;
         type Of = fn(&WorkerStats) -> &Count;
-        let counters: [(&str, &str, Of); 7] = [
+        let counters: [(&str, &str, Of); 8] = [
             ("fanin_connections_accepted", "Client connections accepted.", |stats| &stats.accepted),
             ("fanin_connections_refused", "Client connections above max_connections.", |stats| &stats.refused),
             ("fanin_accept_errors", "Failed attempts to accept a connection.", |stats| &stats.accept_errors),
             ("fanin_tls_failures", "TLS handshakes that failed.", |stats| &stats.tls_failures),
             ("fanin_protocol_errors", "Requests that could not be read.", |stats| &stats.protocol_errors),
+            ("fanin_requests_shed", "Requests refused the short way, of those refused.", |stats| &stats.shed),
             ("fanin_access_log_dropped", "Access log lines dropped.", |stats| &stats.log_lines_dropped),
             ("fanin_worker_stalls", "Times that one piece of work held a worker too long.", |stats| &stats.stalls),
         ];

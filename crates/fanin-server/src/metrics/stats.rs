@@ -79,6 +79,8 @@ pub(crate) struct WorkerStats {
     pub(crate) timeouts: [Count; 4],
     /// Requests that were answered without having become one: not HTTP, head too large, head too slow.
     pub(crate) protocol_errors: Count,
+    /// Requests refused before they were handed to hyper.
+    pub(crate) shed: Count,
     pub(crate) queueing: Histogram,
     /// Requests in front of the worker now.
     pub(crate) queued: Count,

@@ -4,6 +4,7 @@ mod answers;
 mod future;
 mod outgoing;
 mod read_body;
+mod shed;
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -22,6 +23,8 @@ use answers::Answer;
 use future::{Serve, State, Wait, Waiting};
 use outgoing::Outgoing;
 use read_body::ReadBody;
+
+pub(crate) use shed::HttpDate;
 
 use crate::admission::{Admission, Permit, Refusal, admit};
 use crate::connection::Conn;
@@ -83,13 +86,18 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
         };
         let site = self.worker.site();
         let unread = !body.is_end_stream();
+        if unread {
+            self.conn.has_body();
+        }
         let state = match self.begin(&site, &mut meta, parts, body) {
             Ok(state) => state,
             Err(answer) => {
                 if unread {
                     self.conn.leaves_unread();
                 }
-                self.conn.answers_at_once();
+                if matches!(answer, Answer::Refused(_)) {
+                    self.worker.has_refused(start);
+                }
                 State::Answer { answer: Some(answer) }
             }
         };

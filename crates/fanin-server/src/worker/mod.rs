@@ -80,6 +80,7 @@ pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::
         Err(error) => return ready(Err(error)),
     };
     spawn_local(worker.sweep.clone().run());
+    spawn_local(worker.departures.clone().run());
     spawn_local(housekeeping(worker.clone()));
     spawn_local(probe::run(worker.clone()));
     let observed = worker.clone();

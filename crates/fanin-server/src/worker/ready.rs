@@ -6,15 +6,15 @@
 //! millisecond), however many requests there are, and what a request waits here is known exactly: it is our own queueing and
 //! nothing else. A slow upstream leaves the worker asleep.
 //!
-//! Who waits too long is refused. How long is too long depends on whether the queue *stands*: a burst may wait ten times the
-//! bound, but once the shortest wait of that long a time has been over the bound and hardly shorter than that of the time before, or the
-//! queue has grown for three times the bound without a break (a burst comes at once, an overload goes on), each request only gets
-//! the bound, until nobody has been refused for a while: an overload does not end because the queue was empty for a moment. A
-//! queue that gets shorter, as after a moment in which the machine ran something else, is left to end by itself. Who was let in
-//! may then wait twice as long: what a wait will be is a guess, and who is let in and then refused has waited for nothing.
-//! (Nichols and Jacobson's controlled delay, in the form for servers of Maurer's *Fail at Scale*, ACM Queue 13:8; that the wait
-//! has to be no shorter than before is ours.) Who would have to wait longer as things stand is refused at once. The more
-//! important goes first.
+//! Who waits too long is refused. How long is too long depends on whether the queue *stands*. A burst may wait ten times the bound,
+//! and a queue that gets shorter, as after a moment in which the machine ran something else, is left to end by itself. Each request
+//! only gets the bound once about as many have come as were started for six times the bound without a break (a burst comes at once,
+//! an overload goes on), or for three times if the queue is longer than five times the bound by then (the more comes, the sooner it
+//! is known); or once the shortest wait of ten times the bound has been over the bound and hardly shorter than that of the time
+//! before. That lasts until nobody has been refused for a while: an overload does not end because the queue was empty for a moment.
+//! Who was let in may then wait twice as long: what a wait will be is a guess, and who is let in and then refused has waited for
+//! nothing. (Nichols and Jacobson's controlled delay, in the form for servers of Maurer's *Fail at Scale*, ACM Queue 13:8; what ends
+//! a burst is ours.) Who would have to wait longer as things stand is refused at once. The more important goes first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -36,9 +36,12 @@ const BURST: u32 = 10;
 /// And while it stands: the wait that was foreseen is at most the bound, but not exact.
 const GUESS: u32 = 2;
 /// For so many times the bound nobody has to be refused before bursts are let in again.
-const STRICT: u32 = 100;
-/// An overload: in so many spans of the bound in a row more requests came than could be started.
+const STRICT: u32 = 30;
+/// An overload: in so many spans of the bound in a row about as many requests came as could be started, or more.
+const GOES_ON: u32 = 6;
+/// In so many, if the last of the queue would have to wait for [`LONG`] times the bound.
 const GROWS: u32 = 3;
+const LONG: u32 = 5;
 /// A lap that is longer starts fewer flows the next time, one of half the length more.
 const LAP: Duration = Duration::from_millis(1);
 /// Flows started in a lap, at most.
@@ -146,14 +149,10 @@ impl ReadyQueue {
 
     /// Queues, unless the wait would be too long.
     pub(crate) fn enqueue(self: &Rc<ReadyQueue>, priority: Priority, now: Instant) -> Result<Ready, TooLate> {
-        let ahead: usize = self.waiting[..=priority as usize].iter().map(Cell::get).sum();
-        let wait = self.each.get().saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX));
-        // A burst may come at once; how long it will take is known only after some of it has been started.
-        let too_late = self.stands(now) && self.bound.get().is_some_and(|bound| wait > bound);
-        if too_late || ahead >= self.most.get() {
-            self.refuses(now);
+        if self.refuses_one(priority, now) {
             return Err(TooLate);
         }
+        self.growth.set(self.growth.get().comes());
         let waiter = Rc::new(Waiter { since: now, state: Cell::new(State::Waits), waker: RefCell::default() });
         self.queues.borrow_mut()[priority as usize].push_back(waiter.clone());
         let waiting = &self.waiting[priority as usize];
@@ -161,9 +160,29 @@ impl ReadyQueue {
         Ok(Ready { queue: self.clone(), waiter, priority })
     }
 
+    /// Whether a request that comes now would wait too long. Who is told so is refused.
+    pub(crate) fn refuses_one(&self, priority: Priority, now: Instant) -> bool {
+        let ahead: usize = self.waiting[..=priority as usize].iter().map(Cell::get).sum();
+        let wait = self.wait_behind(ahead);
+        // A burst may come at once; how long it will take is known only after some of it has been started.
+        let too_late = self.stands(now) && self.bound.get().is_some_and(|bound| wait > bound);
+        let refuses = too_late || ahead >= self.most.get();
+        if refuses {
+            self.refuses(now);
+        }
+        refuses
+    }
+
     /// Whether more comes than the worker can do, or has lately.
     fn stands(&self, now: Instant) -> bool {
-        self.growth.get().spans >= GROWS || self.drains.get().stands || now < self.strict_until.get()
+        let spans = self.growth.get().spans;
+        let is_long = || self.bound.get().is_some_and(|bound| self.wait_behind(self.len()) > bound * LONG);
+        spans >= GOES_ON || spans >= GROWS && is_long() || self.drains.get().stands || now < self.strict_until.get()
+    }
+
+    /// How long it will take until so many have been started.
+    fn wait_behind(&self, ahead: usize) -> Duration {
+        self.each.get().saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX))
     }
 
     /// Somebody is refused.
@@ -324,6 +343,28 @@ mod tests {
         let queue = ReadyQueue::new(Some(5 * MS), 100);
         let now = queue.drains.get().began;
         (queue, now)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_more_comes_the_sooner_it_is_known() {
+        let (queue, now) = queue();
+        let held = (0..30).map(|_| queue.enqueue(Priority::Normal, now).unwrap()).collect::<Vec<_>>();
+        let goes_on = |spans| {
+            let mut growth = queue.growth.get();
+            growth.spans = spans;
+            queue.growth.set(growth);
+        };
+        queue.each.set(MS / 2);
+        goes_on(GOES_ON - 1);
+        assert!(!queue.stands(now), "the last one waits for 15 ms, three times the bound");
+        goes_on(GOES_ON);
+        assert!(queue.stands(now));
+        queue.each.set(MS);
+        goes_on(GROWS);
+        assert!(queue.stands(now), "for six times the bound");
+        goes_on(GROWS - 1);
+        assert!(!queue.stands(now));
+        drop(held);
     }
 
     /// Makes it one that has stood for long.

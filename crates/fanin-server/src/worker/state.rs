@@ -14,9 +14,10 @@ use tokio::time::Instant;
 use super::{ReadyQueue, Site};
 use crate::access_log::WorkerLog;
 use crate::activity::Pulse;
-use crate::connection::Conn;
+use crate::connection::{Conn, Departures};
 use crate::memory::Memory;
 use crate::metrics::WorkerStats;
+use crate::serve::HttpDate;
 use crate::sweep::Sweep;
 use crate::{Application, RequestId};
 
@@ -48,6 +49,11 @@ pub(crate) struct WorkerState<A: Application> {
     /// The probe of queueing sleeps until a request comes.
     pub(crate) probe_sleeps: Cell<bool>,
     pub(crate) wake_probe: Notify,
+    /// What connections have to write.
+    pub(crate) departures: Rc<Departures>,
+    /// Requests have been refused lately, until then.
+    pub(crate) sheds_until: Cell<Instant>,
+    pub(crate) date: RefCell<HttpDate>,
     next_id: Cell<u64>,
 }
 
@@ -60,6 +66,7 @@ impl<A: Application> WorkerState<A> {
         open: Arc<AtomicUsize>,
         memory: Arc<Memory>,
     ) -> Rc<WorkerState<A>> {
+        let now = Instant::now();
         let ready = ReadyQueue::new(site.server().queueing, site.server().max_waiting);
         Rc::new(WorkerState {
             site: RefCell::new(Rc::new(site)),
@@ -72,7 +79,10 @@ impl<A: Application> WorkerState<A> {
             ready,
             memory,
             open,
-            now: Rc::new(Cell::new(Instant::now())),
+            now: Rc::new(Cell::new(now)),
+            sheds_until: Cell::new(now),
+            date: HttpDate::new(),
+            departures: Rc::default(),
             draining: Cell::new(false),
             active: Cell::new(0),
             probe_sleeps: Cell::new(false),

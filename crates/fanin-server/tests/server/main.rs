@@ -12,4 +12,5 @@ mod http2;
 mod observe;
 mod reload;
 mod routes;
+mod shed;
 mod tls;
