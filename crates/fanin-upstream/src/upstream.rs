@@ -251,6 +251,11 @@ impl Upstream {
                     .await
                 }
             };
+            let result = match result {
+                // It came when the time was over already: a gRPC server that knows the deadline answers then.
+                Ok(received) if received.at > deadline => Err(timed_out(&phase, own, deadline)),
+                other => other,
+            };
             match result {
                 Ok(received) => {
                     let Received { status, headers, body, at } = received;

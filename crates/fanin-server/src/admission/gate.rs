@@ -277,6 +277,21 @@ mod tests {
     }
 
     #[test]
+    fn it_is_full_for_those_who_could_neither_enter_nor_wait() {
+        let gate = Arc::new(Gate::new(1, 1));
+        assert!(gate.has_place() && !gate.is_full(Priority::Normal));
+        assert!(gate.try_enter());
+        assert!(!gate.has_place() && !gate.is_full(Priority::Normal), "one may wait");
+        let waits = gate.enqueue(Priority::Normal).unwrap();
+        assert!(gate.is_full(Priority::Normal) && gate.is_full(Priority::Low));
+        assert!(!gate.is_full(Priority::Critical), "it takes the other's place");
+        drop(waits);
+        assert!(!gate.is_full(Priority::Low));
+        gate.leave();
+        assert!(gate.has_place());
+    }
+
+    #[test]
     fn dropped_tickets_leave_nothing_behind() {
         let gate = Arc::new(Gate::new(1, 10));
         assert!(gate.try_enter());
