@@ -17,7 +17,7 @@ use crate::order::Order;
 use crate::program::ProgramData;
 use crate::value::object::Function;
 use crate::value::view::Iter;
-use crate::value::{Dict, FrozenValue, List, Map, Tuple, Value, part};
+use crate::value::{Dict, FrozenValue, List, Tuple, Value, part};
 
 /// What a running fiber and its instance give to operations.
 pub(crate) struct Cx<'a> {
@@ -304,8 +304,10 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 r!(dst) = value;
             }
             Op::Attribute { dst, of, key } => {
-                let value = attempt!(pc, at, index::attribute(&cx.ctx(at), &r!(of), key_of(code, key)));
-                r!(dst) = value;
+                put!(Ok, &mut r!(dst), index::attribute(&cx.ctx(at), &r!(of), key_of(code, key)), Err(stop) => {
+                    *pc = at;
+                    return Action::Stop(stop);
+                });
             }
             Op::List { dst, base, count } => {
                 let bytes = 64 + usize::from(count) * size_of::<Value>();
@@ -330,9 +332,8 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 let keys = &code.shapes[usize::from(shape)];
                 attempt!(pc, at, cx.meter.memory(96 + keys.len() as u64 * 48));
                 let base = usize::from(base);
-                let values = regs[base..base + keys.len()].iter_mut().map(moved);
-                let map = Map::of_record(keys, values);
-                r!(dst) = Value::Dict(Rc::new(Dict::new(map)));
+                let dict = Dict::of_record(keys, &mut regs[base..base + keys.len()]);
+                set(&mut r!(dst), Value::Dict(dict));
             }
             Op::Format { dst, format, base } => {
                 let value = charged!(render(&code.formats[usize::from(format)], &regs[usize::from(base)..], cx, at));

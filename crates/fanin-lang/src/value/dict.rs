@@ -1,7 +1,9 @@
 //! Dicts: entries in order of insertion; an index only once there are more than a few.
 
 use std::cell::{Ref, RefCell, RefMut};
+use std::rc::Rc;
 
+use arcstr::ArcStr;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
@@ -200,16 +202,6 @@ impl Map {
         self.index = None;
         std::mem::take(&mut self.entries).into_vec()
     }
-
-    /// A map of keys that are strings and all different.
-    pub(crate) fn of_record(keys: &[arcstr::ArcStr], values: impl Iterator<Item = Value>) -> Self {
-        let mut map = Self::with_capacity(keys.len());
-        map.entries.extend(keys.iter().map(|key| Value::Str(key.clone())).zip(values));
-        if map.entries.len() > FEW {
-            map.build_index();
-        }
-        map
-    }
 }
 
 /// Whether two keys are equal. Both are hashable and there, so that comparing them cannot fail.
@@ -261,6 +253,31 @@ impl Dict {
     pub fn edit(&self) -> Result<RefMut<'_, Map>, Stop> {
         self.marks.check("dict")?;
         Ok(self.map.borrow_mut())
+    }
+
+    /// A dict of keys that are strings and all different, and the values of a row of temporaries.
+    ///
+    /// It is filled where it stays and each entry is written by parts: a map or an entry that is made
+    /// elsewhere first is loaded as a whole before its parts have left the store buffer.
+    pub(crate) fn of_record(keys: &[ArcStr], row: &mut [Value]) -> Rc<Self> {
+        let dict = Rc::new(Self::default());
+        {
+            let mut map = dict.map.borrow_mut();
+            map.entries.reserve_exact(keys.len());
+            for (key, value) in keys.iter().zip(row) {
+                let key = Value::Str(key.clone());
+                match std::mem::take(value) {
+                    Value::Str(text) => map.entries.push((key, Value::Str(text))),
+                    Value::Int(int) => map.entries.push((key, Value::Int(int))),
+                    Value::Pending(slot) => map.entries.push((key, Value::Pending(slot))),
+                    other => map.entries.push((key, other)),
+                }
+            }
+            if map.entries.len() > FEW {
+                map.build_index();
+            }
+        }
+        dict
     }
 
     pub(crate) fn take(&self) -> Map {
