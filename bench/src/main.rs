@@ -11,6 +11,7 @@ mod limit;
 mod load;
 mod models;
 mod overload;
+mod pace;
 mod peers;
 mod process;
 mod report;
