@@ -327,6 +327,34 @@ mod tests {
         assert_eq!(read(&mut io).await, b"x\r\n\r\n");
     }
 
+    #[tokio::test]
+    async fn what_cannot_be_written_ends_the_connection() {
+        let (io, client, departures) = io();
+        // A socket whose other end takes nothing and says so only to who writes, as under TLS.
+        drop(client);
+        let test = async {
+            assert!(io.line.push(|waiting| {
+                waiting.extend_from_slice(&REFUSAL);
+                true
+            }));
+            let ended = poll_fn(|cx| {
+                io.conn.note_waker(cx);
+                match io.line.poll_rest(cx) {
+                    Poll::Ready(Err(error)) => Poll::Ready(error),
+                    _ => Poll::Pending,
+                }
+            });
+            let error = tokio::time::timeout(std::time::Duration::from_secs(60), ended).await;
+            assert_eq!(error.expect("the connection's task is woken").kind(), io::ErrorKind::BrokenPipe);
+            assert!(!io.line.has_room(1), "nothing more is queued");
+            assert!(
+                matches!(poll_fn(|cx| Poll::Ready(io.line.poll_rest(cx))).await, Poll::Ready(Err(_))),
+                "it stays so"
+            );
+        };
+        run(test, departures).await;
+    }
+
     /// What hyper writes is in order, whatever way it goes, and is all there when the connection is closed.
     #[tokio::test]
     async fn bytes_arrive_in_order_whatever_way_they_leave() {

@@ -84,13 +84,21 @@ pub(super) struct Line<S> {
     departures: Rc<Departures>,
     /// Bytes among the departures.
     queued: Cell<usize>,
-    /// What the socket has not taken at its departure, and how much of that it has taken since. The connection's task goes on with it.
-    rest: RefCell<Option<(Vec<u8>, usize)>>,
+    rest: RefCell<Rest>,
+}
+
+/// What the connection's task goes on with.
+enum Rest {
+    Nothing,
+    /// What the socket has not taken at its departure, and how much of that it has taken since.
+    Bytes(Vec<u8>, usize),
+    /// It takes nothing any more.
+    Failed(io::ErrorKind),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Line<S> {
     pub(super) fn new(stream: S, conn: Rc<Conn>, departures: Rc<Departures>) -> Rc<Line<S>> {
-        let (stream, queued, rest) = (RefCell::new(stream), Cell::new(0), RefCell::new(None));
+        let (stream, queued, rest) = (RefCell::new(stream), Cell::new(0), RefCell::new(Rest::Nothing));
         Rc::new(Line { stream, conn, departures, queued, rest })
     }
 
@@ -103,7 +111,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Line<S> {
     /// Whether so many bytes more may wait.
     #[inline]
     pub(super) fn has_room(&self, len: usize) -> bool {
-        self.queued.get() + len <= MOST && self.rest.borrow().is_none()
+        self.queued.get() + len <= MOST && matches!(*self.rest.borrow(), Rest::Nothing)
     }
 
     /// Has what `write` appends leave with the others of this lap, if it gives `true`.
@@ -130,16 +138,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Line<S> {
         self.poll_rest(cx)
     }
 
-    /// Ready when nothing is left that the socket had no room for.
+    /// Ready when nothing is left that the socket had no room for; an error once what has left was not taken.
     #[inline]
     pub(super) fn poll_rest(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut rest = self.rest.borrow_mut();
-        let Some((bytes, written)) = &mut *rest else { return Poll::Ready(Ok(())) };
-        let result = self.poll_write_all(cx, bytes, written);
-        if result.is_ready() {
-            *rest = None;
-        }
-        result
+        let (bytes, written) = match &mut *rest {
+            Rest::Nothing => return Poll::Ready(Ok(())),
+            Rest::Failed(kind) => return Poll::Ready(Err((*kind).into())),
+            Rest::Bytes(bytes, written) => (bytes, written),
+        };
+        let result = ready!(self.poll_write_all(cx, bytes, written));
+        *rest = result.as_ref().map_or_else(|error| Rest::Failed(error.kind()), |()| Rest::Nothing);
+        Poll::Ready(result)
     }
 
     fn poll_write_all(&self, cx: &mut Context<'_>, bytes: &[u8], written: &mut usize) -> Poll<io::Result<()>> {
@@ -176,17 +186,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Line<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Departs for Line<S> {
     fn depart(&self, bytes: &[u8]) {
         self.queued.set(self.queued.get() - bytes.len());
-        if let Some((rest, _)) = &mut *self.rest.borrow_mut() {
-            rest.extend_from_slice(bytes);
-            return;
+        match &mut *self.rest.borrow_mut() {
+            Rest::Nothing => {}
+            Rest::Bytes(rest, _) => return rest.extend_from_slice(bytes),
+            Rest::Failed(_) => return,
         }
         let mut written = 0;
-        let left = self.conn.with_waker(|waker| {
-            // What fails to be written is seen by the connection's task, which finds the socket closed.
-            self.poll_write_all(&mut Context::from_waker(waker), bytes, &mut written).is_pending()
-        });
-        if left {
-            *self.rest.borrow_mut() = Some((bytes[written..].to_vec(), 0));
+        let result =
+            self.conn.with_waker(|waker| self.poll_write_all(&mut Context::from_waker(waker), bytes, &mut written));
+        match result {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => {
+                *self.rest.borrow_mut() = Rest::Failed(error.kind());
+                // It ends the connection; nothing else would tell it.
+                self.conn.wake();
+            }
+            Poll::Pending => *self.rest.borrow_mut() = Rest::Bytes(bytes[written..].to_vec(), 0),
         }
     }
 }
