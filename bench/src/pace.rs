@@ -14,8 +14,8 @@ use crate::{Failure, eval, process};
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(5);
-/// A turn of the scheduler on a busy core is no disturbance; what is longer than a few of them is.
-const NOTED: Duration = Duration::from_millis(6);
+/// A turn of the scheduler on a busy core, three milliseconds, is no disturbance, nor are a few of them.
+const NOTED: Duration = Duration::from_millis(10);
 
 /// One look: when it was to begin, when it did, CPU nanoseconds that the work took.
 #[derive(Clone, Copy, Debug)]
