@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_slow_moment_and_a_late_one_are_seen() {
         let begun = Instant::now();
-        // What each of 250 looks took, one every 4 ms, and how late it was.
+        // What each of 250 looks took, one every 5 ms, and how late it was.
         let missing = |what: &dyn Fn(u32) -> (f64, u32)| {
             let looks: Vec<Look> = (0..250)
                 .map(|at| {
