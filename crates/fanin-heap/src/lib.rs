@@ -17,7 +17,7 @@ mod text;
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-pub use mimalloc::Mimalloc;
+pub use mimalloc::{Mimalloc, return_soon};
 pub use pprof::pprof;
 pub use table::MOST;
 pub use text::text;
