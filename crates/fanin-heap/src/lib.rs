@@ -8,6 +8,7 @@
 //! [`pprof`] and [`text`] show what lives now. Sampling can be switched on once; it is not switched off, because what was
 //! released meanwhile would seem to live.
 
+mod mapping;
 mod mimalloc;
 mod pprof;
 mod sample;
@@ -18,7 +19,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 pub use mimalloc::{Mimalloc, return_soon};
-pub use pprof::pprof;
+pub use pprof::{Names, pprof};
 pub use table::MOST;
 pub use text::text;
 

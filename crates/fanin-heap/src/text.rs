@@ -4,9 +4,11 @@ use std::fmt::Write;
 
 use crate::table::{self, Noted};
 
-/// Calls of the allocator and of this crate itself, which are the innermost of every site.
-const OURS: [&str; 6] =
-    ["backtrace::", "fanin_heap::", "__rust_alloc", "__rustc", "alloc::alloc::", "<alloc::alloc::Global"];
+/// Calls of the allocator and of this crate itself, which are the innermost of every site. With line tables alone the debug
+/// information has an inlined function's name without its module: then its file tells.
+const OUR_FUNCTIONS: [&str; 6] =
+    ["backtrace::", "fanin_heap::", "__rust_", "__rustc", "alloc::alloc::", "<alloc::alloc::Global"];
+const OUR_FILES: [&str; 4] = ["/backtrace-", "/fanin-heap/src/", "/alloc/src/alloc.rs", "/alloc/src/raw_vec/"];
 
 /// Allocations of one site.
 pub(crate) struct Site {
@@ -62,14 +64,26 @@ pub(crate) fn places(address: usize) -> Vec<Place> {
     places
 }
 
-/// Whether a function belongs to allocating itself.
-pub(crate) fn is_ours(function: &str) -> bool {
-    OURS.iter().any(|prefix| function.starts_with(prefix)) || function.contains("GlobalAlloc")
+/// Whether a call belongs to allocating itself.
+pub(crate) fn is_ours(Place { function, file, .. }: &Place) -> bool {
+    OUR_FUNCTIONS.iter().any(|prefix| function.starts_with(prefix))
+        || OUR_FILES.iter().any(|part| file.contains(part))
+        || function.contains("GlobalAlloc")
+}
+
+/// Debug information that was read to find names takes as much memory as it has, and is let go again with this.
+pub(crate) struct Reading;
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        backtrace::clear_symbol_cache();
+    }
 }
 
 /// The profile as text. It is taken in about a second: debug information is read from the program's file.
 pub fn text() -> String {
     let Some(every) = crate::every() else { return "heap profiling is off\n".to_owned() };
+    let _reading = Reading;
     let (sites, lost) = sites();
     let (bytes, count) = sites.iter().fold((0.0, 0.0), |(bytes, count), it| (bytes + it.bytes, count + it.count));
     let mut text = format!(
@@ -84,7 +98,7 @@ pub fn text() -> String {
     for site in &sites {
         let _ =
             writeln!(text, "\n{:.1} KB in {:.0} allocations ({} samples)", site.bytes / 1e3, site.count, site.noted);
-        let places = site.calls.iter().flat_map(|call| places(*call)).skip_while(|place| is_ours(&place.function));
+        let places = site.calls.iter().flat_map(|call| places(*call)).skip_while(is_ours);
         for Place { function, file, line } in places {
             let _ = writeln!(text, "    {function}  {file}:{line}");
         }

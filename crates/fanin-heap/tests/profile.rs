@@ -47,5 +47,5 @@ fn what_lives_is_found_by_the_line_that_allocated_it() {
         (0..4).map(|_| std::thread::spawn(|| (0..50).for_each(|_| drop(hold(100, 10_000))))).collect();
     threads.into_iter().for_each(|thread| thread.join().expect("it ends"));
     assert!(bytes_of("profile::hold") < 1e6, "{}", fanin_heap::text());
-    assert!(fanin_heap::pprof().starts_with(&[0x1f, 0x8b]));
+    assert!(fanin_heap::pprof(fanin_heap::Names::Found).starts_with(&[0x1f, 0x8b]));
 }

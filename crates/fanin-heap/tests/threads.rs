@@ -41,7 +41,7 @@ fn what_threads_hand_to_each_other_is_whole_and_gone_when_released() {
     });
     let threads: Vec<_> = threads.collect();
     while !cfg!(miri) && threads.iter().any(|thread| !thread.is_finished()) {
-        assert!(fanin_heap::pprof().starts_with(&[0x1f, 0x8b]));
+        assert!(fanin_heap::pprof(fanin_heap::Names::Left).starts_with(&[0x1f, 0x8b]));
     }
     threads.into_iter().for_each(|thread| thread.join().expect("nothing was broken"));
     if cfg!(miri) {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arcstr::ArcStr;
 use fanin_config::{Config, Diagnostic};
 use fanin_flow::{CallTrace, Flows};
+use fanin_heap::Names;
 use fanin_server::{Application, DebugPage, DebugWork, RouteSpec, WorkerContext};
 use fanin_upstream::Upstreams;
 use prometheus_client::registry::Registry;
@@ -92,10 +93,11 @@ impl Application for App {
     fn debug_page(&self, path: &str, query: Option<&str>) -> Option<DebugWork> {
         fanin_heap::every()?;
         let as_text = || DebugPage { kind: "text/plain; charset=utf-8", body: fanin_heap::text().into_bytes() };
-        let as_pprof = || DebugPage { kind: "application/octet-stream", body: fanin_heap::pprof() };
+        let as_pprof = |names| move || DebugPage { kind: "application/octet-stream", body: fanin_heap::pprof(names) };
         match (path, query) {
             ("/debug/heap", Some("format=text")) => Some(Box::new(as_text)),
-            ("/debug/heap", _) => Some(Box::new(as_pprof)),
+            ("/debug/heap", Some("names=no")) => Some(Box::new(as_pprof(Names::Left))),
+            ("/debug/heap", _) => Some(Box::new(as_pprof(Names::Found))),
             _ => None,
         }
     }
