@@ -1,5 +1,6 @@
 //! The machine's host: makes a running flow's calls and settles their slots.
 
+mod asked;
 mod lookup;
 mod merging;
 mod rounds;
@@ -12,12 +13,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use arcstr::ArcStr;
 use fanin_config::FlowLimits;
 use fanin_json::Doc;
-use fanin_lang::{
-    Failure, Host, HostCall, HostRef, Kind, Level, Order, Position, Site, Slot, Value, Waiter, name_origin,
-};
+use fanin_lang::{Failure, Host, HostRef, Kind, Order, Position, Site, Slot, Value, Waiter, name_origin};
 use fanin_upstream::shared::Body;
 use fanin_upstream::{Answer, CallContext, CallError, Fault};
 use http::{Method, StatusCode};
@@ -25,7 +23,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::answer::CallSource;
-use crate::call::{self, Arguments, Need, OnFailure, Terms};
+use crate::call::{Arguments, Need, OnFailure, Terms};
 use crate::drive::{RouteFlow, Worker};
 use crate::incoming::Req;
 use crate::inflight::{Calls, Checked, InFlight};
@@ -420,107 +418,6 @@ impl FlowHost {
 /// The text of an answer that is not JSON. Bytes that are no text can still be had from the upstream's own side, not here.
 fn text(answer: &Answer) -> Value {
     Value::str(&String::from_utf8_lossy(&answer.body))
-}
-
-impl Host for FlowHost {
-    fn call(&mut self, call: HostCall<'_>) -> Result<Value, Failure> {
-        if self.calls.len() >= self.limits().max_calls {
-            return Err(fanin_lang::Limit::Calls
-                .failure(format!("the flow makes more than {} calls (max_calls)", self.limits().max_calls))
-                .with_hint("ask for many things in one call, or raise max_calls of [flow] or of the route"));
-        }
-        let Some(object) = call.object.downcast::<UpstreamObject>() else {
-            return Err(Failure::new(Kind::Type, format!("{} is no upstream", call.object.name())));
-        };
-        let (arguments, terms) = call::parse(object, &call)?;
-        let source = CallSource::new(object.upstream.clone());
-        let slot = Slot::call(source.clone());
-        let index = self.calls.len();
-        if let Some(traces) = &mut self.traces {
-            let position = self.route.program.position(call.site);
-            traces.push(CallTrace {
-                upstream: object.upstream.name().clone(),
-                target: String::new(),
-                line: format!("{}:{}", position.file, position.line),
-                made: self.req.start().elapsed(),
-                sent: None,
-                ended: None,
-                outcome: "cancelled".to_owned(),
-            });
-        }
-        if self.calls.capacity() == 0 {
-            self.calls.reserve_exact(self.route.calls.load(Relaxed).max(1) as usize);
-        }
-        let required = matches!(terms.on_failure, OnFailure::Fail);
-        self.calls.push(Entry {
-            object: call.object.clone(),
-            slot: slot.clone(),
-            source,
-            unsent: None,
-            said: (!required || !terms.ok.is_empty())
-                .then(|| Box::new(Said { on_failure: terms.on_failure.clone(), ok: terms.ok.clone() })),
-            order: call.order,
-            site: call.site,
-            end: End::Open,
-            required,
-            safe: terms.safe,
-            batch: terms.merging.as_ref().is_some_and(|merging| merging.batch),
-        });
-        if matches!(arguments.need(), Need::Ready) {
-            self.send(index, &arguments, &terms);
-        } else {
-            self.calls[index].unsent = Some(Box::new((arguments, terms)));
-            self.advance(index);
-        }
-        Ok(Value::Pending(slot))
-    }
-
-    fn barrier(&mut self, order: &Order) -> Option<Slot> {
-        self.calls
-            .iter()
-            .filter(|entry| matches!(entry.end, End::Failed) || entry.end == End::Open && entry.required)
-            .filter(|entry| entry.order < *order)
-            .min_by(|a, b| a.order.cmp(&b.order))
-            .map(|entry| entry.slot.clone())
-    }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
-
-    fn print(&mut self, text: &str, site: Site) {
-        let position = self.position(site);
-        tracing::info!(target: "fanin::flow", line = %format_args!("{}:{}", position.file, position.line), "{text}");
-    }
-
-    fn made(&self, doc: &Doc) -> Option<Position> {
-        let entry = self.calls.iter().find(|entry| entry.answered(doc))?;
-        Some(self.position(entry.site))
-    }
-
-    fn log(&mut self, level: Level, text: &str, fields: &[(ArcStr, String)], site: Site) {
-        let position = self.position(site);
-        let line = format!("{}:{}", position.file, position.line);
-        // Names of fields are the flow's own, so they cannot be keys of the log's own record.
-        let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
-        let fields = fields.join(" ");
-        match level {
-            Level::Debug => tracing::debug!(target: "fanin::flow", line, fields, "{text}"),
-            Level::Info => tracing::info!(target: "fanin::flow", line, fields, "{text}"),
-            Level::Warn => tracing::warn!(target: "fanin::flow", line, fields, "{text}"),
-            Level::Error => tracing::error!(target: "fanin::flow", line, fields, "{text}"),
-        }
-    }
-
-    fn origin(&self, doc: &Doc) -> Option<String> {
-        if let Some(part) = self.req.origin(doc) {
-            return Some(part.to_owned());
-        }
-        self.calls
-            .iter()
-            .find(|entry| entry.answered(doc))
-            .map(|entry| format!("the answer of {}", entry.object.name()))
-    }
 }
 
 impl Entry {
