@@ -37,10 +37,10 @@ pub struct Server {
     /// Requests that may wait for a place below `limit`. The next one is refused at once with 503.
     #[schemars(with = "schema::Count<0>")]
     pub max_waiting: usize,
-    /// How long requests may wait in front of a worker that cannot keep up. Once that queue has not been empty for ten times
-    /// as long, who would wait longer is refused with 503, the least important first; in a burst that is over sooner, each
-    /// may wait ten times as long. It looks at this server's own work only, never at how long an upstream takes. `"off"`:
-    /// requests wait as long as it takes.
+    /// How long requests may wait in front of a worker that cannot keep up. Once as many requests came as were started, or
+    /// more, for three to ten times as long, who would wait longer is refused with 503, the least important first; until
+    /// then, as in a burst that is over sooner, each may wait ten times as long. It looks at this server's own work only,
+    /// never at how long an upstream takes. `"off"`: requests wait as long as it takes.
     #[serde(serialize_with = "overload::duration_or_off")]
     #[schemars(with = "schema::Or<schema::DurationText, schema::Off>")]
     pub queueing: Option<Duration>,
