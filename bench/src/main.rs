@@ -215,8 +215,6 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // As in the program that is compared with the servers in here.
-    fanin_heap::return_soon();
     let arguments = Arguments::parse();
     match run(arguments.command) {
         Ok(pass) => {

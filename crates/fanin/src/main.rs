@@ -19,7 +19,6 @@ use cli::{Cli, Command};
 static ALLOCATOR: fanin_heap::Sampling<fanin_heap::Mimalloc> = fanin_heap::Sampling(fanin_heap::Mimalloc);
 
 fn main() -> ExitCode {
-    fanin_heap::return_soon();
     match Cli::parse().command {
         Command::Serve { dir } => serve::serve(&dir),
         Command::Check(args) => check::run(&args),

@@ -64,6 +64,10 @@ impl Origin {
             // Before flows are compiled and models loaded: they are in the profile.
             fanin_heap::start(every);
         }
+        if config.models.is_some() && !self.look_only {
+            // Its many HTTP/2 connections need it; flows that make and drop much would pay for it.
+            fanin_heap::return_soon();
+        }
         let before = old.map(|old| old.upstreams.clone());
         let upstreams = loop {
             let usable = config.upstreams.values().filter(|upstream| !unsure.contains(&upstream.name));
