@@ -17,7 +17,11 @@ fn libraries_python() -> PathBuf {
 
 fn load(path: &Path) -> Result<Trees, LoadError> {
     let bytes = fs::read(path).expect("the model was written");
-    if path.extension().is_some_and(|end| end == "txt") { Trees::lightgbm(&bytes) } else { Trees::xgboost(&bytes) }
+    if path.extension().is_some_and(|end| end == "txt") {
+        Trees::lightgbm(&bytes, usize::MAX)
+    } else {
+        Trees::xgboost(&bytes, usize::MAX)
+    }
 }
 
 /// What the library predicted; see `libraries/make.py`.

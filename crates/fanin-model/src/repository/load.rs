@@ -42,7 +42,7 @@ pub(super) fn load(
     fits("the model's file, beside the other models", size, room, "models.memory")?;
     let bytes = read(&file, config.max_file as u64, "models.max_file")?;
     let settings = config.settings_of(model);
-    let engine = engine(&file, &bytes, &onnx_settings(&config, &settings))?;
+    let engine = engine(&file, &bytes, room, &onnx_settings(&config, &settings))?;
     let memory = engine.memory();
     fits("the loaded model, beside the other models", memory as u64, room, "models.memory")?;
     if let Some(running) = running
@@ -136,7 +136,8 @@ fn onnx_settings(config: &fanin_config::Models, settings: &fanin_config::ModelSe
 }
 
 /// Builds the engine that computes the file.
-fn engine(path: &Path, bytes: &[u8], onnx: &onnx::Settings) -> Result<Box<dyn Engine>, LoadError> {
+fn engine(path: &Path, bytes: &[u8], room: u64, onnx: &onnx::Settings) -> Result<Box<dyn Engine>, LoadError> {
+    let room = usize::try_from(room).unwrap_or(usize::MAX);
     let name = name_of(path);
     let named = |error: LoadError| match error {
         LoadError::Broken { at, what } => LoadError::Broken { at: format!("{name}: {at}"), what },
@@ -144,8 +145,8 @@ fn engine(path: &Path, bytes: &[u8], onnx: &onnx::Settings) -> Result<Box<dyn En
         other => other,
     };
     Ok(match Format::of(path, bytes)? {
-        Format::LightGbm => Box::new(Trees::lightgbm(bytes).map_err(named)?),
-        Format::XgBoost => Box::new(Trees::xgboost(bytes).map_err(named)?),
+        Format::LightGbm => Box::new(Trees::lightgbm(bytes, room).map_err(named)?),
+        Format::XgBoost => Box::new(Trees::xgboost(bytes, room).map_err(named)?),
         Format::Onnx => Box::new(Onnx::load(bytes, onnx).map_err(named)?),
     })
 }

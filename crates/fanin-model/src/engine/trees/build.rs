@@ -30,11 +30,13 @@ pub(super) struct Split {
 pub(super) struct Builder {
     forest: Forest,
     features: usize,
+    /// Bytes that the forest may take.
+    room: usize,
 }
 
 impl Builder {
-    /// For a model with this many features.
-    pub fn new(features: usize) -> Result<Builder, LoadError> {
+    /// For a model with this many features, which may take so many bytes.
+    pub fn new(features: usize, room: usize) -> Result<Builder, LoadError> {
         if features == 0 {
             return Err(LoadError::broken("model", "has no features"));
         }
@@ -42,15 +44,23 @@ impl Builder {
             let what = format!("{features} features, {MAX_FEATURES} is the most");
             return Err(LoadError::unsupported("model", what));
         }
-        Ok(Builder { forest: Forest { plain: true, ..Forest::default() }, features })
+        Ok(Builder { forest: Forest { plain: true, ..Forest::default() }, features, room })
     }
 
-    /// Adds a set of categories, given as bits, and gives its number for [`Split::threshold`].
-    pub fn set(&mut self, bits: &[u32]) -> f64 {
+    /// Adds a set of categories, given as bits, and gives its number for [`Split::threshold`]. A set may take far more room than
+    /// the file that names its one great category, and a file may have any number of them.
+    pub fn set(&mut self, bits: &[u32]) -> Result<f64, LoadError> {
+        let bytes = self.forest.memory().saturating_add(size_of_val(bits));
+        // Places in `bits` are numbered in 32 bits.
+        let limit = self.room.min(u32::MAX as usize);
+        if bytes > limit {
+            let what = "the model's sets of categories, beside the other models".to_owned();
+            return Err(LoadError::TooLarge { what, bytes: bytes as u64, limit: limit as u64, key: "models.memory" });
+        }
         let start = self.forest.bits.len() as u32;
         self.forest.bits.extend_from_slice(bits);
         self.forest.sets.push((start, bits.len() as u32));
-        (self.forest.sets.len() - 1) as f64
+        Ok((self.forest.sets.len() - 1) as f64)
     }
 
     /// Adds a tree. Each split must be reached exactly once.

@@ -13,6 +13,9 @@ use super::objective::Objective;
 use super::{Arithmetic, Trees};
 use crate::{LoadError, Signature};
 
+/// Lines that the head or a tree may have; LightGBM writes about twenty. Each is compared with those before it.
+const MAX_LINES: usize = 1000;
+
 /// Lines of `key=value`, in the order of the file.
 #[derive(Debug)]
 struct Part<'a> {
@@ -62,7 +65,7 @@ fn cut(text: &str) -> String {
     format!("`{short}`")
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<Trees, LoadError> {
+pub(super) fn read(bytes: &[u8], room: usize) -> Result<Trees, LoadError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         LoadError::broken("model", format!("is not text: byte {} is not UTF-8", error.valid_up_to()))
     })?;
@@ -93,15 +96,18 @@ pub(super) fn read(bytes: &[u8]) -> Result<Trees, LoadError> {
         if part.find(key).is_some() {
             return Err(part.broken(format!("{} is there twice", cut(key))));
         }
+        if part.lines.len() == MAX_LINES {
+            return Err(part.broken(format!("has more than {MAX_LINES} lines, as no part of a model does")));
+        }
         part.lines.push((key, value));
     }
     if !ended {
         return Err(LoadError::broken("model", "has no line `end of trees`; the file is cut off"));
     }
-    model(&head, &trees)
+    model(&head, &trees, room)
 }
 
-fn model(head: &Part<'_>, trees: &[Part<'_>]) -> Result<Trees, LoadError> {
+fn model(head: &Part<'_>, trees: &[Part<'_>], room: usize) -> Result<Trees, LoadError> {
     let version = head.get("version")?;
     if !matches!(version, "v2" | "v3" | "v4") {
         return Err(head.unsupported(format!("version {} of the format (v2, v3 and v4 are known)", cut(version))));
@@ -124,7 +130,7 @@ fn model(head: &Part<'_>, trees: &[Part<'_>]) -> Result<Trees, LoadError> {
         }
     }
     let objective = objective(head, groups)?;
-    let mut builder = Builder::new(features)?;
+    let mut builder = Builder::new(features, room)?;
     for tree in trees {
         add(&mut builder, tree)?;
     }
@@ -246,12 +252,13 @@ fn sets(builder: &mut Builder, part: &Part<'_>) -> Result<Vec<f64>, LoadError> {
     if count == 0 {
         return Ok(Vec::new());
     }
-    let bounds: Vec<usize> = part.list("cat_boundaries", count + 1)?;
+    let bounds = count.checked_add(1).ok_or_else(|| part.broken(format!("num_cat is {count}")))?;
+    let bounds: Vec<usize> = part.list("cat_boundaries", bounds)?;
     let words: Vec<u32> = part.list("cat_threshold", bounds.last().copied().unwrap_or(0))?;
     let mut sets = Vec::with_capacity(count);
     for pair in bounds.windows(2) {
         match words.get(pair[0]..pair[1]) {
-            Some(bits) => sets.push(builder.set(bits)),
+            Some(bits) => sets.push(builder.set(bits)?),
             None => return Err(part.broken("cat_boundaries do not rise")),
         }
     }

@@ -49,20 +49,20 @@ const OUTPUT: usize = 0;
 const RAW: usize = 1;
 
 impl Trees {
-    /// Reads a model of LightGBM's text format.
+    /// Reads a model of LightGBM's text format. `room`: bytes that its sets of categories may take.
     ///
     /// # Errors
-    /// What is broken or not computed by this engine, with its place.
-    pub fn lightgbm(text: &[u8]) -> Result<Trees, LoadError> {
-        lightgbm::read(text)
+    /// What is broken, too large or not computed by this engine, with its place.
+    pub fn lightgbm(text: &[u8], room: usize) -> Result<Trees, LoadError> {
+        lightgbm::read(text, room)
     }
 
-    /// Reads a model of XGBoost's JSON or UBJSON format.
+    /// Reads a model of XGBoost's JSON or UBJSON format. `room`: bytes that its sets of categories may take.
     ///
     /// # Errors
-    /// What is broken or not computed by this engine, with its place.
-    pub fn xgboost(bytes: &[u8]) -> Result<Trees, LoadError> {
-        xgboost::read(bytes)
+    /// What is broken, too large or not computed by this engine, with its place.
+    pub fn xgboost(bytes: &[u8], room: usize) -> Result<Trees, LoadError> {
+        xgboost::read(bytes, room)
     }
 
     fn with_signature(mut self, features: usize) -> Trees {

@@ -13,7 +13,7 @@ use crate::{LoadError, Signature};
 /// Categories from here on are no categories to XGBoost.
 const CATEGORIES: f64 = 16_777_216.0;
 
-pub(super) fn read(bytes: &[u8]) -> Result<Trees, LoadError> {
+pub(super) fn read(bytes: &[u8], room: usize) -> Result<Trees, LoadError> {
     let value = document::read(bytes)?;
     let root = At::root(&value);
     let version = root.get("version")?;
@@ -66,7 +66,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Trees, LoadError> {
         }
         all_groups.push(*group as u16);
     }
-    let mut builder = Builder::new(features)?;
+    let mut builder = Builder::new(features, room)?;
     for (number, tree) in trees.list()?.enumerate() {
         if tree.find("id").is_some_and(|id| id.value != &Value::Number(number as f64)) {
             return Err(tree.broken("is not at the place that its id says"));
@@ -239,7 +239,7 @@ fn sets(builder: &mut Builder, tree: &At<'_>, count: usize, any: bool) -> Result
             }
             bits[category / 32] |= 1 << (category % 32);
         }
-        *place = Some(builder.set(&bits));
+        *place = Some(builder.set(&bits)?);
     }
     Ok(sets)
 }
