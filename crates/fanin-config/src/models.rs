@@ -52,10 +52,15 @@ pub struct Models {
     #[serde(serialize_with = "text::duration")]
     #[schemars(with = "schema::DurationText")]
     pub timeout: Duration,
-    /// Bytes of a request.
+    /// Bytes of a request, and of the outputs of an answer.
     #[serde(serialize_with = "text::size")]
     #[schemars(with = "schema::Size<1>")]
     pub max_message: usize,
+    /// Bytes of all requests in progress and of all answers that clients have not taken yet; at least `max_message`. What
+    /// goes beyond is refused at once.
+    #[serde(serialize_with = "text::size")]
+    #[schemars(with = "schema::Size<1>")]
+    pub max_in_progress: usize,
     /// Requests in progress over all connections. The next one is refused at once.
     #[schemars(with = "schema::Count<1>")]
     pub limit: usize,
@@ -157,6 +162,7 @@ impl Models {
             max_file: 1 << 30,
             timeout: Duration::from_secs(10),
             max_message: 16 << 20,
+            max_in_progress: 256 << 20,
             limit: 10_000,
             max_connections: 10_000,
             keepalive: Duration::from_secs(10),
@@ -205,6 +211,20 @@ impl Models {
         set(&mut models.max_file, table.size("max_file", 1));
         set(&mut models.timeout, table.duration("timeout"));
         set(&mut models.max_message, table.size("max_message", 1));
+        let least = models.max_message;
+        models.max_in_progress = match table.size("max_in_progress", 1) {
+            None => models.max_in_progress.max(least),
+            Some(bytes) => {
+                if bytes < least {
+                    let (bytes, least) = (crate::format_size(bytes as u64), crate::format_size(least as u64));
+                    table.error(
+                        "max_in_progress",
+                        format!("is {bytes}, but a single request may have {least} (`max_message`)"),
+                    );
+                }
+                bytes
+            }
+        };
         set(&mut models.limit, table.count("limit", 1..=u64::MAX));
         set(&mut models.max_connections, table.count("max_connections", 1..=u64::MAX));
         set(&mut models.keepalive, table.duration("keepalive"));

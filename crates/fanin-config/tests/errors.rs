@@ -70,6 +70,11 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         ("[models]\nrepository = 'm'\nversions = []".into(), "3:12", "is empty; name a version"),
         ("[models]\nrepository = 'm'\nlisten = 'here'".into(), "3:10", "`here` is not an address"),
         ("[models]\nrepository = 'm'\ninline = '0s'".into(), "3:10", "\"off\" switches it off"),
+        (
+            "[models]\nrepository = 'm'\nmax_message = '2MiB'\nmax_in_progress = '1MiB'".into(),
+            "4:19",
+            "is 1MiB, but a single request may have 2MiB (`max_message`)",
+        ),
         ("[models]\nrepository = 'm'\nthread = 1".into(), "3:1", "did you mean `threads`?"),
         (
             "[models]\nrepository = 'm'\n[models.settings.a]\nmax_delay = '1ms'".into(),

@@ -56,7 +56,10 @@ fn every_key_is_read() {
     assert_eq!(models.listen.iter().map(ToString::to_string).collect::<Vec<_>>(), ["127.0.0.1:8001", "[::1]:8001"]);
     assert_eq!((&models.versions, models.threads, models.max_waiting), (&Versions::Latest(3), 2, 50));
     assert_eq!((models.inline, models.memory, models.max_file), (None, 2 << 30, 1_000_000_000));
-    assert_eq!((models.timeout, models.max_message), (Duration::from_millis(50), 4 << 20));
+    assert_eq!(
+        (models.timeout, models.max_message, models.max_in_progress),
+        (Duration::from_millis(50), 4 << 20, 8 << 20)
+    );
     assert_eq!((models.limit, models.max_connections, models.control), (100, 200, true));
     assert_eq!((models.keepalive, models.keepalive_timeout), (Duration::from_secs(3), Duration::from_secs(1)));
     assert_eq!(models.max_connection_age, Some(Duration::from_secs(600)));
@@ -287,6 +290,13 @@ fn secrets_are_masked() {
     assert_eq!(masked["server"]["idle_timeout"], "90s");
     assert_eq!(masked["routes"][0]["max_calls"], 11);
     assert_eq!(masked["routes"][0]["flow"], "flows/page.star:page");
+}
+
+#[test]
+fn one_request_to_models_always_has_room() {
+    let dir = folder();
+    let config = parse("[models]\nrepository = 'm'\nmax_message = '1GiB'\n", dir.path()).expect("valid");
+    assert_eq!(config.models.expect("set").max_in_progress, 1 << 30);
 }
 
 #[test]

@@ -86,6 +86,11 @@ impl Collector for Metrics {
         }
         let in_flight = self.service.as_ref().map_or(0, |service| service.in_flight());
         let connections = self.service.as_ref().map_or(0, |service| service.connections());
+        let bytes = self.service.as_ref().map_or(0, |service| service.bytes());
+        let untaken = self.service.as_ref().map_or(0, |service| service.untaken());
+        let help = "Connections of the inference protocol closed because their clients took nothing of an answer";
+        let mut family = encoder.encode_descriptor("fanin_models_untaken", help, None, MetricType::Counter)?;
+        family.encode_counter::<NoLabelSet, _, u64>(&untaken, None)?;
         for (name, help, value) in [
             ("fanin_models_waiting", "Requests that wait for a thread", self.models.waiting()),
             (
@@ -94,6 +99,7 @@ impl Collector for Metrics {
                 self.models.memory(),
             ),
             ("fanin_models_in_flight", "Requests of the inference protocol in progress", in_flight),
+            ("fanin_models_in_flight_bytes", "Bytes that these hold, and answers not taken yet", bytes),
             ("fanin_models_connections", "Open connections of the inference protocol", connections),
         ] {
             encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&(value as i64))?;

@@ -360,6 +360,22 @@ impl Signature {
         }
     }
 
+    /// Bytes that the outputs (a bit for each) take for so many rows, as far as that can be told: of their dimensions of any
+    /// size the first is the rows, and another counts once.
+    pub(crate) fn bytes_of_outputs(&self, rows: usize, wanted: u64) -> usize {
+        let bytes = |spec: &TensorSpec| {
+            let sizes = spec.shape.iter().enumerate().map(|(at, size)| match usize::try_from(*size) {
+                Ok(size) => size,
+                Err(_) if at == 0 => rows,
+                Err(_) => 1,
+            });
+            // A string has its length at least.
+            sizes.fold(spec.datatype.size().unwrap_or(4), usize::saturating_mul)
+        };
+        let outputs = self.outputs.iter().enumerate().filter(|(at, _)| wanted >> at & 1 == 1);
+        outputs.fold(0, |sum, (_, spec)| sum.saturating_add(bytes(spec)))
+    }
+
     /// The output of this name.
     pub fn output(&self, name: &str) -> Option<&TensorSpec> {
         self.outputs.iter().find(|spec| &*spec.name == name)

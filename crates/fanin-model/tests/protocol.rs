@@ -48,7 +48,7 @@ impl Server {
                 while serving.open() > 0 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
-                assert_eq!((service.connections(), service.in_flight()), (0, 0));
+                assert_eq!((service.connections(), service.in_flight(), service.bytes()), (0, 0, 0));
             });
         });
         is_ready.recv().expect("it is ready");
@@ -123,6 +123,16 @@ fn draining_moves_clients_without_an_error() {
     assert_eq!(lines.next().expect("a line").expect("text"), "done");
     assert!(client.wait().expect("it ends").success());
     second.end();
+}
+
+/// Large requests that do not end, on connections of their own.
+#[test]
+fn all_bytes_in_progress_are_bounded() {
+    let repository = repository();
+    let config = fanin_config::Models { max_message: 1_000_000, max_in_progress: 1_000_000, ..repository.config() };
+    let server = Server::start(&config);
+    server.python("bytes", &[]);
+    server.end();
 }
 
 /// Of all connections together, not of each.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Method;
 use prometheus_client::registry::Registry;
 
-use crate::{Activity, LoadError, Priority, Request, Response};
+use crate::{Activity, LoadError, MemoryPressure, Priority, Request, Response};
 
 /// One loaded configuration with everything compiled. All workers share it; a reload replaces it as a whole, and requests
 /// that run on the old one end there.
@@ -122,6 +122,8 @@ pub struct WorkerContext {
     pub workers: usize,
     /// Where the application says what the worker is running, for the watchdog.
     pub activity: Activity,
+    /// For what the application serves on listeners of its own: requests on routes are refused by the server.
+    pub memory: MemoryPressure,
 }
 
 /// A route as the server sees it.

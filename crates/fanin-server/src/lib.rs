@@ -74,6 +74,7 @@ pub use application::{Application, DebugPage, DebugWork, Loader, RouteSpec, Work
 pub use body::{Body, Pieces};
 pub use error::{LoadError, StartError};
 pub use fanin_config::Priority;
+pub use memory::MemoryPressure;
 pub use problem::Problem;
 pub use request::{Params, Request, RequestId};
 pub use response::{LIMITS, Report, Response};

@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,17 @@ pub(crate) struct Memory {
     used: AtomicU64,
     /// Requests of this priority and all below it are refused; above the last one, none are.
     refused_from: AtomicU8,
+}
+
+/// Whether memory runs so short that requests must be refused, as far as a worker's application is concerned with it.
+#[derive(Clone, Debug)]
+pub struct MemoryPressure(pub(crate) Arc<Memory>);
+
+impl MemoryPressure {
+    /// Whether a request of this priority must be refused for want of memory.
+    pub fn refuses(&self, priority: Priority) -> bool {
+        self.0.refuses(priority)
+    }
 }
 
 impl Default for Memory {

@@ -78,6 +78,38 @@ fn models_are_served_beside_flows_and_survive_a_reload() {
     drop(idle);
 }
 
+/// The budget is the whole server's.
+#[test]
+fn requests_to_models_are_refused_when_memory_runs_short() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let version = dir.path().join("models/spam/1");
+    fs::create_dir_all(&version).expect("made");
+    let data = common::root().join("crates/fanin-model/tests/data");
+    fs::copy(data.join("one.txt"), version.join("model.txt")).expect("copied");
+    let toml = TOML.replace("workers = 2", "workers = 1\nmemory = \"1MiB\"");
+    fs::write(dir.path().join("fanin.toml"), toml).expect("written");
+    let serving = Serving::unnamed(dir.path());
+    let line = serving.logged("models are served on ");
+    let address = line.rsplit("models are served on ").next().and_then(|rest| rest.split_whitespace().next());
+    let address = address.expect("an address").to_owned();
+    serving.logged("memory runs short");
+    let body = r#"{"inputs": [{"name": "input", "datatype": "FP64", "shape": [1, 4], "data": [0.5, -1.25, 0, 2]}]}"#;
+    let answer = ask(&address, "POST /v2/models/spam/infer", body);
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("memory runs short"), "{answer}");
+    let inputs = dir.path().join("inputs.json");
+    fs::write(&inputs, body).expect("written");
+    let (url, inputs) = (format!("grpc://{address}/spam"), inputs.to_str().expect("text").to_owned());
+    let load =
+        ["load", &url, "--rate", "20", "--duration", "1s", "--connections", "1", "--body", &inputs, "--json", "-"];
+    let (_, told, _) = common::run(&load);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}"));
+    assert_eq!(told["status"]["429"], 20, "{told}");
+    // Whoever only asks how things are is answered.
+    assert!(ask(&address, "GET /v2/health/ready", "").starts_with("HTTP/1.1 200"));
+    serving.signal("-TERM");
+    serving.end();
+}
+
 #[test]
 fn a_repository_that_is_not_there_is_told_at_the_start() {
     let dir = tempfile::tempdir().expect("a folder");

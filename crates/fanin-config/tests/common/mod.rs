@@ -153,6 +153,7 @@ memory = "2GiB"
 max_file = "1GB"
 timeout = "50ms"
 max_message = "4MiB"
+max_in_progress = "8MiB"
 limit = 100
 max_connections = 200
 keepalive = "3s"

@@ -1,18 +1,21 @@
 //! gRPC's framing: a message after five bytes, a status in trailers.
 
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::header::{CONTENT_TYPE, HeaderValue};
 use ::http::{HeaderMap, Request, Response};
 use bytes::{BufMut, Bytes, BytesMut};
+use fanin_config::Priority;
 use hyper::body::Incoming;
 use prost::Message;
 use tokio::time::Instant;
 
-use super::connection::{BodyError, Reply, read};
-use super::{Service, Serving, methods};
+use super::client::Client;
+use super::connection::{BodyError, WHOLE, read};
+use super::place::Place;
+use super::reply::Reply;
+use super::{Service, methods};
 use crate::InferError;
 
 /// A gRPC status code.
@@ -58,18 +61,18 @@ impl From<InferError> for Status {
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-pub(super) async fn handle(service: Arc<Service>, serving: Rc<Serving>, request: Request<Incoming>) -> Response<Reply> {
-    match answer(service, request).await {
-        Ok(data) => {
+pub(super) async fn handle(client: &Client, request: Request<Incoming>) -> Response<Reply> {
+    match answer(&client.service, request).await {
+        Ok((data, place)) => {
             let mut trailers = HeaderMap::with_capacity(1);
             trailers.insert("grpc-status", HeaderValue::from_static("0"));
-            let mut response = Response::new(Reply { data: Some(data), trailers: Some(trailers) });
+            let mut response = Response::new(Reply::new(data, Some(trailers), Some(place)));
             response.headers_mut().insert(CONTENT_TYPE, GRPC);
             response
         }
         Err(status) => {
             if status.code == Code::ResourceExhausted {
-                serving.refused.notify_one();
+                client.serving.refused.notify_one();
             }
             failed(&status)
         }
@@ -107,8 +110,8 @@ fn encoded(message: &str) -> String {
     text
 }
 
-async fn answer(service: Arc<Service>, request: Request<Incoming>) -> Result<Bytes, Status> {
-    let config = service.models.config();
+async fn answer(service: &Arc<Service>, request: Request<Incoming>) -> Result<(Bytes, Place), Status> {
+    let bounds = service.models.bounds();
     let (head, body) = request.into_parts();
     let path = head.uri.path();
     let Some(method) = path.strip_prefix("/inference.GRPCInferenceService/").and_then(methods::Method::parse) else {
@@ -120,24 +123,37 @@ async fn answer(service: Arc<Service>, request: Request<Incoming>) -> Result<Byt
             .ok()
             .and_then(parse_timeout)
             .ok_or_else(|| Status::new(Code::InvalidArgument, "the header grpc-timeout is no time"))?,
-        None => config.timeout,
+        None => bounds.timeout,
     };
     let now = Instant::now();
     let deadline = now.checked_add(timeout).unwrap_or(now + Duration::from_secs(86_400));
-    let Some(place) = service.admit(config.limit) else {
-        let told = format!("{} requests are in progress already (models.limit)", config.limit);
-        return Err(Status::new(Code::ResourceExhausted, told));
-    };
-    let most = config.max_message;
-    let body = read(body, most.saturating_add(5), deadline).await.map_err(|error| match error {
+    let mut place = Place::take(service, &bounds)?;
+    if method == methods::Method::Infer {
+        service.has_memory_for(Priority::Critical)?;
+    }
+    let most = bounds.max_message;
+    let until = deadline.min(now + WHOLE);
+    let body = read(body, most.saturating_add(5), until, &mut place).await.map_err(|error| match error {
         BodyError::TooLarge => too_large(most),
+        BodyError::Full(error) => error.into(),
         BodyError::Broken => Status::new(Code::Internal, "the request broke off"),
-        BodyError::Late => Status::new(Code::DeadlineExceeded, "the deadline came before the whole request"),
+        BodyError::Late => late(until < deadline),
     })?;
     let message = unframed(&body, most)?;
-    let answer = methods::call(&service.models, method, message, deadline).await;
-    drop(place);
-    answer
+    // The message is part of it.
+    drop(body);
+    let answer = methods::call(service, method, message, deadline).await?;
+    place.answers(answer.len())?;
+    Ok((answer, place))
+}
+
+/// Of a request that did not come whole: before its deadline if that is `later`.
+pub(super) fn late(later: bool) -> Status {
+    let told = match later {
+        false => "the deadline came before the whole request".to_owned(),
+        true => format!("the request did not come whole within {} s", WHOLE.as_secs()),
+    };
+    Status::new(Code::DeadlineExceeded, told)
 }
 
 fn too_large(most: usize) -> Status {

@@ -9,7 +9,7 @@ use super::peek::peek;
 use super::proto::model_metadata_response::TensorMetadata;
 use super::proto::repository_index_response::ModelIndex;
 use super::proto::*;
-use super::{convert, http};
+use super::{Service, convert, http};
 use crate::{Infer, Models, TensorSpec, Version};
 
 /// A method of the service.
@@ -56,11 +56,18 @@ fn decoded<M: Message + Default>(message: Bytes) -> Result<M, Status> {
 }
 
 /// Answers a call.
-pub(super) async fn call(models: &Models, method: Method, message: Bytes, deadline: Instant) -> Result<Bytes, Status> {
+pub(super) async fn call(
+    service: &Service,
+    method: Method,
+    message: Bytes,
+    deadline: Instant,
+) -> Result<Bytes, Status> {
+    let models = &service.models;
     Ok(match method {
         Method::Infer => {
             // Most of what an overloaded server reads it refuses.
             if let Some(about) = peek(&message) {
+                service.has_memory_for_model(about.model)?;
                 models.in_time(about.model, about.version, about.rows, deadline)?;
             }
             framed(&infer(models, decoded(message)?, deadline).await?)

@@ -4,6 +4,7 @@
 //! nothing but calls of one message each way, for which a framing of five bytes and two trailers is all there is to do, and
 //! a call costs less than behind a stack of services that must be `Send`.
 
+mod client;
 mod connection;
 mod convert;
 mod grpc;
@@ -11,6 +12,8 @@ mod http;
 mod methods;
 mod nap;
 mod peek;
+mod place;
+mod reply;
 mod rest;
 
 pub use convert::infer_message;
@@ -25,41 +28,60 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use fanin_config::Priority;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-use crate::Models;
+use crate::{InferError, Models};
+use client::Clients;
 
 /// Path of ModelInfer, the protocol's main method.
 pub const INFER_PATH: &str = "/inference.GRPCInferenceService/ModelInfer";
 
 /// What the listeners of all workers share.
-#[derive(Debug)]
 pub struct Service {
     models: Models,
     /// Requests in progress.
     in_flight: AtomicUsize,
+    /// Bytes that they hold.
+    bytes: AtomicUsize,
     /// Open connections.
     connections: AtomicUsize,
+    /// Connections that were closed because their clients took nothing of an answer.
+    untaken: AtomicU64,
+    /// Who knows whether memory runs short.
+    short: OnceLock<Short>,
 }
 
-/// A place among the requests in progress.
-struct Place(Arc<Service>);
+/// Whether memory runs so short that requests of a priority must be refused.
+pub type Short = Box<dyn Fn(Priority) -> bool + Send + Sync>;
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Relaxed);
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("models", &self.models).field("in_flight", &self.in_flight()).finish()
     }
 }
 
 impl Service {
     /// For these models.
     pub fn new(models: Models) -> Arc<Service> {
-        Arc::new(Service { models, in_flight: AtomicUsize::new(0), connections: AtomicUsize::new(0) })
+        Arc::new(Service {
+            models,
+            in_flight: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+            untaken: AtomicU64::new(0),
+            short: OnceLock::new(),
+        })
+    }
+
+    /// Says who knows whether memory runs short. The first one said counts.
+    pub fn ask_of_memory(&self, short: Short) {
+        self.short.get_or_init(|| short);
     }
 
     /// The models.
@@ -77,11 +99,45 @@ impl Service {
         self.connections.load(Relaxed)
     }
 
-    /// Takes a place for a request, if there is one.
-    fn admit(self: &Arc<Self>, limit: usize) -> Option<Place> {
-        let place = Place(self.clone());
-        // The place counts already; dropping it gives it back.
-        (self.in_flight.fetch_add(1, Relaxed) < limit).then_some(place)
+    /// A request that is refused because there is too much already.
+    #[cold]
+    fn refuses(&self, told: String) -> InferError {
+        let error = InferError::Overloaded(told);
+        self.models.shared().outcomes.count(&error);
+        error
+    }
+
+    fn is_short(&self, priority: Priority) -> bool {
+        self.short.get().is_some_and(|short| short(priority))
+    }
+
+    /// # Errors
+    /// Memory runs too short for requests of this priority.
+    fn has_memory_for(&self, priority: Priority) -> Result<(), InferError> {
+        match self.is_short(priority) {
+            false => Ok(()),
+            true => Err(self.refuses(format!("memory runs short, {} requests are refused", priority.as_str()))),
+        }
+    }
+
+    /// # Errors
+    /// Memory runs too short for requests to this model.
+    fn has_memory_for_model(&self, model: &str) -> Result<(), InferError> {
+        // What is refused first: nearly always none is, and nobody's priority has to be looked up.
+        if !self.is_short(Priority::Background) {
+            return Ok(());
+        }
+        self.has_memory_for(self.models.config().settings_of(model).priority)
+    }
+
+    /// Bytes of requests in progress, and of answers that clients have not taken yet.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Connections that were closed because their clients took nothing of an answer, since the start.
+    pub fn untaken(&self) -> u64 {
+        self.untaken.load(Relaxed)
     }
 }
 
@@ -109,9 +165,9 @@ pub fn bind(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
 #[derive(Debug, Default)]
 pub struct Serving {
     draining: Cell<bool>,
-    /// Wakes connections and listeners when draining begins.
+    /// Wakes listeners when draining begins.
     drain: Notify,
-    open: Cell<usize>,
+    clients: Clients,
     /// Told when a request was refused because too much waits.
     refused: Notify,
 }
@@ -121,11 +177,12 @@ impl Serving {
     pub fn drain(&self) {
         self.draining.set(true);
         self.drain.notify_waiters();
+        self.clients.drain();
     }
 
     /// Open connections of this thread.
     pub fn open(&self) -> usize {
-        self.open.get()
+        self.clients.count()
     }
 
     /// Ready when draining begins.
@@ -149,6 +206,8 @@ pub fn serve(service: &Arc<Service>, listeners: Vec<TcpListener>) -> io::Result<
         spawn_local(nap::run(service.clone(), serving.clone()));
     }
     let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<io::Result<Vec<_>>>()?;
+    let watched = serving.clone();
+    spawn_local(async move { watched.clients.watch().await });
     for listener in listeners {
         spawn_local(accept(service.clone(), serving.clone(), listener));
     }

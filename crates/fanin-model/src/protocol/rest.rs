@@ -2,6 +2,7 @@
 //! extension).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use ::http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -11,15 +12,17 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::connection::{BodyError, Reply, read};
-use super::grpc::{Code, Status};
+use super::connection::{BodyError, WHOLE, read};
+use super::grpc::{self, Code, Status};
 use super::methods::{self, EXTENSIONS};
+use super::place::Place;
+use super::reply::Reply;
 use super::{Service, convert, http};
 use crate::{Answer, Infer, json as tensors};
 
 const LENGTH: &str = "inference-header-content-length";
 
-pub(super) async fn handle(service: Arc<Service>, request: Request<Incoming>) -> Response<Reply> {
+pub(super) async fn handle(service: &Arc<Service>, request: Request<Incoming>) -> Response<Reply> {
     match answer(service, request).await {
         Ok(response) => response,
         Err(status) => failed(&status),
@@ -58,13 +61,13 @@ fn sent(status: StatusCode, value: &Value) -> Response<Reply> {
 }
 
 fn body(status: StatusCode, kind: &'static str, data: Bytes) -> Response<Reply> {
-    let mut response = Response::new(Reply { data: Some(data), trailers: None });
+    let mut response = Response::new(Reply::new(data, None, None));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 
-async fn answer(service: Arc<Service>, request: Request<Incoming>) -> Result<Response<Reply>, Status> {
+async fn answer(service: &Arc<Service>, request: Request<Incoming>) -> Result<Response<Reply>, Status> {
     let (head, incoming) = request.into_parts();
     let models = service.models();
     let path = head.uri.path();
@@ -102,13 +105,14 @@ async fn answer(service: Arc<Service>, request: Request<Incoming>) -> Result<Res
                 ["stats"] if get => {
                     Ok(sent(StatusCode::OK, &http::statistics(&methods::statistics(models, name, version)?)))
                 }
-                ["infer"] if post => infer(&service, name, version, &head.headers, incoming).await,
+                ["infer"] if post => infer(service, name, version, &head.headers, incoming).await,
                 [] | ["ready" | "config" | "stats" | "infer"] => Err(wrong_method(&head.method)),
                 _ => Err(Status::new(Code::NotFound, format!("there is nothing at {path}"))),
             }
         }
         ["v2", "repository", "index"] if post => {
-            let doc = document(&service, incoming).await?;
+            let mut place = Place::take(service, &models.bounds())?;
+            let doc = document(service, incoming, &mut place).await?;
             let only = doc.root().get("ready").and_then(Node::as_bool).unwrap_or(false);
             Ok(sent(StatusCode::OK, &http::index(&methods::index(models, only))))
         }
@@ -131,21 +135,23 @@ fn wrong_method(method: &Method) -> Status {
 }
 
 /// A body of JSON, or nothing.
-async fn document(service: &Arc<Service>, incoming: Incoming) -> Result<Doc, Status> {
-    let config = service.models().config();
-    let bytes = whole(incoming, config.max_message, Instant::now() + config.timeout).await?;
+async fn document(service: &Arc<Service>, incoming: Incoming, place: &mut Place) -> Result<Doc, Status> {
+    let bounds = service.models().bounds();
+    let bytes = whole(incoming, bounds.max_message, bounds.timeout, place).await?;
     let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes };
     Doc::parse(bytes, tensors::MAX_DEPTH).map_err(|error| invalid(format!("the body is not JSON: {error}")))
 }
 
-async fn whole(incoming: Incoming, most: usize, deadline: Instant) -> Result<Bytes, Status> {
-    read(incoming, most, deadline).await.map_err(|error| match error {
+async fn whole(incoming: Incoming, most: usize, timeout: Duration, place: &mut Place) -> Result<Bytes, Status> {
+    let until = Instant::now() + timeout.min(WHOLE);
+    read(incoming, most, until, place).await.map_err(|error| match error {
         BodyError::TooLarge => {
             let most = fanin_config::format_size(most as u64);
             invalid(format!("the request is larger than {most} (models.max_message)"))
         }
         BodyError::Broken => invalid("the request broke off".to_owned()),
-        BodyError::Late => Status::new(Code::DeadlineExceeded, "the deadline came before the whole request"),
+        BodyError::Full(error) => error.into(),
+        BodyError::Late => grpc::late(WHOLE < timeout),
     })
 }
 
@@ -165,16 +171,14 @@ async fn infer(
     headers: &HeaderMap,
     incoming: Incoming,
 ) -> Result<Response<Reply>, Status> {
-    let config = service.models().config();
-    let Some(place) = service.admit(config.limit) else {
-        let told = format!("{} requests are in progress already (models.limit)", config.limit);
-        return Err(Status::new(Code::ResourceExhausted, told));
-    };
+    let bounds = service.models().bounds();
+    let mut place = Place::take(service, &bounds)?;
+    service.has_memory_for_model(name)?;
     if headers.get("content-encoding").is_some_and(|encoding| encoding != "identity") {
         return Err(invalid("the body is compressed; send it as it is".to_owned()));
     }
-    let deadline = Instant::now() + config.timeout;
-    let mut bytes = whole(incoming, config.max_message, deadline).await?;
+    let deadline = Instant::now() + bounds.timeout;
+    let mut bytes = whole(incoming, bounds.max_message, bounds.timeout, &mut place).await?;
     let mut rest = match headers.get(LENGTH) {
         None => Bytes::new(),
         Some(length) => {
@@ -216,7 +220,6 @@ async fn infer(
     let names: Vec<&str> = names.iter().map(|name| &**name).collect();
     let asked = Infer { model: name, version, inputs, outputs: &names, deadline };
     let answer = service.models().infer(asked).await?;
-    drop(place);
     let all_binary = flag(root, "binary_data_output").unwrap_or(false);
     let is_binary = |name: &str| {
         let asked =
@@ -224,11 +227,24 @@ async fn infer(
         asked.and_then(|output| flag(*output, "binary_data")).unwrap_or(all_binary)
     };
     let id = root.get("id").and_then(|id| id.as_str());
-    written(&answer, id.as_deref(), is_binary).map_err(|problem| Status::new(Code::Internal, problem))
+    let written = written(&answer, id.as_deref(), is_binary);
+    let (text, binary) = written.map_err(|problem| Status::new(Code::Internal, problem))?;
+    place.answers(text.len())?;
+    let kind = if binary.is_some() { "application/octet-stream" } else { "application/json" };
+    let mut response = Response::new(Reply::new(text, None, Some(place)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if let Some(length) = binary {
+        response.headers_mut().insert(LENGTH, HeaderValue::from(length));
+    }
+    Ok(response)
 }
 
-/// The response: JSON, and after it the data of the outputs that are wanted as bytes.
-fn written(answer: &Answer, id: Option<&str>, is_binary: impl Fn(&str) -> bool) -> Result<Response<Reply>, String> {
+/// The response: JSON, and after it the data of the outputs that are wanted as bytes; then it says how long the JSON is.
+fn written(
+    answer: &Answer,
+    id: Option<&str>,
+    is_binary: impl Fn(&str) -> bool,
+) -> Result<(Bytes, Option<usize>), String> {
     let mut text = Vec::with_capacity(512);
     let mut writer = Writer::new(&mut text);
     let mut binary: Vec<Bytes> = Vec::new();
@@ -269,12 +285,7 @@ fn written(answer: &Answer, id: Option<&str>, is_binary: impl Fn(&str) -> bool) 
     }
     writer.end_array();
     writer.end_object();
-    if binary.is_empty() {
-        return Ok(body(StatusCode::OK, "application/json", text.into()));
-    }
-    let length = text.len();
+    let length = (!binary.is_empty()).then_some(text.len());
     binary.iter().for_each(|raw| text.extend_from_slice(raw));
-    let mut response = body(StatusCode::OK, "application/octet-stream", text.into());
-    response.headers_mut().insert(LENGTH, HeaderValue::from(length));
-    Ok(response)
+    Ok((text.into(), length))
 }

@@ -1,7 +1,7 @@
 //! Asking a model: what is asked is checked, computed at once or put into the pool's queue, and waited for until the deadline.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -51,7 +51,7 @@ impl Models {
         }
         let Ok((model, version)) = self.find(name, version) else { return Ok(()) };
         let predicted = version.predict(rows);
-        if self.is_inline(&version, predicted) {
+        if is_inline(&version, predicted, self.shared.config.load().inline) {
             return Ok(());
         }
         let refused = self.shared.pool.in_time(model.lane, predicted, deadline.into_std());
@@ -98,8 +98,23 @@ impl Models {
                 return Err(InferError::Invalid(format!("model `{}`: {problem}", model.name)));
             }
         };
+        let (most, inline) = {
+            let config = self.shared.config.load();
+            (config.max_message, config.inline)
+        };
+        let too_large = |bytes: usize| {
+            version.stats.fail();
+            let (name, bytes) = (&model.name, fanin_config::format_size(bytes as u64));
+            let most = fanin_config::format_size(most as u64);
+            let what = format!("model `{name}`: the outputs take {bytes}, {most} are allowed (models.max_message)");
+            Err(InferError::Invalid(what))
+        };
         let rows =
             inputs.first().and_then(|input| input.shape.first()).map_or(1, |rows| usize::try_from(*rows).unwrap_or(1));
+        let expected = signature.bytes_of_outputs(rows, wanted);
+        if expected > most {
+            return too_large(expected);
+        }
         let started = Instant::now();
         let deadline = deadline.into_std();
         if deadline <= started {
@@ -107,7 +122,7 @@ impl Models {
             return Err(InferError::Deadline("the deadline had passed before the model was asked".to_owned()));
         }
         let predicted = version.predict(rows);
-        let result = if self.is_inline(version, predicted) && self.shared.pool.is_free(model.lane) {
+        let result = if is_inline(version, predicted, inline) && self.shared.pool.is_free(model.lane) {
             crate::pool::compute(version, &inputs, wanted, rows)
         } else {
             let (reply, answer) = oneshot::channel();
@@ -131,14 +146,23 @@ impl Models {
                 },
             }
         };
-        result.inspect_err(|_| version.stats.fail())
+        match result {
+            // What is not told by the signature is known now.
+            Ok(outputs) => match outputs.iter().map(Tensor::bytes).sum::<usize>() {
+                bytes if bytes > most => too_large(bytes),
+                _ => Ok(outputs),
+            },
+            Err(error) => {
+                version.stats.fail();
+                Err(error)
+            }
+        }
     }
+}
 
-    /// Whether a request is so short that it is computed where it is, if nothing of its model waits.
-    fn is_inline(&self, version: &Version, predicted: u64) -> bool {
-        let bound = self.shared.config.load().inline.map_or(0, |bound| bound.as_nanos() as u64);
-        predicted <= bound && version.engine.may_compute_inline()
-    }
+/// Whether a request is so short that it is computed where it is, if nothing of its model waits.
+fn is_inline(version: &Version, predicted: u64, bound: Option<Duration>) -> bool {
+    predicted <= bound.map_or(0, |bound| bound.as_nanos() as u64) && version.engine.may_compute_inline()
 }
 
 /// A bit for each output that is asked for.

@@ -166,6 +166,15 @@ pub struct Indexed {
     pub reason: String,
 }
 
+/// See the configuration's keys of these names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub limit: usize,
+    pub max_message: usize,
+    pub max_in_progress: usize,
+    pub timeout: Duration,
+}
+
 type Table = FxHashMap<Arc<str>, Arc<Model>>;
 
 /// What readers, keeper and pool share.
@@ -244,6 +253,17 @@ impl Models {
     /// The configuration in force.
     pub fn config(&self) -> Arc<fanin_config::Models> {
         self.shared.config.load_full()
+    }
+
+    /// What bounds a request from outside. A copy, for the configuration may change while the request is there.
+    pub(crate) fn bounds(&self) -> Bounds {
+        let config = self.shared.config.load();
+        Bounds {
+            limit: config.limit,
+            max_message: config.max_message,
+            max_in_progress: config.max_in_progress,
+            timeout: config.timeout,
+        }
     }
 
     /// The model of this name.

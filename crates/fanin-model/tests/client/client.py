@@ -172,6 +172,14 @@ def bad():
     assert told(infer, {"inputs": [{**tensor, "data": [1, 2, 3]}]}) == (
         400, "model `spam`: input `input` has 3 elements, shape [1, 4] takes 4")
     assert post(infer, b'{"inputs": [{"name": "input", "data": [NaN]}]}')[0] == 400
+    # Two numbers of 8 bytes for each row of eight.
+    rows = {"name": "input", "datatype": "FP64", "shape": [12_000, 4], "data": [0] * 48_000}
+    many = json.dumps({"inputs": [rows]}, separators=(",", ":")).encode()
+    assert len(many) < 100_000
+    status, answer = post(infer, many)
+    assert status == 400 and answer.endswith("(models.max_message)") and "the outputs take" in answer, answer
+    few = json.dumps({"inputs": [rows], "outputs": [{"name": "raw"}]}, separators=(",", ":")).encode()
+    assert post(infer, few)[0] == 200
     assert told("/v2/models/none/infer", {"inputs": [tensor]}) == (404, "there is no model `none`")
     assert told("/v2/models/spam/none", {})[0] == 404 and told("/", {})[0] == 404
     assert told("/v2/models/spam", {})[0] == 405
@@ -243,6 +251,57 @@ def age():
     client.close()
 
 
+def bytes_in_progress():
+    """Here a request may have a million bytes, and all together too."""
+    import socket
+    host, port = address.rsplit(":", 1)
+    data = json.dumps({"inputs": [{"name": "input", "datatype": "FP64", "shape": [1, 4], "data": [1, 2, 3, 4]}]}).encode()
+    body = data + b" " * (700_000 - len(data))
+    head = f"POST /v2/models/spam/infer HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+
+    def stalled():
+        client = socket.create_connection((host, int(port)), 60)
+        client.sendall(head + body[:600_000])
+        return client
+
+    def answer(client):
+        status = client.recv(12)
+        assert status.startswith(b"HTTP/1.1 "), status
+        return int(status[9:])
+
+    clients = [stalled(), stalled()]
+    # One of the two is refused, whichever came last; the other one's bytes count as long as it is there.
+    import select
+    refused = select.select(clients, [], [], 60)[0]
+    assert len(refused) == 1 and answer(refused[0]) == 503
+    text = refused[0].recv(65536)
+    assert b"requests and answers in progress hold " in text and b"already (models.max_in_progress)" in text, text
+    refused[0].close()
+    first = next(client for client in clients if client is not refused[0])
+    first.sendall(body[600_000:])
+    assert answer(first) == 200
+    # All of it is free again.
+    again = stalled()
+    again.sendall(body[600_000:])
+    assert answer(again) == 200
+    stub = service_pb2_grpc.GRPCInferenceServiceStub(grpc.insecure_channel(address))
+    waiting = stalled()
+    request = pb.ModelInferRequest(model_name="spam", raw_input_contents=[ROW.tobytes() * 20_000])
+    request.inputs.add(name="input", datatype="FP64", shape=[20_000, 4])
+    # It may come before those bytes have.
+    until = time.time() + 60
+    while time.time() < until:
+        try:
+            stub.ModelInfer(request)
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED, error
+            assert error.details().endswith("already (models.max_in_progress)"), error
+            break
+    else:
+        raise AssertionError("nothing was refused")
+    waiting.close()
+
+
 def limits():
     """Here two requests may be in progress and four connections be open, in all; deadlines are 2 s, pings come each 100 ms."""
     import socket
@@ -287,5 +346,6 @@ def limits():
     service_pb2_grpc.GRPCInferenceServiceStub(again).ModelInfer(request, wait_for_ready=True)
 
 
-{"grpc": over_grpc, "http": over_http, "bad": bad, "drain": drain, "age": age, "limits": limits}[theme]()
+{"grpc": over_grpc, "http": over_http, "bad": bad, "drain": drain, "age": age, "limits": limits,
+ "bytes": bytes_in_progress}[theme]()
 print("done")

@@ -27,7 +27,7 @@ pub(crate) use state::WorkerState;
 use crate::access_log::{LogSender, WorkerLog};
 use crate::activity::{Activity, Pulse};
 use crate::generation::Generation;
-use crate::memory::Memory;
+use crate::memory::{Memory, MemoryPressure};
 use crate::metrics::Metrics;
 use crate::{Application, Worker, WorkerContext};
 
@@ -68,7 +68,8 @@ pub(crate) fn runtime(pulse: &Arc<Pulse>) -> io::Result<LocalRuntime> {
 /// Serves until told to end.
 pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::Result<()>)) {
     let Setup { index, workers, generation, listeners, metrics, pulse, log, open, memory, mut messages } = setup;
-    let context = WorkerContext { index, workers, activity: Activity(pulse.clone()) };
+    let context =
+        WorkerContext { index, workers, activity: Activity(pulse.clone()), memory: MemoryPressure(memory.clone()) };
     let stats = metrics.worker(index);
     let site = Site::new(generation, &metrics, context.clone());
     let mut log = WorkerLog::new(log, stats.clone());

@@ -73,7 +73,7 @@ impl Application for App {
             }
         }
         if let Some(side) = &self.models {
-            side.serve_here();
+            side.serve_here(&context.memory);
         }
         AppWorker::new(self.clone(), context)
     }

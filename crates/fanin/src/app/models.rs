@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use fanin_config::Diagnostic;
 use fanin_model::protocol::{self, Service, Serving};
 use fanin_model::{InferError, Models};
+use fanin_server::MemoryPressure;
 use fanin_upstream::{Compute, Computed, Computing, Question, Uncomputed};
 
 thread_local! {
@@ -93,7 +94,9 @@ impl ModelSide {
     }
 
     /// Serves the protocol on this worker, unless that is done already.
-    pub fn serve_here(&self) {
+    pub fn serve_here(&self, memory: &MemoryPressure) {
+        let memory = memory.clone();
+        self.service.ask_of_memory(Box::new(move |priority| memory.refuses(priority)));
         self.announced.call_once(|| self.announce());
         if self.addresses.is_empty() {
             return;
