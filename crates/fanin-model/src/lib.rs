@@ -5,6 +5,8 @@
 
 pub mod engine;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod json;
 mod metrics;
 mod pool;

@@ -70,7 +70,7 @@ fn outputs_of(node: Option<Node<'_>>) -> Result<Vec<String>, String> {
 }
 
 /// The inputs, and whether they are all one row without its dimension.
-fn inputs(signature: &Signature, given: Node<'_>) -> Result<(Vec<Tensor>, bool), String> {
+pub(crate) fn inputs(signature: &Signature, given: Node<'_>) -> Result<(Vec<Tensor>, bool), String> {
     let known = || signature.inputs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let mut tensors = Vec::with_capacity(signature.inputs.len());
     let mut all_bare = true;

@@ -13,6 +13,8 @@ mod call;
 mod deadlines;
 mod endpoint;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod grpc;
 mod headers;
 mod limit;

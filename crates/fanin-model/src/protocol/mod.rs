@@ -4,9 +4,11 @@
 //! nothing but calls of one message each way, for which a framing of five bytes and two trailers is all there is to do, and
 //! a call costs less than behind a stack of services that must be `Send`.
 
+mod body;
 mod client;
 mod connection;
 mod convert;
+pub(crate) mod fuzzed;
 mod grpc;
 mod http;
 mod methods;

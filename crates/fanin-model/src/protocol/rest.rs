@@ -1,5 +1,4 @@
-//! The protocol over HTTP: JSON, with tensors' data beside it where the client wants that (the binary tensor data
-//! extension).
+//! The protocol over HTTP: paths, methods, statuses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,20 +6,19 @@ use std::time::Duration;
 use ::http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use ::http::{HeaderMap, Method, Request, Response, StatusCode};
 use bytes::Bytes;
-use fanin_json::{Doc, Kind, Node, Writer};
+use fanin_json::{Doc, Node};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::body::{Asked, LENGTH};
 use super::connection::{BodyError, WHOLE, read};
 use super::grpc::{self, Code, Status};
 use super::methods::{self, EXTENSIONS};
 use super::place::Place;
 use super::reply::Reply;
-use super::{Service, convert, http};
-use crate::{Answer, Infer, json as tensors};
-
-const LENGTH: &str = "inference-header-content-length";
+use super::{Service, http};
+use crate::{Infer, json as tensors};
 
 pub(super) async fn handle(service: &Arc<Service>, request: Request<Incoming>) -> Response<Reply> {
     match answer(service, request).await {
@@ -159,11 +157,6 @@ fn invalid(problem: String) -> Status {
     Status::new(Code::InvalidArgument, problem)
 }
 
-/// A flag of a `parameters` object.
-fn flag(node: Node<'_>, name: &str) -> Option<bool> {
-    node.get("parameters")?.get(name)?.as_bool()
-}
-
 async fn infer(
     service: &Arc<Service>,
     name: &str,
@@ -178,57 +171,20 @@ async fn infer(
         return Err(invalid("the body is compressed; send it as it is".to_owned()));
     }
     let deadline = Instant::now() + bounds.timeout;
-    let mut bytes = whole(incoming, bounds.max_message, bounds.timeout, &mut place).await?;
-    let mut rest = match headers.get(LENGTH) {
-        None => Bytes::new(),
+    let bytes = whole(incoming, bounds.max_message, bounds.timeout, &mut place).await?;
+    let length = match headers.get(LENGTH) {
+        None => bytes.len(),
         Some(length) => {
             let length = length.to_str().ok().and_then(|length| length.parse::<usize>().ok());
-            let length = length.ok_or_else(|| invalid(format!("the header {LENGTH} is no number")))?;
-            if length > bytes.len() {
-                return Err(invalid(format!("{LENGTH} is {length}, the body has {} bytes", bytes.len())));
-            }
-            bytes.split_off(length)
+            length.ok_or_else(|| invalid(format!("the header {LENGTH} is no number")))?
         }
     };
-    let doc =
-        Doc::parse(bytes, tensors::MAX_DEPTH).map_err(|error| invalid(format!("the body is not JSON: {error}")))?;
-    let root = doc.root();
-    let list = root.get("inputs").filter(|list| list.kind() == Kind::Array);
-    let list = list.ok_or_else(|| invalid("the body has no list `inputs`".to_owned()))?;
-    let mut inputs = Vec::new();
-    for node in list.elements() {
-        let size = node.get("parameters").and_then(|parameters| parameters.get("binary_data_size"));
-        let binary = match size {
-            None => None,
-            Some(size) => {
-                let size = size.as_i64().and_then(|size| usize::try_from(size).ok());
-                let size = size.ok_or_else(|| invalid("a binary_data_size is no count".to_owned()))?;
-                let left = rest.len();
-                let told = || invalid(format!("a tensor's binary_data_size is {size}, {left} bytes are left"));
-                Some(convert::take(&mut rest, size).ok_or_else(told)?)
-            }
-        };
-        inputs.push(tensors::tensor(node, binary).map_err(invalid)?);
-    }
-    if !rest.is_empty() {
-        return Err(invalid(format!("{} bytes of binary data belong to no tensor", rest.len())));
-    }
-    let outputs: Vec<Node<'_>> = root.get("outputs").into_iter().flat_map(Node::elements).collect();
-    let names: Option<Vec<_>> =
-        outputs.iter().map(|output| output.get("name").and_then(|name| name.as_str())).collect();
-    let names = names.ok_or_else(|| invalid("an output has no `name`".to_owned()))?;
-    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-    let asked = Infer { model: name, version, inputs, outputs: &names, deadline };
-    let answer = service.models().infer(asked).await?;
-    let all_binary = flag(root, "binary_data_output").unwrap_or(false);
-    let is_binary = |name: &str| {
-        let asked =
-            outputs.iter().find(|output| output.get("name").and_then(|name| name.as_str()).as_deref() == Some(name));
-        asked.and_then(|output| flag(*output, "binary_data")).unwrap_or(all_binary)
-    };
-    let id = root.get("id").and_then(|id| id.as_str());
-    let written = written(&answer, id.as_deref(), is_binary);
-    let (text, binary) = written.map_err(|problem| Status::new(Code::Internal, problem))?;
+    let mut asked = Asked::read(bytes, length).map_err(invalid)?;
+    let inputs = std::mem::take(&mut asked.inputs);
+    let outputs = asked.outputs().map_err(invalid)?;
+    let outputs: Vec<&str> = outputs.iter().map(|name| &**name).collect();
+    let answer = service.models().infer(Infer { model: name, version, inputs, outputs: &outputs, deadline }).await?;
+    let (text, binary) = asked.answered(&answer).map_err(|problem| Status::new(Code::Internal, problem))?;
     place.answers(text.len())?;
     let kind = if binary.is_some() { "application/octet-stream" } else { "application/json" };
     let mut response = Response::new(Reply::new(text, None, Some(place)));
@@ -237,55 +193,4 @@ async fn infer(
         response.headers_mut().insert(LENGTH, HeaderValue::from(length));
     }
     Ok(response)
-}
-
-/// The response: JSON, and after it the data of the outputs that are wanted as bytes; then it says how long the JSON is.
-fn written(
-    answer: &Answer,
-    id: Option<&str>,
-    is_binary: impl Fn(&str) -> bool,
-) -> Result<(Bytes, Option<usize>), String> {
-    let mut text = Vec::with_capacity(512);
-    let mut writer = Writer::new(&mut text);
-    let mut binary: Vec<Bytes> = Vec::new();
-    writer.begin_object();
-    writer.key("model_name");
-    writer.str(answer.version.model());
-    writer.key("model_version");
-    writer.str(answer.version.text());
-    if let Some(id) = id {
-        writer.key("id");
-        writer.str(id);
-    }
-    writer.key("outputs");
-    writer.begin_array();
-    for output in &answer.outputs {
-        writer.begin_object();
-        writer.key("name");
-        writer.str(&output.name);
-        writer.key("datatype");
-        writer.str(output.datatype.as_str());
-        writer.key("shape");
-        writer.begin_array();
-        output.shape.iter().for_each(|size| writer.int(*size));
-        writer.end_array();
-        if is_binary(&output.name) {
-            let raw = output.to_raw();
-            writer.key("parameters");
-            writer.begin_object();
-            writer.key("binary_data_size");
-            writer.int(raw.len() as i64);
-            writer.end_object();
-            binary.push(raw);
-        } else {
-            writer.key("data");
-            tensors::write_data(&mut writer, output)?;
-        }
-        writer.end_object();
-    }
-    writer.end_array();
-    writer.end_object();
-    let length = (!binary.is_empty()).then_some(text.len());
-    binary.iter().for_each(|raw| text.extend_from_slice(raw));
-    Ok((text.into(), length))
 }

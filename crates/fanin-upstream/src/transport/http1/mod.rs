@@ -13,6 +13,7 @@
 mod chunked;
 mod connection;
 mod exchange;
+pub(crate) mod fuzzed;
 mod head;
 mod request;
 

@@ -29,6 +29,7 @@ use said::{is_cancelled, is_outdated, said_no};
 use sign_on::{Key, cancel_statement, sign_on};
 use statement::{Prepared, Statements};
 
+pub(crate) mod fuzzed;
 mod link;
 mod messages;
 mod params;

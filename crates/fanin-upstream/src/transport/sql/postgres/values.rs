@@ -83,6 +83,15 @@ impl Reader {
         })
     }
 
+    /// Whether its values are JSON already, and written as they come.
+    pub fn holds_json(&self) -> bool {
+        match self {
+            Reader::Json | Reader::Jsonb => true,
+            Reader::Array(element) => element.holds_json(),
+            _ => false,
+        }
+    }
+
     /// Writes a value. `None` if the bytes are not what the type says.
     pub fn write(&self, bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let mut from = Bytes(bytes);
@@ -243,16 +252,19 @@ fn numeric(from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
         _ => return None,
     }
     let digits = from.0.get(..2 * usize::from(groups))?;
-    // Zeros at either end are not sent.
+    if digits.as_chunks().0.iter().any(|pair| u16::from_be_bytes(*pair) > 9999) {
+        return None;
+    }
+    // PostgreSQL sends no zeros at either end; who speaks its protocol besides may.
     let group = |power: i32| {
         let at = usize::try_from(weight - power).ok().and_then(|at| digits.get(2 * at..2 * at + 2));
         at.map_or(0, |pair| i64::from(u16::from_be_bytes([pair[0], pair[1]])))
     };
-    match weight {
-        ..0 => out.push(b'0'),
-        0.. => {
-            write_int(out, group(weight));
-            for power in (0..weight).rev() {
+    match (0..=weight).rev().find(|power| group(*power) != 0) {
+        None => out.push(b'0'),
+        Some(first) => {
+            write_int(out, group(first));
+            for power in (0..first).rev() {
                 padded(out, group(power), 4);
             }
         }

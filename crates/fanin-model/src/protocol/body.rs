@@ -1,0 +1,134 @@
+//! What is asked of a model over HTTP, and the answer: JSON, with tensors' data behind it where the client wants that (the
+//! binary tensor data extension).
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use fanin_json::{Doc, Kind, Node, Writer};
+
+use super::convert;
+use crate::{Answer, Tensor, json as tensors};
+
+/// The header that says how long the JSON is, if there is data behind it.
+pub(super) const LENGTH: &str = "inference-header-content-length";
+
+/// What is asked.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    doc: Doc,
+    pub inputs: Vec<Tensor>,
+}
+
+impl Asked {
+    /// Reads a body, of which so many bytes are JSON.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(mut bytes: Bytes, length: usize) -> Result<Asked, String> {
+        if length > bytes.len() {
+            return Err(format!("{LENGTH} is {length}, the body has {} bytes", bytes.len()));
+        }
+        let mut rest = bytes.split_off(length);
+        let doc = Doc::parse(bytes, tensors::MAX_DEPTH).map_err(|error| format!("the body is not JSON: {error}"))?;
+        let list = doc.root().get("inputs").filter(|list| list.kind() == Kind::Array);
+        let mut inputs = Vec::new();
+        for node in list.ok_or("the body has no list `inputs`")?.elements() {
+            let size = node.get("parameters").and_then(|parameters| parameters.get("binary_data_size"));
+            let binary = match size {
+                None => None,
+                Some(size) => {
+                    let size = size.as_i64().and_then(|size| usize::try_from(size).ok());
+                    let size = size.ok_or("a binary_data_size is no count")?;
+                    let left = rest.len();
+                    let told = || format!("a tensor's binary_data_size is {size}, {left} bytes are left");
+                    Some(convert::take(&mut rest, size).ok_or_else(told)?)
+                }
+            };
+            inputs.push(tensors::tensor(node, binary)?);
+        }
+        if !rest.is_empty() {
+            return Err(format!("{} bytes of binary data belong to no tensor", rest.len()));
+        }
+        Ok(Asked { doc, inputs })
+    }
+
+    /// Names of the wanted outputs; none is all.
+    ///
+    /// # Errors
+    /// One has no name.
+    pub fn outputs(&self) -> Result<Vec<Cow<'_, str>>, String> {
+        let names = self.wanted().map(name_of).collect::<Option<Vec<_>>>();
+        names.ok_or_else(|| "an output has no `name`".to_owned())
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = Node<'_>> {
+        self.doc.root().get("outputs").into_iter().flat_map(Node::elements)
+    }
+
+    /// Whether an output is wanted as bytes.
+    fn is_binary(&self, name: &str) -> bool {
+        let output = self.wanted().find(|output| name_of(*output).as_deref() == Some(name));
+        let asked = output.and_then(|output| flag(output, "binary_data"));
+        asked.unwrap_or_else(|| flag(self.doc.root(), "binary_data_output").unwrap_or(false))
+    }
+
+    /// The response's body: JSON, and after it the data of the outputs that are wanted as bytes; if there are any, it says how
+    /// long the JSON is.
+    ///
+    /// # Errors
+    /// An output has no form in JSON.
+    pub fn answered(&self, answer: &Answer) -> Result<(Bytes, Option<usize>), String> {
+        let mut text = Vec::with_capacity(512);
+        let mut writer = Writer::new(&mut text);
+        let mut binary: Vec<Bytes> = Vec::new();
+        writer.begin_object();
+        writer.key("model_name");
+        writer.str(answer.version.model());
+        writer.key("model_version");
+        writer.str(answer.version.text());
+        if let Some(id) = self.doc.root().get("id").and_then(|id| id.as_str()) {
+            writer.key("id");
+            writer.str(&id);
+        }
+        writer.key("outputs");
+        writer.begin_array();
+        for output in &answer.outputs {
+            writer.begin_object();
+            writer.key("name");
+            writer.str(&output.name);
+            writer.key("datatype");
+            writer.str(output.datatype.as_str());
+            writer.key("shape");
+            writer.begin_array();
+            output.shape.iter().for_each(|size| writer.int(*size));
+            writer.end_array();
+            if self.is_binary(&output.name) {
+                let raw = output.to_raw();
+                writer.key("parameters");
+                writer.begin_object();
+                writer.key("binary_data_size");
+                writer.int(raw.len() as i64);
+                writer.end_object();
+                binary.push(raw);
+            } else {
+                writer.key("data");
+                tensors::write_data(&mut writer, output)?;
+            }
+            writer.end_object();
+        }
+        writer.end_array();
+        writer.end_object();
+        let length = (!binary.is_empty()).then_some(text.len());
+        binary.iter().for_each(|raw| text.extend_from_slice(raw));
+        Ok((text.into(), length))
+    }
+}
+
+fn name_of(output: Node<'_>) -> Option<Cow<'_, str>> {
+    output.get("name").and_then(|name| name.as_str())
+}
+
+/// A flag of a `parameters` object.
+fn flag(node: Node<'_>, name: &str) -> Option<bool> {
+    node.get("parameters")?.get(name)?.as_bool()
+}

@@ -1,0 +1,84 @@
+//! Answers of any bytes, for [`crate::fuzzing`].
+
+use super::chunked::Chunked;
+use super::head::{self, Framing, Head};
+
+/// Bytes of a body here.
+const MAX: usize = 4096;
+
+/// Bytes as an answer, in pieces of several sizes. Gives whether it is one.
+///
+/// # Panics
+/// If the size of the pieces makes a difference.
+pub fn answer(bytes: &[u8]) -> bool {
+    let whole = read(bytes, bytes.len().max(1));
+    for size in [1, 2, 3, 7, 64] {
+        let pieces = read(bytes, size);
+        // What is wrong may be told of another place, if more than one thing is.
+        assert!(pieces == whole || pieces.is_err() && whole.is_err(), "in pieces of {size}: {pieces:?}, {whole:?}");
+    }
+    matches!(whole, Ok(Some(_)))
+}
+
+/// Status, kept, body and what follows it.
+type Answer = (u16, bool, Vec<u8>, Vec<u8>);
+
+/// `None`: it is not complete.
+fn read(bytes: &[u8], size: usize) -> Result<Option<Answer>, String> {
+    let mut came = Vec::new();
+    let mut body: Option<(Head, Body)> = None;
+    for piece in bytes.chunks(size) {
+        match &mut body {
+            Some((_, body)) => body.take(piece)?,
+            None => {
+                came.extend_from_slice(piece);
+                let Some(head) = head::parse(&came, false).map_err(str::to_owned)? else { continue };
+                assert!(head.len <= came.len() && head.content_type.1 as usize <= head.len, "{head:?}");
+                let mut rest = Body::new(head.framing);
+                rest.take(&came[head.len..])?;
+                body = Some((head, rest));
+            }
+        }
+    }
+    let Some((head, body)) = body else { return Ok(None) };
+    let (is_whole, data, after) = match body {
+        Body::Chunked(decoder, data, after) => (decoder.is_done(), data, after),
+        Body::Length(left, data, after) => (left == 0, data, after),
+        Body::UntilClose(data) => (true, data, Vec::new()),
+    };
+    Ok(is_whole.then_some((head.status.as_u16(), head.keep_alive, data, after)))
+}
+
+enum Body {
+    Length(u64, Vec<u8>, Vec<u8>),
+    Chunked(Chunked, Vec<u8>, Vec<u8>),
+    UntilClose(Vec<u8>),
+}
+
+impl Body {
+    fn new(framing: Framing) -> Body {
+        match framing {
+            Framing::Length(length) => Body::Length(length, Vec::new(), Vec::new()),
+            Framing::Chunked => Body::Chunked(Chunked::new(), Vec::new(), Vec::new()),
+            Framing::UntilClose => Body::UntilClose(Vec::new()),
+        }
+    }
+
+    fn take(&mut self, piece: &[u8]) -> Result<(), String> {
+        match self {
+            Body::Length(left, data, after) => {
+                let part = piece.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= part as u64;
+                data.extend_from_slice(&piece[..part]);
+                after.extend_from_slice(&piece[part..]);
+            }
+            Body::Chunked(decoder, data, after) => {
+                let rest = decoder.decode(piece, data, MAX).map_err(|what| what.unwrap_or("too long").to_owned())?;
+                after.extend_from_slice(rest);
+                assert!(data.len() <= MAX);
+            }
+            Body::UntilClose(data) => data.extend_from_slice(piece),
+        }
+        Ok(())
+    }
+}

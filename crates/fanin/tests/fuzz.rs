@@ -1,0 +1,81 @@
+//! The corpora of `fuzz/` and what chance makes of them: bounded runs of what the fuzz targets do for as long as one likes.
+
+use std::path::Path;
+
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let entries = std::fs::read_dir(&folder).expect("the corpus is in the checkout");
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("the folder can be read").path()).collect();
+    files.sort();
+    files.iter().map(|path| std::fs::read(path).expect("it can be read")).collect()
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound.max(1)
+    }
+
+    /// A few bytes changed, a piece gone, doubled or from elsewhere, the rest cut off.
+    fn changes(&mut self, all: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = all[self.below(all.len())].clone();
+        for _ in 0..=self.below(4) {
+            let (at, length) = (self.below(bytes.len()), self.below(24));
+            let end = (at + length).min(bytes.len());
+            match self.below(7) {
+                0 => drop(bytes.drain(at..end)),
+                1 => {
+                    let piece = bytes[at..end].to_vec();
+                    bytes.splice(at..at, piece);
+                }
+                2 => {
+                    let other = &all[self.below(all.len())];
+                    let from = self.below(other.len());
+                    let piece = other[from..(from + length).min(other.len())].to_vec();
+                    bytes.splice(at..end, piece);
+                }
+                3 => bytes.truncate(at),
+                4 => {
+                    let numbers: [&[u8]; 6] = [b"-1", b"18446744073709551615", b"1e308", b"NaN", b"null", b"[]"];
+                    bytes.splice(at..at, numbers[self.below(numbers.len())].iter().copied());
+                }
+                _ if at < bytes.len() => bytes[at] = self.below(256) as u8,
+                _ => {}
+            }
+        }
+        bytes
+    }
+}
+
+/// Gives how many of the corpus were taken: a corpus that is refused as a whole tries nothing.
+fn run(target: &str, cases: usize, feed: impl Fn(&[u8]) -> bool) -> usize {
+    let corpus = corpus(target);
+    let taken = corpus.iter().filter(|bytes| feed(bytes)).count();
+    let mut random = Random(7);
+    for _ in 0..cases {
+        feed(&random.changes(&corpus));
+    }
+    taken
+}
+
+#[test]
+fn model_files() {
+    assert_eq!(run("model", 4000, |bytes| fanin_model::fuzzing::model(bytes) > 0), corpus("model").len());
+}
+
+#[test]
+fn messages_to_models() {
+    assert_eq!(run("message", 20_000, fanin_model::fuzzing::message), corpus("message").len());
+}
+
+#[test]
+fn bodies_to_models() {
+    assert_eq!(run("body", 20_000, fanin_model::fuzzing::body_and_question), corpus("body").len());
+}
+
+#[test]
+fn answers_over_http() {
+    assert_eq!(run("answer", 20_000, fanin_upstream::fuzzing::answer), corpus("answer").len());
+}
