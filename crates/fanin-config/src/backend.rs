@@ -9,7 +9,7 @@ use crate::table::Table;
 
 /// What speaks at the other end of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum UpstreamKind {
     /// HTTP: `url` or `urls`.
     Http,
     /// gRPC: `grpc`.
@@ -24,10 +24,10 @@ pub enum Kind {
     Model,
 }
 
-impl Kind {
+impl UpstreamKind {
     /// Whether it is asked in SQL.
     pub const fn is_sql(self) -> bool {
-        matches!(self, Kind::Postgres | Kind::Mysql)
+        matches!(self, UpstreamKind::Postgres | UpstreamKind::Mysql)
     }
 
     /// Calls in flight where the file does not say. A database works on as many statements at once as it has cores and disks,
@@ -35,40 +35,40 @@ impl Kind {
     pub const fn default_limit(self) -> usize {
         match self {
             // A model's own queue knows what fits into a deadline; this only bounds what is asked at once.
-            Kind::Http | Kind::Grpc | Kind::Model => 256,
-            Kind::Postgres | Kind::Mysql => 8,
-            Kind::Files => 4,
+            UpstreamKind::Http | UpstreamKind::Grpc | UpstreamKind::Model => 256,
+            UpstreamKind::Postgres | UpstreamKind::Mysql => 8,
+            UpstreamKind::Files => 4,
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for UpstreamKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Http => "HTTP",
-            Kind::Grpc => "gRPC",
-            Kind::Postgres => "PostgreSQL",
-            Kind::Mysql => "MySQL",
-            Kind::Files => "a folder",
-            Kind::Model => "a model",
+            UpstreamKind::Http => "HTTP",
+            UpstreamKind::Grpc => "gRPC",
+            UpstreamKind::Postgres => "PostgreSQL",
+            UpstreamKind::Mysql => "MySQL",
+            UpstreamKind::Files => "a folder",
+            UpstreamKind::Model => "a model",
         })
     }
 }
 
 /// Everything that has a network behind it.
-const NETWORK: &[Kind] = &[Kind::Http, Kind::Grpc, Kind::Postgres, Kind::Mysql];
+const NETWORK: &[UpstreamKind] = &[UpstreamKind::Http, UpstreamKind::Grpc, UpstreamKind::Postgres, UpstreamKind::Mysql];
 /// What travels by HTTP.
-const ANY_HTTP: &[Kind] = &[Kind::Http, Kind::Grpc];
+const ANY_HTTP: &[UpstreamKind] = &[UpstreamKind::Http, UpstreamKind::Grpc];
 /// Databases.
-const SQL: &[Kind] = &[Kind::Postgres, Kind::Mysql];
+const SQL: &[UpstreamKind] = &[UpstreamKind::Postgres, UpstreamKind::Mysql];
 
 /// Keys that not every upstream has.
-const ONLY_FOR: &[(&str, &[Kind])] = &[
-    ("snapshot", &[Kind::Http]),
-    ("http", &[Kind::Http]),
-    ("timeout_header", &[Kind::Http]),
-    ("query_lists", &[Kind::Http]),
-    ("operations", &[Kind::Http]),
+const ONLY_FOR: &[(&str, &[UpstreamKind])] = &[
+    ("snapshot", &[UpstreamKind::Http]),
+    ("http", &[UpstreamKind::Http]),
+    ("timeout_header", &[UpstreamKind::Http]),
+    ("query_lists", &[UpstreamKind::Http]),
+    ("operations", &[UpstreamKind::Http]),
     ("headers", ANY_HTTP),
     ("forward_headers", ANY_HTTP),
     ("keepalive", ANY_HTTP),
@@ -83,41 +83,41 @@ const ONLY_FOR: &[(&str, &[Kind])] = &[
     ("ejection", NETWORK),
     ("password", SQL),
     ("statements", SQL),
-    ("proto", &[Kind::Grpc]),
-    ("proto_path", &[Kind::Grpc]),
-    ("descriptors", &[Kind::Grpc]),
-    ("reflection", &[Kind::Grpc]),
-    ("safe_methods", &[Kind::Grpc]),
-    ("max_messages", &[Kind::Grpc]),
-    ("int64", &[Kind::Grpc]),
-    ("field_names", &[Kind::Grpc]),
+    ("proto", &[UpstreamKind::Grpc]),
+    ("proto_path", &[UpstreamKind::Grpc]),
+    ("descriptors", &[UpstreamKind::Grpc]),
+    ("reflection", &[UpstreamKind::Grpc]),
+    ("safe_methods", &[UpstreamKind::Grpc]),
+    ("max_messages", &[UpstreamKind::Grpc]),
+    ("int64", &[UpstreamKind::Grpc]),
+    ("field_names", &[UpstreamKind::Grpc]),
 ];
 
 /// Whether an upstream of that kind can have this key.
-pub(crate) fn has(kind: Kind, key: &str) -> bool {
+pub(crate) fn has(kind: UpstreamKind, key: &str) -> bool {
     ONLY_FOR.iter().find(|(name, _)| *name == key).is_none_or(|(_, kinds)| kinds.contains(&kind))
 }
 
 /// Refuses keys that mean nothing to an upstream of that kind.
-pub(crate) fn refuse_foreign(table: &Table<'_, '_>, kind: Kind) {
+pub(crate) fn refuse_foreign(table: &Table<'_, '_>, kind: UpstreamKind) {
     for &(key, kinds) in ONLY_FOR {
         if table.at(key).is_some() && !kinds.contains(&kind) {
-            let kinds: Vec<String> = kinds.iter().map(Kind::to_string).collect();
+            let kinds: Vec<String> = kinds.iter().map(UpstreamKind::to_string).collect();
             table.error(key, format_args!("is for {}; this upstream is {kind}", kinds.join(", ")));
         }
     }
 }
 
 /// Finds out by its keys what an upstream is. The keys' values are read elsewhere.
-pub(crate) fn kind(table: &Table<'_, '_>) -> Kind {
+pub(crate) fn kind(table: &Table<'_, '_>) -> UpstreamKind {
     let keys = [
-        ("url", Kind::Http),
-        ("urls", Kind::Http),
-        ("grpc", Kind::Grpc),
-        ("postgres", Kind::Postgres),
-        ("mysql", Kind::Mysql),
-        ("files", Kind::Files),
-        ("model", Kind::Model),
+        ("url", UpstreamKind::Http),
+        ("urls", UpstreamKind::Http),
+        ("grpc", UpstreamKind::Grpc),
+        ("postgres", UpstreamKind::Postgres),
+        ("mysql", UpstreamKind::Mysql),
+        ("files", UpstreamKind::Files),
+        ("model", UpstreamKind::Model),
     ];
     let mut found = keys.into_iter().filter(|(key, _)| table.at(key).is_some());
     match (found.next(), found.next()) {
@@ -126,7 +126,7 @@ pub(crate) fn kind(table: &Table<'_, '_>) -> Kind {
                 "url",
                 "url = \"http://host:port\", or urls = [...] for several endpoints; or grpc, postgres, mysql, files or model",
             );
-            Kind::Http
+            UpstreamKind::Http
         }
         (Some((_, kind)), None) => kind,
         (Some((first, kind)), Some((second, _))) => {
@@ -159,9 +159,9 @@ pub(crate) fn read_model(table: &mut Table<'_, '_>, models: Option<&Models>) -> 
 }
 
 /// The URLs of a database: one, or a list for several endpoints.
-pub(crate) fn read_urls(table: &mut Table<'_, '_>, kind: Kind) -> Vec<Url> {
+pub(crate) fn read_urls(table: &mut Table<'_, '_>, kind: UpstreamKind) -> Vec<Url> {
     let (key, what): (_, _) = match kind {
-        Kind::Mysql => ("mysql", "a URL such as \"mysql://user@host:3306/database\""),
+        UpstreamKind::Mysql => ("mysql", "a URL such as \"mysql://user@host:3306/database\""),
         _ => ("postgres", "a URL such as \"postgres://user@host:5432/database\""),
     };
     let urls = table.list(key, what, true, |text| sql_url(text, kind)).unwrap_or_default();
@@ -180,9 +180,9 @@ pub(crate) fn read_urls(table: &mut Table<'_, '_>, kind: Kind) -> Vec<Url> {
 }
 
 /// Text of errors never holds the URL: it may hold a password.
-fn sql_url(text: &str, kind: Kind) -> Result<Url, String> {
+fn sql_url(text: &str, kind: UpstreamKind) -> Result<Url, String> {
     let (schemes, shown) = match kind {
-        Kind::Mysql => (["mysql", "mariadb"], "mysql"),
+        UpstreamKind::Mysql => (["mysql", "mariadb"], "mysql"),
         _ => (["postgres", "postgresql"], "postgres"),
     };
     let url = Url::parse(text).map_err(|error| {
@@ -210,8 +210,8 @@ fn sql_url(text: &str, kind: Kind) -> Result<Url, String> {
             "sslmode" => {
                 return Err(format!("`{value}` is not an sslmode: disable, require, verify-ca or verify-full"));
             }
-            "application_name" if kind == Kind::Postgres => {}
-            other if kind == Kind::Postgres => {
+            "application_name" if kind == UpstreamKind::Postgres => {}
+            other if kind == UpstreamKind::Postgres => {
                 return Err(format!("`{other}` is no parameter; known are sslmode and application_name"));
             }
             other => return Err(format!("`{other}` is no parameter; known is sslmode")),
@@ -221,7 +221,7 @@ fn sql_url(text: &str, kind: Kind) -> Result<Url, String> {
 }
 
 /// Arguments that every call has; nothing of a call's own can have their names.
-pub const OPTIONS: [&str; 6] = ["timeout", "ok", "optional", "default", "safe", "unordered"];
+pub const CALL_OPTIONS: [&str; 6] = ["timeout", "ok", "optional", "default", "safe", "unordered"];
 
 #[cfg(test)]
 mod tests {
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn urls_of_databases() {
-        assert!(sql_url("postgres://u:p@h/db?sslmode=require&application_name=a", Kind::Postgres).is_ok());
+        assert!(sql_url("postgres://u:p@h/db?sslmode=require&application_name=a", UpstreamKind::Postgres).is_ok());
         for (url, why) in [
             ("http://u@h/db", "scheme"),
             ("postgres:///db", "host"),
@@ -240,17 +240,17 @@ mod tests {
             ("postgres://u@h/a?password=x", "no parameter"),
             ("nonsense", "not a URL"),
         ] {
-            let error = sql_url(url, Kind::Postgres).unwrap_err();
+            let error = sql_url(url, UpstreamKind::Postgres).unwrap_err();
             assert!(error.contains(why), "{url}: {error}");
         }
-        assert!(sql_url("mysql://u:p@h/db?sslmode=require", Kind::Mysql).is_ok());
-        assert!(sql_url("mariadb://u@h:3307/db", Kind::Mysql).is_ok());
+        assert!(sql_url("mysql://u:p@h/db?sslmode=require", UpstreamKind::Mysql).is_ok());
+        assert!(sql_url("mariadb://u@h:3307/db", UpstreamKind::Mysql).is_ok());
         for (url, why) in [
             ("postgres://u@h/db", "not the scheme of MySQL; use mysql"),
             ("mysql://h/db", "mysql://user@host/database"),
             ("mysql://u@h/a?application_name=x", "no parameter"),
         ] {
-            let error = sql_url(url, Kind::Mysql).unwrap_err();
+            let error = sql_url(url, UpstreamKind::Mysql).unwrap_err();
             assert!(error.contains(why), "{url}: {error}");
         }
     }

@@ -69,7 +69,7 @@ impl Config {
     /// Reads and checks the file of [`Config::load`], and gives what could be read of it even if
     /// something is wrong: what it names can then be checked too.
     #[must_use]
-    pub fn inspect(path: &Path, env: Env<'_>) -> Inspected {
+    pub fn inspect(path: &Path, env: Env<'_>) -> Inspection {
         let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_path_buf() };
         let name = file.display().to_string();
         let text = match read_text(&file) {
@@ -77,7 +77,7 @@ impl Config {
             Err(problem) => {
                 let hint = format!("name a folder that has a {FILE_NAME}, or the file itself");
                 let found = vec![Diagnostic::file(&name, problem).hint(hint)];
-                return Inspected { config: None, unsure: Vec::new(), found };
+                return Inspection { config: None, invalid_upstreams: Vec::new(), diagnostics: found };
             }
         };
         let dir = match file.parent() {
@@ -96,7 +96,7 @@ impl Config {
         Config::inspect_text(text, name, dir, env).into_result()
     }
 
-    fn inspect_text(text: &str, name: &str, dir: &Path, env: Env<'_>) -> Inspected {
+    fn inspect_text(text: &str, name: &str, dir: &Path, env: Env<'_>) -> Inspection {
         let source = Arc::new(Source::new(name, text));
         let (root, problems) = DeTable::parse_recoverable(text);
         let reader = Reader::new(source.clone(), dir.to_path_buf(), env);
@@ -115,7 +115,7 @@ impl Config {
                 .collect();
         }
         found.sort_by_key(|diagnostic| diagnostic.at.start);
-        let mut unsure: Vec<String> = Vec::new();
+        let mut invalid_upstreams: Vec<String> = Vec::new();
         let tables = root.get_ref().get("upstreams").and_then(|upstreams| upstreams.get_ref().as_table());
         for name in tables.into_iter().flat_map(|tables| tables.keys()).map(|key| key.get_ref().to_string()) {
             let table = format!("upstreams.{name}");
@@ -129,38 +129,38 @@ impl Config {
                     })
             };
             if !problems.is_empty() || !config.upstreams.contains_key(&name) || found.iter().any(tells) {
-                unsure.push(name);
+                invalid_upstreams.push(name);
             }
         }
-        Inspected { config: Some(config), unsure, found }
+        Inspection { config: Some(config), invalid_upstreams, diagnostics: found }
     }
 }
 
 /// A configuration file as far as it could be read.
 #[derive(Debug)]
-pub struct Inspected {
+pub struct Inspection {
     /// What could be read; `None` if the file could not. Where something is wrong, a default stands.
     pub config: Option<Config>,
     /// Upstreams that the file names and of which something is wrong.
-    pub unsure: Vec<String>,
+    pub invalid_upstreams: Vec<String>,
     /// All that is wrong, in the file's order; errors, and warnings between them.
-    pub found: Vec<Diagnostic>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
-impl Inspected {
+impl Inspection {
     /// Whether there is more than warnings.
     #[must_use]
     pub fn has_errors(&self) -> bool {
-        self.found.iter().any(|one| one.severity == Severity::Error)
+        self.diagnostics.iter().any(|one| one.severity == Severity::Error)
     }
 
     fn into_result(self) -> Result<Config, ConfigError> {
         match self.config {
-            Some(mut config) if !self.found.iter().any(|one| one.severity == Severity::Error) => {
-                config.warnings = self.found;
+            Some(mut config) if !self.diagnostics.iter().any(|one| one.severity == Severity::Error) => {
+                config.warnings = self.diagnostics;
                 Ok(config)
             }
-            _ => Err(ConfigError { diagnostics: self.found }),
+            _ => Err(ConfigError { diagnostics: self.diagnostics }),
         }
     }
 }

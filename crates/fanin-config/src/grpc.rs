@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::Upstream;
-use crate::backend::Kind;
+use crate::backend::UpstreamKind;
 use crate::read::At;
 use crate::table::Table;
 use crate::upstream::{is_identifier, set};
@@ -34,7 +34,7 @@ pub enum FieldNames {
 }
 
 /// Reads the keys that only gRPC upstreams have.
-pub(crate) fn read(table: &mut Table<'_, '_>, upstream: &mut Upstream, kind: Kind) {
+pub(crate) fn read(table: &mut Table<'_, '_>, upstream: &mut Upstream, kind: UpstreamKind) {
     upstream.grpc = endpoints(table, "grpc", None);
     if upstream.grpc.iter().any(|url| url.path() != "/") {
         table.error("grpc", "gRPC servers have no path before their methods; end the URL with the port");
@@ -66,7 +66,7 @@ fn values<T>(list: Vec<At<T>>) -> Vec<T> {
 }
 
 /// Reads `proto`, `proto_path`, `descriptors` and `reflection`: exactly one of the ways must be there.
-fn read_descriptors(table: &mut Table<'_, '_>, upstream: &mut Upstream, kind: Kind) {
+fn read_descriptors(table: &mut Table<'_, '_>, upstream: &mut Upstream, kind: UpstreamKind) {
     let dir = table.reader().dir().to_owned();
     let existing = |text: &str, is: fn(&PathBuf) -> bool, what: &str| {
         Some(dir.join(text)).filter(is).ok_or_else(|| format!("there is no {what} {text}"))
@@ -77,7 +77,7 @@ fn read_descriptors(table: &mut Table<'_, '_>, upstream: &mut Upstream, kind: Ki
     upstream.proto_path = folders.map(values).unwrap_or_default();
     upstream.descriptors = table.path("descriptors");
     upstream.reflection = table.flag("reflection").unwrap_or(false);
-    if kind != Kind::Grpc {
+    if kind != UpstreamKind::Grpc {
         return;
     }
     if table.is_empty_list("proto") {

@@ -24,7 +24,7 @@ pub struct Batch {
     /// The member of an item that holds its key. Without it the answer is an object that has each item under its key.
     #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
-    pub matched: Option<String>,
+    pub match_field: Option<String>,
     /// The member of the answer that holds the items. Without it the answer itself does.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -51,7 +51,7 @@ impl Batch {
         Batch {
             key: key.into(),
             fields: None,
-            matched: None,
+            match_field: None,
             items: None,
             max_keys: 100,
             linger: Duration::from_millis(2),
@@ -69,7 +69,7 @@ impl Batch {
         let batch = Batch {
             key: String::new(),
             fields: table.text("fields"),
-            matched: table.text("match"),
+            match_field: table.text("match"),
             items: table.text("items"),
             max_keys: table.count("max_keys", 1..=u64::MAX).unwrap_or(default.max_keys),
             linger: table

@@ -20,7 +20,7 @@ pub struct Models {
     #[serde(serialize_with = "text::path")]
     #[schemars(with = "String")]
     pub repository: PathBuf,
-    /// Addresses on which others ask the models by the Open Inference Protocol, gRPC and HTTP alike; without it only
+    /// Addresses on which others ask the models by the Open Inference HttpVersion, gRPC and HTTP alike; without it only
     /// flows do.
     #[serde(serialize_with = "text::list")]
     #[schemars(with = "schema::OneOrMore<schema::Address>")]

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::merge::{Batch, Cache};
-use crate::param::{Param, ParamPlace, ParamType};
+use crate::param::{Param, ParamLocation, ParamType};
 use crate::policy::{read_operation_hedge, read_operation_retry, read_part};
 use crate::table::Table;
 use crate::{Hedge, Retry, schema, text};
@@ -131,7 +131,7 @@ impl Operation {
     }
 
     /// Whether identical calls in flight share one.
-    pub fn shares_flights(&self) -> bool {
+    pub fn uses_single_flight(&self) -> bool {
         self.single_flight.unwrap_or(self.cache.is_some())
     }
 
@@ -205,7 +205,7 @@ impl Operation {
     fn check(&self, table: &Table<'_, '_>, longest: Duration) {
         if !self.is_safe() {
             for key in ["batch", "cache", "single_flight"] {
-                if table.at(key).is_some() && (key != "single_flight" || self.shares_flights()) {
+                if table.at(key).is_some() && (key != "single_flight" || self.uses_single_flight()) {
                     table.error(key, "needs calls that change nothing; set safe = true if that is so");
                 }
             }
@@ -215,7 +215,7 @@ impl Operation {
             for name in placeholders(&self.path) {
                 match params.get(name) {
                     None => table.error("path", format_args!("names {{{name}}}, which is not among params")),
-                    Some(param) if param.kind.of == ParamType::List => {
+                    Some(param) if param.kind.base == ParamType::List => {
                         table.error("path", format_args!("cannot hold {{{name}}}, which is a list"));
                     }
                     Some(param) if param.kind.optional => {
@@ -224,7 +224,7 @@ impl Operation {
                     Some(_) => {}
                 }
             }
-            let has_body = params.iter().any(|(name, param)| param.place == ParamPlace::Json && !in_path(name));
+            let has_body = params.iter().any(|(name, param)| param.location == ParamLocation::Json && !in_path(name));
             if has_body && matches!(self.method, Method::GET | Method::HEAD) {
                 table.error("params", format_args!("a {} has no body for `in = \"json\"`", self.method));
             }
@@ -251,10 +251,10 @@ impl Operation {
             }
             match self.params.as_ref().map(|params| params.get(name)) {
                 Some(None) => table.error("batch", format_args!("{what} = \"{name}\" is not among params")),
-                Some(Some(param)) if !matches!(param.kind.of, ParamType::List | ParamType::Any) => {
+                Some(Some(param)) if !matches!(param.kind.base, ParamType::List | ParamType::Any) => {
                     table.error("batch", format_args!("{what} = \"{name}\" must be a list in params"));
                 }
-                Some(Some(param)) if param.place == ParamPlace::Header => {
+                Some(Some(param)) if param.location == ParamLocation::Header => {
                     table.error("batch", format_args!("{what} = \"{name}\" must not be a header"));
                 }
                 _ => {}

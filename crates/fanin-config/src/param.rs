@@ -11,7 +11,7 @@ use crate::table::Table;
 use crate::upstream::is_identifier;
 
 /// Arguments that every call of an operation may have: no parameter may bear such a name.
-pub const CALL_ARGUMENTS: [&str; 8] =
+pub const OPERATION_CALL_OPTIONS: [&str; 8] =
     ["default", "headers", "linger", "ok", "optional", "safe", "timeout", "unordered"];
 
 /// What a parameter may hold.
@@ -69,7 +69,7 @@ impl ParamType {
 /// Where a parameter goes that the path does not name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ParamPlace {
+pub enum ParamLocation {
     /// Into the query.
     #[default]
     Query,
@@ -83,7 +83,7 @@ pub enum ParamPlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParamKind {
     /// What it holds.
-    pub of: ParamType,
+    pub base: ParamType,
     /// A call may leave it out, or give `None`; it is then not sent.
     pub optional: bool,
 }
@@ -95,7 +95,7 @@ impl ParamKind {
             None => (text, false),
         };
         match TYPES.iter().find(|(known, _)| *known == name) {
-            Some((_, of)) => Ok(ParamKind { of: *of, optional }),
+            Some((_, base)) => Ok(ParamKind { base: *base, optional }),
             None => {
                 let known: Vec<_> = TYPES.iter().map(|(known, _)| *known).collect();
                 Err(format!("`{text}` is not a type; known are {}, with ? if it may be left out", known.join(", ")))
@@ -106,7 +106,7 @@ impl ParamKind {
 
 impl Serialize for ParamKind {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(&format_args!("{}{}", self.of.as_str(), if self.optional { "?" } else { "" }))
+        to.collect_str(&format_args!("{}{}", self.base.as_str(), if self.optional { "?" } else { "" }))
     }
 }
 
@@ -125,8 +125,8 @@ pub struct Param {
     pub default: Option<Value>,
     /// Where it goes if the path does not name it: `"query"`, `"json"` (a member of the JSON body) or `"header"`.
     #[serde(rename = "in")]
-    #[schemars(with = "schema::ParamPlaceText")]
-    pub place: ParamPlace,
+    #[schemars(with = "schema::ParamLocationText")]
+    pub location: ParamLocation,
     /// What it is called there. Default: the parameter's own name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -135,17 +135,17 @@ pub struct Param {
 
 impl Param {
     /// A parameter with all defaults, which a call must give.
-    pub fn new(of: ParamType) -> Param {
-        Param { kind: ParamKind { of, optional: false }, default: None, place: ParamPlace::Query, name: None }
+    pub fn new(base: ParamType) -> Param {
+        Param { kind: ParamKind { base, optional: false }, default: None, location: ParamLocation::Query, name: None }
     }
 
     /// What it is called in the request; `own` is its name.
-    pub fn wire<'a>(&'a self, own: &'a str) -> &'a str {
+    pub fn wire_name<'a>(&'a self, own: &'a str) -> &'a str {
         self.name.as_deref().unwrap_or(own)
     }
 
     /// Whether a call may leave it out.
-    pub fn may_be_left_out(&self) -> bool {
+    pub fn is_optional(&self) -> bool {
         self.kind.optional || self.default.is_some()
     }
 
@@ -159,40 +159,41 @@ impl Param {
                 message,
                 "use letters, digits and _; `name` says what it is called in the request",
             );
-        } else if CALL_ARGUMENTS.contains(&name.value.as_str()) {
+        } else if OPERATION_CALL_OPTIONS.contains(&name.value.as_str()) {
             let message = format!("`{}` is an argument of every call", name.value);
             reader.error_hint(&name.span, message, "take another name; `name` says what it is called in the request");
         }
         const WHAT: &str = "a type such as \"string\" or \"list?\"";
         if let DeValue::String(_) = item.get() {
             let kind = item.parsed(WHAT, ParamKind::read)?;
-            return Some(Param { kind, ..Param::new(kind.of) });
+            return Some(Param { kind, ..Param::new(kind.base) });
         }
         let mut table = Table::of(&item)?;
         let kind = table.parsed("type", WHAT, ParamKind::read).map(|kind| kind.value);
         if table.at("type").is_none() {
             table.missing("type", "type = \"string\"");
         }
-        let places = [("query", ParamPlace::Query), ("json", ParamPlace::Json), ("header", ParamPlace::Header)];
-        let place = table.choice("in", &places).unwrap_or_default();
+        let locations =
+            [("query", ParamLocation::Query), ("json", ParamLocation::Json), ("header", ParamLocation::Header)];
+        let location = table.choice("in", &locations).unwrap_or_default();
         let wire = table.text("name");
         if wire.as_deref() == Some("") {
             table.error("name", "is empty");
         }
         let default = table.value("default");
         if let (Some(kind), Some(default)) = (kind, &default) {
-            if !kind.of.takes(default) {
-                table.error("default", format_args!("is not what the type says, {}", kind.of.as_str()));
+            if !kind.base.takes(default) {
+                table.error("default", format_args!("is not what the type says, {}", kind.base.as_str()));
             } else if kind.optional {
                 table.error("default", "stands beside a type with `?`, which sends nothing; keep one of them");
             }
         }
-        if place == ParamPlace::Header
+        if location == ParamLocation::Header
             && let Err(problem) = header_name(wire.as_deref().unwrap_or(&name.value))
         {
             table.error("in", problem);
         }
         table.finish();
-        Some(Param { kind: kind?, default, place, name: wire })
+        Some(Param { kind: kind?, default, location, name: wire })
     }
 }

@@ -181,7 +181,7 @@ leaf!(
 );
 leaf!(
     /// Where a parameter goes.
-    ParamPlaceText,
+    ParamLocationText,
     json_schema!({ "anyOf": [{ "enum": ["query", "json", "header"] }, variable()] })
 );
 leaf!(
@@ -216,7 +216,7 @@ leaf!(
 );
 leaf!(
     /// HTTP version.
-    HttpVersion,
+    HttpVersionText,
     json_schema!({ "anyOf": [{ "enum": ["1", "2"] }, variable()] })
 );
 

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::backend::OPTIONS;
+use crate::backend::CALL_OPTIONS;
 use crate::merge::{Batch, Cache};
 use crate::table::Table;
 use crate::upstream::is_identifier;
@@ -60,7 +60,7 @@ pub struct StatementBatch {
     /// The column of a row that holds its key, just as it was asked for.
     #[serde(rename = "match")]
     #[schemars(with = "String")]
-    pub matched: String,
+    pub match_column: String,
     /// Keys in one statement; more are spread over several.
     #[schemars(with = "schema::Count<1>")]
     pub max_keys: usize,
@@ -76,13 +76,13 @@ pub struct StatementBatch {
 
 impl StatementBatch {
     /// A batch by this parameter and column, with all defaults.
-    pub fn new(key: impl Into<String>, matched: impl Into<String>) -> StatementBatch {
+    pub fn new(key: impl Into<String>, match_column: impl Into<String>) -> StatementBatch {
         let Batch { key, max_keys, linger, share, .. } = Batch::new(key);
-        StatementBatch { key, matched: matched.into(), max_keys, linger, share }
+        StatementBatch { key, match_column: match_column.into(), max_keys, linger, share }
     }
 
     fn read(mut table: Table<'_, '_>) -> Option<StatementBatch> {
-        let (key, matched) = (table.text("key"), table.text("match"));
+        let (key, match_column) = (table.text("key"), table.text("match"));
         if table.at("key").is_none() {
             table.missing("key", "key = \"ids\": the parameter that holds the keys");
         }
@@ -102,7 +102,7 @@ impl StatementBatch {
             table.error("share", "has no time to find calls of other requests: linger is 0");
         }
         table.finish();
-        Some(StatementBatch { key: key?, matched: matched?, ..batch })
+        Some(StatementBatch { key: key?, match_column: match_column?, ..batch })
     }
 }
 
@@ -194,7 +194,7 @@ impl Statement {
         if let Some(twice) = params.iter().enumerate().find(|(at, name)| params[..*at].contains(name)) {
             table.error("params", format_args!("`{}` is there twice", twice.1));
         }
-        let reserved = |name: &&String| OPTIONS.contains(&name.as_str()) || *name == "linger";
+        let reserved = |name: &&String| CALL_OPTIONS.contains(&name.as_str()) || *name == "linger";
         if let Some(reserved) = params.iter().find(reserved) {
             table.error("params", format_args!("`{reserved}` is an option of every call; take another name"));
         }
@@ -229,7 +229,7 @@ impl Statement {
     /// The operation that a call of the statement is, for everything that calls share.
     pub(crate) fn operation(&self, name: &str) -> Operation {
         let batch = self.batch.as_ref().map(|batch| Batch {
-            matched: Some(batch.matched.clone()),
+            match_field: Some(batch.match_column.clone()),
             max_keys: batch.max_keys,
             linger: batch.linger,
             share: batch.share,

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use url::Url;
 
-use crate::backend::{self, Kind};
+use crate::backend::{self, UpstreamKind};
 use crate::client_tls::ClientTls;
 use crate::grpc::{self, FieldNames, Int64};
 use crate::headers::{forwardable, read_headers};
@@ -111,8 +111,8 @@ pub struct Upstream {
     #[schemars(with = "schema::Count<0>")]
     pub max_waiting: usize,
     /// HTTP version: `"1"` or `"2"` (over plain TCP without upgrade: the backend must expect it).
-    #[schemars(with = "schema::HttpVersion")]
-    pub http: Protocol,
+    #[schemars(with = "schema::HttpVersionText")]
+    pub http: HttpVersion,
     /// Connections to each endpoint: to a database over all workers, by default as many as `limit`; with HTTP/1.1 over all
     /// workers, 256 by default; with HTTP/2, so with gRPC, for each worker, 4 by default.
     #[schemars(with = "schema::Count<1>")]
@@ -203,29 +203,29 @@ pub struct Upstream {
 impl Upstream {
     /// An upstream with one endpoint and all defaults, as if nothing else stood in its table.
     pub fn new(name: impl Into<String>, url: Url) -> Upstream {
-        Upstream { urls: vec![url], ..Upstream::blank(name.into(), Kind::Http) }
+        Upstream { urls: vec![url], ..Upstream::blank(name.into(), UpstreamKind::Http) }
     }
 
     /// What the upstream is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> UpstreamKind {
         match self {
-            Upstream { files: Some(_), .. } => Kind::Files,
-            Upstream { model: Some(_), .. } => Kind::Model,
-            Upstream { postgres, .. } if !postgres.is_empty() => Kind::Postgres,
-            Upstream { grpc, .. } if !grpc.is_empty() => Kind::Grpc,
-            Upstream { mysql, .. } if !mysql.is_empty() => Kind::Mysql,
-            _ => Kind::Http,
+            Upstream { files: Some(_), .. } => UpstreamKind::Files,
+            Upstream { model: Some(_), .. } => UpstreamKind::Model,
+            Upstream { postgres, .. } if !postgres.is_empty() => UpstreamKind::Postgres,
+            Upstream { grpc, .. } if !grpc.is_empty() => UpstreamKind::Grpc,
+            Upstream { mysql, .. } if !mysql.is_empty() => UpstreamKind::Mysql,
+            _ => UpstreamKind::Http,
         }
     }
 
     /// Where its endpoints are: `urls`, `grpc` or `postgres`. None for a folder or a model.
     pub fn endpoints(&self) -> &[Url] {
         match self.kind() {
-            Kind::Http => &self.urls,
-            Kind::Grpc => &self.grpc,
-            Kind::Postgres => &self.postgres,
-            Kind::Mysql => &self.mysql,
-            Kind::Files | Kind::Model => &[],
+            UpstreamKind::Http => &self.urls,
+            UpstreamKind::Grpc => &self.grpc,
+            UpstreamKind::Postgres => &self.postgres,
+            UpstreamKind::Mysql => &self.mysql,
+            UpstreamKind::Files | UpstreamKind::Model => &[],
         }
     }
 
@@ -237,8 +237,8 @@ impl Upstream {
     }
 
     /// Defaults without an endpoint.
-    fn blank(name: String, kind: Kind) -> Upstream {
-        let http = if kind == Kind::Grpc { Protocol::Http2 } else { Protocol::Http1 };
+    fn blank(name: String, kind: UpstreamKind) -> Upstream {
+        let http = if kind == UpstreamKind::Grpc { HttpVersion::Http2 } else { HttpVersion::Http1 };
         Upstream {
             name,
             urls: Vec::new(),
@@ -273,12 +273,12 @@ impl Upstream {
             headers: HeaderMap::new(),
             forward_headers: ["traceparent", "tracestate", "x-request-id"].map(HeaderName::from_static).into(),
             // gRPC has a header of its own for it.
-            timeout_header: (kind != Kind::Grpc).then_some(HeaderName::from_static("x-fanin-timeout-ms")),
+            timeout_header: (kind != UpstreamKind::Grpc).then_some(HeaderName::from_static("x-fanin-timeout-ms")),
             query_lists: QueryLists::Repeat,
             tls: None,
             // What a model refuses in this process it would refuse again.
-            retry: (kind != Kind::Model).then(Retry::default),
-            hedge: matches!(kind, Kind::Http | Kind::Grpc).then_some(Hedge::Half),
+            retry: (kind != UpstreamKind::Model).then(Retry::default),
+            hedge: matches!(kind, UpstreamKind::Http | UpstreamKind::Grpc).then_some(Hedge::Half),
             breaker: Some(Breaker::default()),
             ejection: true,
             attempt_timeout: None,
@@ -291,28 +291,28 @@ impl Upstream {
 
 /// HTTP version of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub enum HttpVersion {
     /// HTTP/1.1: one call on a connection at a time.
     Http1,
     /// HTTP/2: many calls on one connection; by ALPN over TLS, with prior knowledge without.
     Http2,
 }
 
-impl Protocol {
+impl HttpVersion {
     /// How many connections to an endpoint are allowed where the file does not say.
     pub const fn default_connections(self) -> usize {
         match self {
-            Protocol::Http1 => 256,
-            Protocol::Http2 => 4,
+            HttpVersion::Http1 => 256,
+            HttpVersion::Http2 => 4,
         }
     }
 }
 
-impl Serialize for Protocol {
+impl Serialize for HttpVersion {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(match self {
-            Protocol::Http1 => "1",
-            Protocol::Http2 => "2",
+            HttpVersion::Http1 => "1",
+            HttpVersion::Http2 => "2",
         })
     }
 }
@@ -349,8 +349,8 @@ impl Upstream {
         let mut upstream = Upstream::blank(name.value, kind);
         upstream.urls = read_urls(&mut table);
         grpc::read(&mut table, &mut upstream, kind);
-        upstream.postgres = backend::read_urls(&mut table, Kind::Postgres);
-        upstream.mysql = backend::read_urls(&mut table, Kind::Mysql);
+        upstream.postgres = backend::read_urls(&mut table, UpstreamKind::Postgres);
+        upstream.mysql = backend::read_urls(&mut table, UpstreamKind::Mysql);
         upstream.files = table.folder("files");
         upstream.model = backend::read_model(&mut table, models);
         upstream.password = table.text("password");
@@ -362,7 +362,7 @@ impl Upstream {
         }
         set(&mut upstream.limit, limit::read(&mut table));
         set(&mut upstream.max_waiting, table.count("max_waiting", 0..=u64::MAX));
-        set(&mut upstream.http, table.choice("http", &[("1", Protocol::Http1), ("2", Protocol::Http2)]));
+        set(&mut upstream.http, table.choice("http", &[("1", HttpVersion::Http1), ("2", HttpVersion::Http2)]));
         let connections = table.count("max_connections", 1..=u64::MAX);
         upstream.max_connections = connections.unwrap_or(match (kind.is_sql(), upstream.limit) {
             (false, _) => upstream.http.default_connections(),
@@ -379,7 +379,7 @@ impl Upstream {
         set(&mut upstream.keepalive_timeout, table.duration("keepalive_timeout"));
         set(&mut upstream.keepalive_idle, table.flag("keepalive_idle"));
         for key in ["keepalive", "keepalive_timeout", "keepalive_idle"] {
-            if kind == Kind::Http && upstream.http == Protocol::Http1 && table.at(key).is_some() {
+            if kind == UpstreamKind::Http && upstream.http == HttpVersion::Http1 && table.at(key).is_some() {
                 table.error(key, "pings HTTP/2 connections; this upstream has http = \"1\"");
             }
         }
@@ -392,13 +392,13 @@ impl Upstream {
         set(&mut upstream.query_lists, table.choice("query_lists", &lists));
         upstream.tls = table.table("tls").map(ClientTls::read);
         if upstream.tls.is_some()
-            && matches!(kind, Kind::Http | Kind::Grpc)
+            && matches!(kind, UpstreamKind::Http | UpstreamKind::Grpc)
             && !upstream.endpoints().iter().any(|url| url.scheme() == "https")
         {
             table.error("tls", "no url of this upstream is https");
         }
         let timeout = upstream.timeout;
-        if kind != Kind::Model || table.at("retry").is_some() {
+        if kind != UpstreamKind::Model || table.at("retry").is_some() {
             upstream.retry = read_retry(&mut table);
         }
         upstream.hedge = read_hedge(&mut table, timeout);

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use common::{FULL, folder, parse};
 use fanin_config::{
-    AccessLog, Batch, Breaker, Cache, Config, Executor, FILE_NAME, FieldNames, FlowLimits, Hedge, Int64, Kind, Limit,
-    MASK, ModelSettings, OnDisconnect, Param, ParamKind, ParamPlace, ParamType, Priority, Protocol, QueryLists, Retry,
-    Rows, Server, Snapshot, Threads, Upstream, Versions,
+    AccessLog, Batch, Breaker, Cache, Config, Executor, FILE_NAME, FieldNames, FlowLimits, Hedge, HttpVersion, Int64,
+    Limit, MASK, ModelSettings, OnDisconnect, Param, ParamKind, ParamLocation, ParamType, Priority, QueryLists, Retry,
+    Rows, Server, Snapshot, Threads, Upstream, UpstreamKind, Versions,
 };
 use http::{Method, StatusCode};
 
@@ -96,7 +96,7 @@ fn every_key_is_read() {
     );
     assert_eq!((search.timeout, search.connect_timeout), (Duration::from_millis(100), Duration::from_millis(50)));
     assert_eq!((search.limit, search.max_waiting), (Limit::Fixed(64), 33));
-    assert_eq!((search.http, search.max_connections, search.max_connecting), (Protocol::Http2, 2, 1));
+    assert_eq!((search.http, search.max_connections, search.max_connecting), (HttpVersion::Http2, 2, 1));
     assert_eq!((search.idle_timeout, search.max_answer), (Duration::from_secs(5), 1_000_000));
     assert_eq!(search.headers["authorization"], "Basic abc");
     assert_eq!(search.headers["x-from-env"], "s3cret-from-env");
@@ -133,16 +133,16 @@ fn every_key_is_read() {
     assert_eq!(*params[0].1, Param::new(ParamType::String));
     let page = Param {
         default: Some(1.into()),
-        place: ParamPlace::Json,
+        location: ParamLocation::Json,
         name: Some("p".into()),
         ..Param::new(ParamType::Int)
     };
     assert_eq!(*params[1].1, page);
-    assert_eq!((params[1].1.wire("page"), params[0].1.wire("text")), ("p", "text"));
-    assert_eq!(params[2].1.kind, ParamKind { of: ParamType::List, optional: true });
+    assert_eq!((params[1].1.wire_name("page"), params[0].1.wire_name("text")), ("p", "text"));
+    assert_eq!(params[2].1.kind, ParamKind { base: ParamType::List, optional: true });
     let batch = Batch {
         fields: Some("fields".into()),
-        matched: Some("id".into()),
+        match_field: Some("id".into()),
         items: Some("rows".into()),
         max_keys: 20,
         linger: Duration::ZERO,
@@ -362,14 +362,14 @@ headers = { authorization = "Bearer x" }
 "#;
     let config = parse(text, dir.path()).expect("valid");
     let db = &config.upstreams["db"];
-    assert_eq!((db.kind(), db.endpoints().len(), db.max_connections), (Kind::Postgres, 2, 4));
+    assert_eq!((db.kind(), db.endpoints().len(), db.max_connections), (UpstreamKind::Postgres, 2, 4));
     assert_eq!(db.statements["order"].rows, Rows::One);
     assert_eq!(config.upstreams["other"].limit, Limit::Fixed(8));
     assert_eq!(config.upstreams["texts"].files, Some(dir.path().join("docs")));
     let spam = &config.upstreams["spam"];
-    assert_eq!((spam.kind(), spam.model.as_deref(), &spam.retry), (Kind::Model, Some("docs"), &None));
+    assert_eq!((spam.kind(), spam.model.as_deref(), &spam.retry), (UpstreamKind::Model, Some("docs"), &None));
     let users = &config.upstreams["users"];
-    assert_eq!((users.kind(), users.http, users.max_connections), (Kind::Grpc, Protocol::Http2, 4));
+    assert_eq!((users.kind(), users.http, users.max_connections), (UpstreamKind::Grpc, HttpVersion::Http2, 4));
     assert_eq!((&users.hedge, &users.timeout_header, users.keepalive_idle), (&Some(Hedge::Half), &None, true));
     assert_eq!((users.proto.as_slice(), users.max_messages), (&[dir.path().join("a.proto")][..], 10_000));
     assert_eq!((users.int64, users.field_names, users.safe_methods.len()), (Int64::String, FieldNames::Json, 1));

@@ -4,7 +4,7 @@
 //! code: the path names the statement or the method, the body holds the parameters as JSON, and the method (GET or POST) says
 //! whether something may change.
 
-use fanin_config::{OPTIONS, Statement, check_sql};
+use fanin_config::{CALL_OPTIONS, Statement, check_sql};
 use fanin_lang::{Effect, Failure, HostCall, Method, Value, Written};
 use http::Method as Verb;
 
@@ -95,7 +95,7 @@ impl Sql {
             }
             let names = statement.map(|statement| statement.params.as_slice()).unwrap_or_default();
             let Some(at) = names.iter().position(|name| name == key.as_str()) else {
-                let known = [names.iter().map(String::as_str).collect(), OPTIONS.to_vec()].concat();
+                let known = [names.iter().map(String::as_str).collect(), CALL_OPTIONS.to_vec()].concat();
                 return Err(wrong(format!("{upstream}.{name} has no parameter {key:?}"))
                     .with_hint(format!("arguments by name are {}", known.join(", "))));
             };
@@ -169,7 +169,7 @@ pub(crate) fn parse_files(upstream: &str, call: &HostCall<'_>) -> Result<(Argume
     for (key, value) in call.args.names.iter().zip(call.args.named) {
         if !terms.option(upstream, key, value, call)? {
             return Err(wrong(format!("a call of {upstream} has no argument {key:?}"))
-                .with_hint(format!("arguments by name are {}", OPTIONS.join(", "))));
+                .with_hint(format!("arguments by name are {}", CALL_OPTIONS.join(", "))));
         }
     }
     Ok((Arguments::plain(format!("/{name}"), Value::tuple(vec![path])), terms))

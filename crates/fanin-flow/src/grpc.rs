@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fanin_config::OPTIONS;
+use fanin_config::CALL_OPTIONS;
 use fanin_lang::{
     Argument, Failure, HostCall, Method, Problem, Shape as Written, Value, Written as Arguments, WrittenCall,
 };
@@ -148,16 +148,16 @@ impl Grpc {
             });
         }
         for name in &call.names {
-            if *name != METADATA && !OPTIONS.contains(name) {
+            if *name != METADATA && !CALL_OPTIONS.contains(name) {
                 let field = method.is_some_and(|method| method.input().get_field_by_name(name).is_some());
                 found.push(Problem {
                     argument: Some(Argument::Named((*name).to_owned())),
                     name_is_wrong: true,
                     message: format!("{shown}() has no argument {name}"),
-                    hint: Some(match nearest(name, OPTIONS.into_iter().chain([METADATA])) {
+                    hint: Some(match nearest(name, CALL_OPTIONS.into_iter().chain([METADATA])) {
                         _ if field => format!("fields stand in the message: {shown}({{{name:?}: ...}})"),
                         Some(near) => format!("did you mean {near}?"),
-                        None => format!("arguments by name are {METADATA}, {}", OPTIONS.join(", ")),
+                        None => format!("arguments by name are {METADATA}, {}", CALL_OPTIONS.join(", ")),
                     }),
                 });
             }
@@ -218,7 +218,7 @@ impl Grpc {
                 option if terms.option(upstream, option, value, call)? => {}
                 other => {
                     return Err(wrong(format!("{shown} of {upstream} has no argument {other:?}"))
-                        .with_hint(format!("arguments by name are {METADATA}, {}", OPTIONS.join(", "))));
+                        .with_hint(format!("arguments by name are {METADATA}, {}", CALL_OPTIONS.join(", "))));
                 }
             }
         }

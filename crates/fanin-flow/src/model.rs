@@ -2,7 +2,7 @@
 //!
 //! A question travels as a request like any other: the body is `[inputs, outputs, version]`, as JSON. It changes nothing.
 
-use fanin_config::OPTIONS;
+use fanin_config::CALL_OPTIONS;
 use fanin_lang::{Effect, Failure, HostCall, Method, Value, Written};
 use http::Method as Verb;
 
@@ -23,7 +23,7 @@ fn one_argument(upstream: &str) -> String {
 }
 
 fn unknown(upstream: &str, name: &str) -> (String, String) {
-    let known = [[OUTPUTS, VERSION].as_slice(), OPTIONS.as_slice()].concat();
+    let known = [[OUTPUTS, VERSION].as_slice(), CALL_OPTIONS.as_slice()].concat();
     (format!("{upstream}.infer has no argument {name:?}"), format!("arguments by name are {}", known.join(", ")))
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn review(upstream: &str, written: &Written<'_>) -> Option<(String, O
     if written.positional != 1 && !(written.open && written.positional == 0) {
         return Some((one_argument(upstream), None));
     }
-    let is_known = |name: &&str| [OUTPUTS, VERSION].contains(name) || OPTIONS.contains(name);
+    let is_known = |name: &&str| [OUTPUTS, VERSION].contains(name) || CALL_OPTIONS.contains(name);
     let name = written.names.iter().find(|name| !is_known(name))?;
     let (message, hint) = unknown(upstream, name);
     Some((message, Some(hint)))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fanin_config::{CALL_ARGUMENTS, Param, ParamType};
+use fanin_config::{OPERATION_CALL_OPTIONS, Param, ParamType};
 use fanin_lang::value::view;
 use fanin_lang::{Failure, Value, ValueKind};
 use indexmap::IndexMap;
@@ -14,7 +14,7 @@ type Declared = IndexMap<String, Param>;
 /// A message and a hint about an argument that the operation does not have.
 #[cold]
 pub(crate) fn unknown(operation: &str, declared: &Declared, key: &str) -> (String, String) {
-    let known = declared.keys().map(String::as_str).chain(CALL_ARGUMENTS);
+    let known = declared.keys().map(String::as_str).chain(OPERATION_CALL_OPTIONS);
     let near = known.clone().max_by(|a, b| strsim::jaro(a, key).total_cmp(&strsim::jaro(b, key)));
     let hint = match near.filter(|near| strsim::jaro(near, key) > 0.7) {
         Some(near) => format!("did you mean {near}?"),
@@ -45,7 +45,7 @@ pub(crate) fn review(
                 return Some((format!("{operation} gets {name} by position and by name"), None));
             }
             Some(_) => {}
-            None if CALL_ARGUMENTS.contains(name) => {}
+            None if OPERATION_CALL_OPTIONS.contains(name) => {}
             None => {
                 let (message, hint) = unknown(operation, declared, name);
                 return Some((message, Some(hint)));
@@ -58,7 +58,7 @@ pub(crate) fn review(
     let absent = declared
         .iter()
         .skip(positional)
-        .find(|(key, param)| !param.may_be_left_out() && !names.contains(&key.as_str()) && !open);
+        .find(|(key, param)| !param.is_optional() && !names.contains(&key.as_str()) && !open);
     absent.map(|(key, _)| (missing(operation, key), None))
 }
 
@@ -106,7 +106,7 @@ fn value(json: &serde_json::Value) -> Value {
 /// That it is something else.
 pub(crate) fn check(upstream: &str, key: &str, param: &Param, value: &Value) -> Result<(), Failure> {
     // The ones that come most often, without a look inside.
-    match (param.kind.of, value) {
+    match (param.kind.base, value) {
         (ParamType::Any, _)
         | (ParamType::String | ParamType::List, Value::Str(_))
         | (ParamType::Int | ParamType::Float | ParamType::List, Value::Int(_))
@@ -115,7 +115,7 @@ pub(crate) fn check(upstream: &str, key: &str, param: &Param, value: &Value) -> 
     }
     let Ok(value) = value.decide() else { return Ok(()) };
     let kind = view::kind(&value);
-    let fits = match (param.kind.of, kind) {
+    let fits = match (param.kind.base, kind) {
         (_, ValueKind::None) => param.kind.optional,
         (ParamType::String, ValueKind::Str) | (ParamType::Bool, ValueKind::Bool) => true,
         (ParamType::Int | ParamType::Float, ValueKind::Int) | (ParamType::Float, ValueKind::Float) => true,
@@ -126,7 +126,7 @@ pub(crate) fn check(upstream: &str, key: &str, param: &Param, value: &Value) -> 
     if fits {
         return Ok(());
     }
-    let wanted = param.kind.of.as_str();
+    let wanted = param.kind.base.as_str();
     Err(wrong(format!("the parameter {key} of a call of {upstream} is a {wanted}, not a {}", view::type_name(&value))))
 }
 

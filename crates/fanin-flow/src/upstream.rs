@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fanin_config::{Kind, Operation};
+use fanin_config::{Operation, UpstreamKind};
 use fanin_lang::{Effect, HostObject, Method, Problem, Value, Written, WrittenCall};
 use fanin_upstream::Upstream;
 use http::Method as Verb;
@@ -59,11 +59,11 @@ impl UpstreamObject {
     pub(crate) fn new(upstream: Arc<Upstream>) -> UpstreamObject {
         let operations = upstream.config().named_calls().into_iter().collect();
         let backend = match upstream.config().kind() {
-            Kind::Postgres | Kind::Mysql => Backend::Sql(Sql::new(upstream.config())),
-            Kind::Files => Backend::Files,
-            Kind::Model => Backend::Model,
-            Kind::Http => Backend::Http,
-            Kind::Grpc => match upstream.services() {
+            UpstreamKind::Postgres | UpstreamKind::Mysql => Backend::Sql(Sql::new(upstream.config())),
+            UpstreamKind::Files => Backend::Files,
+            UpstreamKind::Model => Backend::Model,
+            UpstreamKind::Http => Backend::Http,
+            UpstreamKind::Grpc => match upstream.services() {
                 Some(services) => Backend::Grpc(Grpc::new(services.clone())),
                 // Every upstream of that kind has them.
                 None => Backend::Http,
@@ -103,7 +103,7 @@ impl UpstreamObject {
     /// Whether calls of it share anything with others.
     pub(crate) fn merges(&self, at: usize) -> bool {
         let operation = &self.operations[at].1;
-        operation.batch.is_some() || operation.cache.is_some() || operation.shares_flights()
+        operation.batch.is_some() || operation.cache.is_some() || operation.uses_single_flight()
     }
 
     /// The method in messages: `catalog.products`.

@@ -57,7 +57,7 @@ fn memory() -> usize {
 
 async fn wait(address: &str, calls: usize) {
     let mut config = fanin_config::Upstream::new("u", format!("http://{address}").parse().expect("a URL"));
-    config.http = fanin_config::Protocol::Http2;
+    config.http = fanin_config::HttpVersion::Http2;
     config.max_connections = 4;
     config.limit = fanin_config::Limit::Fixed(calls);
     config.timeout = HOUR;

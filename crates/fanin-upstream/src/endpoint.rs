@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use fanin_config::{Kind, Protocol};
+use fanin_config::{HttpVersion, UpstreamKind};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::uri::{Authority, Scheme};
 use url::{Host, Url};
@@ -29,7 +29,7 @@ use crate::transport::tls::{self, Tls};
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub target: Target,
-    pub protocol: Protocol,
+    pub protocol: HttpVersion,
     pub scheme: Scheme,
     pub authority: Authority,
     /// The URL's path without a final slash; put before every call's path.
@@ -111,7 +111,7 @@ impl Origin {
     fn here(config: &fanin_config::Upstream, authority: Authority, backend: Backend) -> Origin {
         Origin {
             target: Target::Address(SocketAddr::from(([0, 0, 0, 0], 0))),
-            protocol: Protocol::Http1,
+            protocol: HttpVersion::Http1,
             scheme: Scheme::HTTP,
             authority,
             base_path: String::new(),
@@ -143,8 +143,8 @@ impl Origin {
             _ => return Err(bad("only http and https are supported")),
         };
         let usual = match kind {
-            Kind::Postgres => Some(5432),
-            Kind::Mysql => Some(3306),
+            UpstreamKind::Postgres => Some(5432),
+            UpstreamKind::Mysql => Some(3306),
             _ => None,
         };
         let port = url.port_or_known_default().or(usual).ok_or_else(|| bad("no port"))?;
@@ -158,9 +158,9 @@ impl Origin {
             },
         };
         let backend = match kind {
-            Kind::Postgres => Backend::Postgres(Access::new(config, url, url.host_str().unwrap_or_default())?),
-            Kind::Grpc => Backend::Grpc,
-            Kind::Mysql => Backend::Mysql(Access::new(config, url, url.host_str().unwrap_or_default())?),
+            UpstreamKind::Postgres => Backend::Postgres(Access::new(config, url, url.host_str().unwrap_or_default())?),
+            UpstreamKind::Grpc => Backend::Grpc,
+            UpstreamKind::Mysql => Backend::Mysql(Access::new(config, url, url.host_str().unwrap_or_default())?),
             _ => Backend::Http,
         };
         let host = url.host_str().unwrap_or_default();
@@ -172,17 +172,17 @@ impl Origin {
         let authority = Authority::try_from(authority).map_err(|_| bad("host cannot be sent"))?;
         let mut template = HeaderMap::new();
         match config.http {
-            Protocol::Http1 => {
+            HttpVersion::Http1 => {
                 template.insert(header::HOST, host_header);
             }
-            Protocol::Http2 => {}
+            HttpVersion::Http2 => {}
         }
         if !url.username().is_empty() || url.password().is_some() {
             template
                 .insert(header::AUTHORIZATION, basic(url).ok_or_else(|| bad("user name or password cannot be sent"))?);
         }
         for name in config.headers.keys() {
-            if *name == header::HOST && config.http == Protocol::Http2 {
+            if *name == header::HOST && config.http == HttpVersion::Http2 {
                 continue;
             }
             template.remove(name);
@@ -277,8 +277,8 @@ impl Endpoint {
             Backend::Mysql(_) => Shared::Mysql(sql::Pool::new(origin.max_connections)),
         };
         let max_open = match origin.protocol {
-            Protocol::Http1 => origin.max_connections,
-            Protocol::Http2 => usize::MAX,
+            HttpVersion::Http1 => origin.max_connections,
+            HttpVersion::Http2 => usize::MAX,
         };
         Arc::new(Endpoint {
             id: NEXT.fetch_add(1, Relaxed),

@@ -6,7 +6,7 @@ mod text;
 
 use std::borrow::Cow;
 
-use fanin_config::CALL_ARGUMENTS;
+use fanin_config::OPERATION_CALL_OPTIONS;
 use fanin_lang::value::view;
 use fanin_lang::{Deep, Failure, HostCall, Kind, Value, deep};
 use http::Method;
@@ -180,7 +180,7 @@ pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
                 arguments.named.push((key.as_str().into(), call.capture(value)?));
                 continue;
             }
-            if !CALL_ARGUMENTS.contains(&key.as_str()) {
+            if !OPERATION_CALL_OPTIONS.contains(&key.as_str()) {
                 let (message, hint) = operation::unknown(&object.named(call.method), declared, key);
                 return Err(wrong(message).with_hint(hint));
             }

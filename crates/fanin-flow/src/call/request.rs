@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use fanin_config::{Batch, Param, ParamPlace};
+use fanin_config::{Batch, Param, ParamLocation};
 use fanin_lang::{Failure, Value};
 use fanin_upstream::Request;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -27,13 +27,13 @@ struct Placed<'a> {
 
 impl<'a> Placed<'a> {
     fn put(&mut self, param: &'a Param, key: &'a str, value: &'a Value) {
-        let key = param.wire(key);
-        match param.place {
-            ParamPlace::Query => {}
+        let key = param.wire_name(key);
+        match param.location {
+            ParamLocation::Query => {}
             // An optional one that is `None` is not sent.
-            ParamPlace::Json if param.kind.optional && matches!(value.decide(), Ok(Value::None)) => {}
-            ParamPlace::Json => self.json.push((key, value)),
-            ParamPlace::Header => self.headers.push((key, value)),
+            ParamLocation::Json if param.kind.optional && matches!(value.decide(), Ok(Value::None)) => {}
+            ParamLocation::Json => self.json.push((key, value)),
+            ParamLocation::Header => self.headers.push((key, value)),
         }
     }
 
@@ -103,7 +103,7 @@ impl Arguments {
             if let Some(param) = operation.and_then(|operation| operation.params.as_ref()?.get(&**key)) {
                 operation::check(name, key, param, value)?;
                 placed.put(param, key, value);
-                if param.place != ParamPlace::Query && !template.contains(&format!("{{{key}}}")) {
+                if param.location != ParamLocation::Query && !template.contains(&format!("{{{key}}}")) {
                     continue;
                 }
             }
@@ -127,7 +127,7 @@ impl Arguments {
         }
         for (key, value) in rest {
             let param = operation.and_then(|operation| operation.params.as_ref()?.get(key));
-            let key = param.map_or(key, |param| param.wire(key));
+            let key = param.map_or(key, |param| param.wire_name(key));
             pair(&mut path, &mut first, key, value, config.query_lists, name)?;
         }
         let mut headers = forwarded(&object.upstream, client);

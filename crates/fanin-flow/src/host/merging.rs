@@ -96,7 +96,7 @@ impl FlowHost {
         }
         let mut shareable = None;
         let mut lead = None;
-        if operation.cache.is_some() || operation.shares_flights() {
+        if operation.cache.is_some() || operation.uses_single_flight() {
             let key = SharedKey::with(&base, |key| {
                 if let Some((_, asked)) = &asked {
                     asked.identify(key);
@@ -107,7 +107,7 @@ impl FlowHost {
                 shared: shared.clone(),
                 key,
                 ok: operation.ok.clone(),
-                flights: operation.shares_flights(),
+                flights: operation.uses_single_flight(),
                 spawns: self.worker.caller.spawns(),
                 start: self.starter(&handle, at, &base, asked.as_ref().map(|(_, asked)| asked.clone())),
                 keyed: None,
@@ -198,7 +198,7 @@ impl FlowHost {
         };
         let asked = keyed.outgoing.clone();
         let (mut lead, mut shareable) = (None, None);
-        if operation.shares_flights() && !written {
+        if operation.uses_single_flight() && !written {
             let this = Rc::new(Shareable {
                 upstream: upstream.clone(),
                 shared: shared.clone(),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use fanin_config::{Batch, Operation, Param, ParamPlace, QueryLists};
+use fanin_config::{Batch, Operation, Param, ParamLocation, QueryLists};
 use fanin_json::{Doc, write_str};
 use fanin_upstream::Request;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -32,7 +32,7 @@ pub(super) fn union<'a>(parts: &'a [Part], batch: &'a Batch) -> (Vec<&'a Key>, O
     let mut fields: Vec<&str> = Vec::new();
     // Without the member that holds its key an item could not be told from the others.
     let all = parts.iter().flat_map(|part| part.asked.fields.iter().flatten()).map(|field| &**field);
-    for field in all.chain(batch.matched.as_deref()) {
+    for field in all.chain(batch.match_field.as_deref()) {
         if !fields.contains(&field) {
             fields.push(field);
         }
@@ -86,8 +86,8 @@ fn put(
     items: &[&str],
     quoted: impl Fn(usize) -> bool,
 ) {
-    let wire = param.map_or(name, |param| param.wire(name));
-    if param.is_some_and(|param| param.place == ParamPlace::Json) {
+    let wire = param.map_or(name, |param| param.wire_name(name));
+    if param.is_some_and(|param| param.location == ParamLocation::Json) {
         return put_json(request, wire, items, quoted);
     }
     let path = &mut request.path_and_query;
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(path(&operation, "/p", QueryLists::Comma), "/p?ids=1,a%20b&fields=x,y");
         assert_eq!(path(&operation, "/p?z=1", QueryLists::Repeat), "/p?z=1&ids=1&ids=a%20b&fields=x&fields=y");
         let mut ids = Param::new(fanin_config::ParamType::List);
-        ids.place = ParamPlace::Json;
+        ids.location = ParamLocation::Json;
         ids.name = Some("id_list".into());
         let fields = Param { name: None, ..ids.clone() };
         operation.params = Some([("ids".to_owned(), ids), ("fields".to_owned(), fields)].into_iter().collect());

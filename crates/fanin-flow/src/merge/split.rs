@@ -49,7 +49,7 @@ impl Split {
             Some(name) => whole.get(name).ok_or_else(|| format!("the answer has no {name:?}"))?,
         };
         let mut broken = 0;
-        let rows = match (&batch.matched, items.kind()) {
+        let rows = match (&batch.match_field, items.kind()) {
             (None, Kind::Object) => Rows::Object(items.at()),
             (None, _) => return Err("the items are no object that has them by key".into()),
             (Some(_), kind) if kind != Kind::Array => return Err("the items are no list".into()),
@@ -118,7 +118,7 @@ impl Split {
                 }
                 Some(at) => found.extend(at.iter().map(|at| Place { key: None, value: self.doc.node(*at) })),
                 None if self.broken > 0 && batch.rows.is_some() => {
-                    let column = batch.matched.as_deref().unwrap_or_default();
+                    let column = batch.match_field.as_deref().unwrap_or_default();
                     return Err(format!(
                         "{} rows whose column {column:?} holds none of the keys as they were asked for",
                         self.broken
@@ -171,7 +171,7 @@ pub(crate) fn assemble<'a>(asked: &Asked, batch: &Batch, items: impl Iterator<It
         first = first.or(Some(item));
         // In answers that are objects keys stand right before their values.
         let place = |(doc, at): &'a (Doc, u32)| Place {
-            key: batch.matched.is_none().then(|| doc.node(at - 1)),
+            key: batch.match_field.is_none().then(|| doc.node(at - 1)),
             value: doc.node(*at),
         };
         found.extend(item.values.iter().map(place));
@@ -180,7 +180,7 @@ pub(crate) fn assemble<'a>(asked: &Asked, batch: &Batch, items: impl Iterator<It
 }
 
 fn ready(asked: &Asked, batch: &Batch, answer: &Answer, found: &[Place<'_>]) -> Ready {
-    let matched = batch.matched.as_deref();
+    let matched = batch.match_field.as_deref();
     let keep = |key: Node<'_>| key.as_str().is_some_and(|key| matched == Some(&*key) || asked.wants(&key));
     let whole = |place: &Place<'_>| {
         asked.fields.is_none() || place.value.kind() != Kind::Object || place.value.entries().all(|(key, _)| keep(key))
@@ -236,7 +236,7 @@ fn copied(list: bool, found: &[Place<'_>], whole: impl Fn(&Place<'_>) -> bool, k
 
 /// What a call without keys gets, without anybody being asked: no items.
 pub(crate) fn nothing(batch: &Batch) -> Ready {
-    let doc = match batch.matched {
+    let doc = match batch.match_field {
         Some(_) => Assembler::list(2).finish(),
         None => Assembler::object(2).finish(),
     };
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     fn batch(matched: Option<&str>, items: Option<&str>) -> Batch {
-        Batch { matched: matched.map(Into::into), items: items.map(Into::into), ..Batch::new("ids") }
+        Batch { match_field: matched.map(Into::into), items: items.map(Into::into), ..Batch::new("ids") }
     }
 
     fn answer() -> Answer {

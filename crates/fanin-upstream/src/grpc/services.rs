@@ -140,7 +140,7 @@ impl PartialEq for Services {
 impl Services {
     /// Reads the descriptors that a gRPC upstream's configuration names; `None` for other upstreams.
     pub(crate) fn load(config: &fanin_config::Upstream) -> Result<Option<Services>, BuildError> {
-        if config.kind() != fanin_config::Kind::Grpc {
+        if config.kind() != fanin_config::UpstreamKind::Grpc {
             return Ok(None);
         }
         let error = |key, detail| BuildError { upstream: config.name.clone(), key, detail };

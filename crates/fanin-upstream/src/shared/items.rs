@@ -135,7 +135,7 @@ impl Items {
             Err(_) => Kept::with_weighter(16, config.max_size as u64, Weigh),
         };
         let none_is_some = batch.rows == Some(fanin_config::Rows::Many);
-        Items { config: config.clone(), keyed: batch.matched.is_none(), none_is_some, kept, counts }
+        Items { config: config.clone(), keyed: batch.match_field.is_none(), none_is_some, kept, counts }
     }
 
     /// What it has of this key for a call that wants these fields. `alone` says that the call asks for nothing else, and
@@ -303,7 +303,7 @@ mod tests {
     }
 
     fn list() -> Batch {
-        Batch { matched: Some("id".into()), ..Batch::new("ids") }
+        Batch { match_field: Some("id".into()), ..Batch::new("ids") }
     }
 
     fn fields(names: &[&str]) -> Fields {

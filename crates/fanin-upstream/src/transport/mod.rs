@@ -183,8 +183,8 @@ impl Connections {
             return Connections::Grpc(Pool::new(endpoint.clone()));
         }
         match endpoint.origin.protocol {
-            fanin_config::Protocol::Http1 => Connections::Http1(Pool::new(endpoint.clone())),
-            fanin_config::Protocol::Http2 => Connections::Http2(Pool::new(endpoint.clone())),
+            fanin_config::HttpVersion::Http1 => Connections::Http1(Pool::new(endpoint.clone())),
+            fanin_config::HttpVersion::Http2 => Connections::Http2(Pool::new(endpoint.clone())),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use fanin_config::{ClientTls, Protocol};
+use fanin_config::{ClientTls, HttpVersion};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -20,7 +20,7 @@ use crate::error::{ErrorKind, Failure};
 pub(crate) struct Tls {
     connector: TlsConnector,
     server_name: ServerName<'static>,
-    protocol: Protocol,
+    protocol: HttpVersion,
 }
 
 impl fmt::Debug for Tls {
@@ -33,7 +33,7 @@ impl fmt::Debug for Tls {
 pub(crate) type TlsError = (&'static str, String);
 
 impl Tls {
-    pub fn new(config: Arc<ClientConfig>, server_name: &str, protocol: Protocol) -> Result<Tls, TlsError> {
+    pub fn new(config: Arc<ClientConfig>, server_name: &str, protocol: HttpVersion) -> Result<Tls, TlsError> {
         let server_name = ServerName::try_from(server_name.to_owned())
             .map_err(|_| ("tls.server_name", format!("{server_name:?} is not a name that a certificate can carry")))?;
         Ok(Tls { connector: TlsConnector::from(config), server_name, protocol })
@@ -43,7 +43,7 @@ impl Tls {
         let failed =
             |what: &dyn fmt::Display| Failure::new(ErrorKind::Connect, format!("{}: TLS: {what}", endpoint.address));
         let stream = self.connector.connect(self.server_name.clone(), stream).await.map_err(|error| failed(&error))?;
-        if self.protocol == Protocol::Http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+        if self.protocol == HttpVersion::Http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             return Err(failed(&"the upstream does not speak HTTP/2 (no h2 by ALPN)"));
         }
         Ok(stream)
@@ -51,7 +51,10 @@ impl Tls {
 }
 
 /// Reads the files that the configuration names. Called when a configuration is loaded, never for a connection.
-pub(crate) fn client_config(settings: Option<&ClientTls>, protocol: Protocol) -> Result<Arc<ClientConfig>, TlsError> {
+pub(crate) fn client_config(
+    settings: Option<&ClientTls>,
+    protocol: HttpVersion,
+) -> Result<Arc<ClientConfig>, TlsError> {
     let nothing = ClientTls::default();
     let settings = settings.unwrap_or(&nothing);
     let roots = match &settings.ca {
@@ -73,8 +76,8 @@ pub(crate) fn client_config(settings: Option<&ClientTls>, protocol: Protocol) ->
         (None, Some(_)) => return Err(("tls.cert", "missing, though tls.key is given".to_owned())),
     };
     config.alpn_protocols = match protocol {
-        Protocol::Http1 => vec![b"http/1.1".to_vec()],
-        Protocol::Http2 => vec![b"h2".to_vec()],
+        HttpVersion::Http1 => vec![b"http/1.1".to_vec()],
+        HttpVersion::Http2 => vec![b"h2".to_vec()],
     };
     Ok(Arc::new(config))
 }

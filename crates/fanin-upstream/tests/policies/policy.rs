@@ -287,7 +287,7 @@ fn an_adaptive_limit_grows_under_load() {
         .await;
         let client = client(&server.url(), |config| {
             config.limit = Limit::Adaptive { min: 4, max: 500 };
-            config.http = fanin_config::Protocol::Http2;
+            config.http = fanin_config::HttpVersion::Http2;
             config.max_waiting = 1000;
         });
         assert_eq!(client.gauge("limit"), 16.0);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{LONG, Server, Version, client, in_time, run, serve, text, until};
 use bytes::Bytes;
-use fanin_config::Protocol;
+use fanin_config::HttpVersion;
 use fanin_upstream::{CallContext, ErrorKind, Request};
 use futures_util::future::join_all;
 use http::Method;
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 fn client2(server: &Server, change: impl FnOnce(&mut fanin_config::Upstream)) -> crate::common::Client {
     client(&server.url(), |config| {
-        config.http = Protocol::Http2;
+        config.http = HttpVersion::Http2;
         config.max_connections = 4;
         change(config);
     })
@@ -159,7 +159,7 @@ fn a_refused_connection_and_one_that_is_no_http2_are_errors() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         drop(listener);
-        let dead = client(&url, |config| config.http = Protocol::Http2);
+        let dead = client(&url, |config| config.http = HttpVersion::Http2);
         for error in join_all((0..20).map(|_| dead.get("/"))).await {
             assert_eq!(error.unwrap_err().kind, ErrorKind::Refused);
         }
@@ -195,7 +195,7 @@ fn calls_that_a_leaving_server_has_not_touched_go_elsewhere() {
                 });
             }
         });
-        let client = client(&format!("http://{address}"), |config| config.http = Protocol::Http2);
+        let client = client(&format!("http://{address}"), |config| config.http = HttpVersion::Http2);
         for call in 0..20 {
             let post = Request { method: Method::POST, ..Request::get(format!("/{call}")) };
             assert_eq!(client.call(post).await.unwrap().body, "ok");
@@ -249,7 +249,7 @@ fn a_peer_that_vanishes_costs_the_calls_on_it_and_no_further_ones() {
     run(async {
         let server = serve(Version::Two, |_| async { text("hello") }).await;
         let (url, gone, accepted) = vanishing(server.address).await;
-        let client = client(&url, |config| config.http = Protocol::Http2);
+        let client = client(&url, |config| config.http = HttpVersion::Http2);
         client.get("/").await.unwrap();
         gone.set(true);
         let short = CallContext { timeout: Some(Duration::from_millis(50)), ..in_time() };
@@ -268,7 +268,7 @@ fn a_connection_without_calls_is_watched_too() {
         let server = serve(Version::Two, |_| async { text("hello") }).await;
         let (url, gone, accepted) = vanishing(server.address).await;
         let client = client(&url, |config| {
-            config.http = Protocol::Http2;
+            config.http = HttpVersion::Http2;
             config.keepalive = Duration::from_millis(20);
             config.keepalive_timeout = Duration::from_millis(200);
         });

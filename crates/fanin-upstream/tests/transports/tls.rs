@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::common::{LocalExecutor, client, run, text};
-use fanin_config::{ClientTls, Protocol};
+use fanin_config::{ClientTls, HttpVersion};
 use fanin_upstream::{ErrorKind, Upstreams};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -94,7 +94,7 @@ fn custom_roots_and_both_versions() {
     run(async {
         let authority = Authority::new();
         for (alpn, http, seen) in
-            [(&b"http/1.1"[..], Protocol::Http1, "HTTP/1.1"), (b"h2", Protocol::Http2, "HTTP/2.0")]
+            [(&b"http/1.1"[..], HttpVersion::Http1, "HTTP/1.1"), (b"h2", HttpVersion::Http2, "HTTP/2.0")]
         {
             let url = authority.serve(alpn, false).await;
             let client = client(&url, |config| {
@@ -134,7 +134,7 @@ fn an_upstream_that_does_not_speak_http2_says_so() {
         let authority = Authority::new();
         let url = authority.serve(b"http/1.1", false).await;
         let client = client(&url, |config| {
-            config.http = Protocol::Http2;
+            config.http = HttpVersion::Http2;
             config.tls = Some(ClientTls { ca: Some(authority.ca()), ..ClientTls::default() });
         });
         assert_eq!(client.get("/").await.unwrap_err().kind, ErrorKind::Connect);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fanin_config::{Config, Diagnostic, Inspected};
+use fanin_config::{Config, Diagnostic, Inspection};
 use fanin_flow::Flows;
 use fanin_server::{LoadError, Loader};
 use fanin_upstream::Upstreams;
@@ -48,16 +48,16 @@ impl Origin {
             let ours = self.variables.iter().find(|(ours, _)| ours == name).map(|(_, value)| value.clone());
             ours.or_else(|| std::env::var(name).ok())
         };
-        let inspected = Config::inspect(&self.path, &variable);
-        let mut broken = inspected.has_errors();
-        let Inspected { config, mut unsure, mut found } = inspected;
-        let Some(mut config) = config else { return (None, found) };
+        let inspection = Config::inspect(&self.path, &variable);
+        let mut broken = inspection.has_errors();
+        let Inspection { config, mut invalid_upstreams, mut diagnostics } = inspection;
+        let Some(mut config) = config else { return (None, diagnostics) };
         if let Some(server) = &self.server {
             config.server = server.clone();
         }
         let file = self.file().display().to_string();
         if let Some(problem) = logging::check(&config.server.log) {
-            found.push(Diagnostic::file(&file, problem));
+            diagnostics.push(Diagnostic::file(&file, problem));
             broken = true;
         }
         if let (Some(every), false, None) = (config.server.heap_profile, self.look_only, old) {
@@ -70,7 +70,7 @@ impl Origin {
         }
         let before = old.map(|old| old.upstreams.clone());
         let upstreams = loop {
-            let usable = config.upstreams.values().filter(|upstream| !unsure.contains(&upstream.name));
+            let usable = config.upstreams.values().filter(|upstream| !invalid_upstreams.contains(&upstream.name));
             let made = match &before {
                 Some(before) => before.reload(usable),
                 None => Upstreams::new(usable),
@@ -79,29 +79,29 @@ impl Origin {
                 Ok(upstreams) => break upstreams,
                 Err(errors) => {
                     broken = true;
-                    let known = unsure.len();
+                    let known = invalid_upstreams.len();
                     for error in &errors {
                         let message = format!("upstreams.{}.{}: {}", error.upstream, error.key, error.detail);
-                        found.push(Diagnostic::file(&file, message));
-                        if !unsure.iter().any(|name| *name == *error.upstream) {
-                            unsure.push(error.upstream.to_string());
+                        diagnostics.push(Diagnostic::file(&file, message));
+                        if !invalid_upstreams.iter().any(|name| *name == *error.upstream) {
+                            invalid_upstreams.push(error.upstream.to_string());
                         }
                     }
-                    if unsure.len() == known {
-                        return (None, found);
+                    if invalid_upstreams.len() == known {
+                        return (None, diagnostics);
                     }
                 }
             }
         };
-        let checked = Flows::check(&config, &upstreams, &unsure, broken);
-        found.extend(checked.found);
-        let (Some(mut flows), false) = (checked.flows, broken) else { return (None, found) };
+        let checked = Flows::check(&config, &upstreams, &invalid_upstreams, broken);
+        diagnostics.extend(checked.found);
+        let (Some(mut flows), false) = (checked.flows, broken) else { return (None, diagnostics) };
         if let Some(old) = old {
             flows.keep_threads(&old.flows);
         }
         let side = match &config.models {
             Some(models) if self.look_only => {
-                found.extend(models::look(models, &file));
+                diagnostics.extend(models::look(models, &file));
                 Ok(None)
             }
             Some(models) => ModelSide::load(models, &file, old.and_then(|old| old.models.as_ref())).map(Some),
@@ -110,8 +110,8 @@ impl Origin {
         let models = match side {
             Ok(models) => models,
             Err(problems) => {
-                found.extend(problems);
-                return (None, found);
+                diagnostics.extend(problems);
+                return (None, diagnostics);
             }
         };
         let app = App {
@@ -122,10 +122,10 @@ impl Origin {
             models,
             before: Mutex::new(before),
             traces: self.traces.clone(),
-            warnings: found.clone(),
+            warnings: diagnostics.clone(),
             config,
         };
-        (Some(app), found)
+        (Some(app), diagnostics)
     }
 
     fn file(&self) -> PathBuf {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use fanin_config::Kind;
+use fanin_config::UpstreamKind;
 use mysql_async::SslOpts;
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
@@ -47,17 +47,17 @@ impl Access {
             None => config.tls.is_some(),
         };
         let name = config.tls.as_ref().and_then(|tls| tls.server_name.as_deref()).unwrap_or(host);
-        let mysql_tls = match secure && config.kind() == Kind::Mysql {
+        let mysql_tls = match secure && config.kind() == UpstreamKind::Mysql {
             true => Some(mysql::tls(config.tls.as_ref(), name.trim_matches(['[', ']']))?),
             false => None,
         };
         let tls = if secure {
             let settings = config.tls.as_ref();
-            let shared = tls::client_config(settings, fanin_config::Protocol::Http1)?;
+            let shared = tls::client_config(settings, fanin_config::HttpVersion::Http1)?;
             // What is spoken is agreed upon before TLS begins.
             let mut own = ClientConfig::clone(&shared);
             own.alpn_protocols.clear();
-            Some(Tls::new(Arc::new(own), name, fanin_config::Protocol::Http1)?)
+            Some(Tls::new(Arc::new(own), name, fanin_config::HttpVersion::Http1)?)
         } else {
             None
         };
