@@ -113,7 +113,7 @@ impl Future for FlowFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
         let reply = match &mut self.0 {
-            Running::Here(flow) => ready!(fanin_upstream::turn(|| Pin::new(&mut **flow).poll(context))),
+            Running::Here(flow) => ready!(fanin_upstream::poll_scope(|| Pin::new(&mut **flow).poll(context))),
             Running::There(there) => ready!(there.run.as_mut().poll(context)),
             Running::Ended => return Poll::Pending,
         };

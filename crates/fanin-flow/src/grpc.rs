@@ -6,7 +6,7 @@ use fanin_config::CALL_OPTIONS;
 use fanin_lang::{
     Argument, Failure, HostCall, Method, Problem, Shape as Written, Value, Written as Arguments, WrittenCall,
 };
-use fanin_upstream::grpc::{self, Misfit, Services, Shape, nearest};
+use fanin_upstream::grpc::{self, Mismatch, Services, Shape, nearest};
 use http::Method as Verb;
 
 use crate::backend::effect;
@@ -115,7 +115,7 @@ impl Grpc {
         if named && !self.services.are_known() {
             return None;
         }
-        let (message, mut hint) = self.services.no_such(full.trim_start_matches('/'));
+        let (message, mut hint) = self.services.unknown_method(full.trim_start_matches('/'));
         if !named {
             hint = hint.or(Some("methods are named \"package.Service/Method\"".to_owned()));
         }
@@ -164,7 +164,7 @@ impl Grpc {
         }
         if let Some(method) = method
             && call.positional > first
-            && let Some(Misfit { message, hint }) = misfit(method, &(call.shape)(&Argument::Position(first)))
+            && let Some(Mismatch { message, hint }) = misfit(method, &(call.shape)(&Argument::Position(first)))
         {
             found.push(Problem {
                 argument: Some(Argument::Position(first)),
@@ -202,7 +202,7 @@ impl Grpc {
         };
         let shown = &path[1..];
         let message = match messages {
-            [] if method.is_some_and(grpc::Method::takes_list) => Value::list(Vec::new()),
+            [] if method.is_some_and(grpc::Method::is_client_streaming) => Value::list(Vec::new()),
             [] => Value::record(std::iter::empty::<(&str, Value)>()),
             [message] => call.capture(message)?,
             _ => {
@@ -237,15 +237,15 @@ fn unnamed(upstream: &str) -> (String, Option<String>) {
 }
 
 /// What is certainly wrong with what a method is given.
-fn misfit(method: &grpc::Method, given: &Written) -> Option<Misfit> {
+fn misfit(method: &grpc::Method, given: &Written) -> Option<Mismatch> {
     let given = shape(given);
-    if !method.takes_list() {
+    if !method.is_client_streaming() {
         return grpc::misfit(method.input(), &given);
     }
     match given {
         Shape::Unknown => None,
         Shape::List(items) => items.iter().find_map(|item| grpc::misfit(method.input(), item)),
-        _ => Some(Misfit {
+        _ => Some(Mismatch {
             message: format!("it takes a stream of {}", method.input().full_name()),
             hint: Some("give it a list of messages".to_owned()),
         }),

@@ -31,9 +31,9 @@ mod worker;
 
 pub use answer_headers::Headers;
 pub use error::{BuildError, CallError, ErrorKind, Fault};
-pub use limit::turn;
+pub use limit::poll_scope;
 pub use request::{Answer, CallContext, Request};
-pub use transport::model::{Compute, Computed, Computing, Question, Uncomputed};
+pub use transport::model::{ModelAnswer, ModelBackend, ModelFailure, ModelFuture, ModelRequest};
 pub use upstream::Upstream;
 pub use upstreams::Upstreams;
 pub use worker::WorkerClient;

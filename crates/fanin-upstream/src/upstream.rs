@@ -17,7 +17,7 @@ use crate::endpoint::Origin;
 use crate::error::{BuildError, CallError, ErrorKind, Failure};
 use crate::grpc::Services;
 use crate::limit::Limit;
-use crate::metrics::{Gauges, Outcome, Shard, UpstreamMetrics};
+use crate::metrics::{Gauges, Observed, Outcome, Shard, UpstreamMetrics};
 use crate::policy::Policies;
 use crate::policy::adaptive::Gradient;
 use crate::policy::breaker::Breaker;
@@ -140,7 +140,8 @@ impl Upstream {
     pub(crate) fn adopt(self: &Arc<Self>) {
         self.limit.resize(first_limit(&self.config, &self.guards), self.config.max_waiting);
         self.terms.adopt(&self.config);
-        self.metrics.set_current(self);
+        let observed: Arc<dyn Observed> = self.clone();
+        self.metrics.set_current(Arc::downgrade(&observed));
     }
 
     pub(crate) fn retire(&self, next: Option<&Arc<Upstream>>) {
@@ -175,10 +176,6 @@ impl Upstream {
         &self.operations[at]
     }
 
-    pub(crate) fn operations(&self) -> &[Arc<OperationShared>] {
-        &self.operations
-    }
-
     /// The snapshot, if it has one.
     pub fn snapshot(&self) -> Option<&Arc<Snapshot>> {
         self.snapshot.as_ref()
@@ -192,26 +189,6 @@ impl Upstream {
     /// Whether the retry budget allows one more request for what has been sent already; takes it.
     pub fn may_send_again(&self) -> bool {
         self.policies.retry.as_ref().is_some_and(|policy| self.guards.budget.take(policy.floor, Instant::now()))
-    }
-
-    pub(crate) fn gauges(&self) -> Gauges {
-        let (in_flight, waiting) = self.limit.load();
-        let (_, endpoints) = self.endpoints.list();
-        let mut gauges = Gauges {
-            in_flight: in_flight.into(),
-            waiting: waiting.into(),
-            limit: self.limit.max().into(),
-            endpoints: endpoints.len() as u64,
-            breaker: self.guards.breaker.mode().into(),
-            ..Gauges::default()
-        };
-        for endpoint in endpoints {
-            let (open, connecting) = endpoint.budget.load();
-            gauges.connections += open as u64;
-            gauges.connecting += connecting as u64;
-            gauges.ejected += u64::from(endpoint.health.is_out());
-        }
-        gauges
     }
 
     /// Sends a request and reads the whole answer, within the call's own time and the request's deadline. The future may be
@@ -273,6 +250,36 @@ impl Upstream {
     }
 }
 
+impl Observed for Upstream {
+    fn gauges(&self) -> Gauges {
+        let (in_flight, waiting) = self.limit.load();
+        let (_, endpoints) = self.endpoints.list();
+        let mut gauges = Gauges {
+            in_flight: in_flight.into(),
+            waiting: waiting.into(),
+            limit: self.limit.max().into(),
+            endpoints: endpoints.len() as u64,
+            breaker: self.guards.breaker.mode().into(),
+            ..Gauges::default()
+        };
+        for endpoint in endpoints {
+            let (open, connecting) = endpoint.budget.load();
+            gauges.connections += open as u64;
+            gauges.connecting += connecting as u64;
+            gauges.ejected += u64::from(endpoint.health.is_out());
+        }
+        gauges
+    }
+
+    fn operations(&self) -> &[Arc<OperationShared>] {
+        &self.operations
+    }
+
+    fn snapshot(&self) -> Option<&Arc<Snapshot>> {
+        self.snapshot.as_ref()
+    }
+}
+
 /// The limit as configured, or as far as an adaptive one has come.
 fn first_limit(config: &fanin_config::Upstream, guards: &Guards) -> usize {
     match config.limit {
@@ -312,7 +319,7 @@ fn timed_out(phase: &Cell<Phase>, own: Instant, deadline: Instant) -> Failure {
     Failure::new(ErrorKind::Timeout, format!("{whose}: {}", phase.get().describe()))
 }
 
-/// Counts a call when it ends; one that is dropped counts as cancelled.
+/// OperationMetrics a call when it ends; one that is dropped counts as cancelled.
 struct Record<'a> {
     metrics: &'a Shard,
     started: Instant,

@@ -8,13 +8,13 @@ use prometheus_client::registry::Registry;
 
 use crate::error::BuildError;
 use crate::grpc::Services;
-use crate::metrics::Table;
+use crate::metrics::MetricsRegistry;
 use crate::upstream::Upstream;
 
 /// The upstreams of one configuration, by name.
 pub struct Upstreams {
     by_name: BTreeMap<Arc<str>, Arc<Upstream>>,
-    metrics: Arc<Table>,
+    metrics: Arc<MetricsRegistry>,
 }
 
 impl fmt::Debug for Upstreams {
@@ -33,13 +33,13 @@ impl Upstreams {
     ) -> Result<Upstreams, Vec<BuildError>> {
         let empty = Upstreams { by_name: BTreeMap::new(), metrics: Arc::default() };
         let upstreams = empty.reload(configs)?;
-        empty.retire_missing(&upstreams);
+        empty.switch_to(&upstreams);
         Ok(upstreams)
     }
 
     /// Sets up the upstreams of a changed configuration. An unchanged one is the very same as before, with its connections,
     /// calls in flight and policies' states. A changed one keeps its counters, its limit's count of calls, and, if it is
-    /// reached in the same way, its connections. Nothing takes effect before [`Upstreams::retire_missing`].
+    /// reached in the same way, its connections. Nothing takes effect before [`Upstreams::switch_to`].
     ///
     /// # Errors
     /// As [`Upstreams::new`]; these upstreams then stay as they are.
@@ -82,7 +82,7 @@ impl Upstreams {
 
     /// The moment of the change from these upstreams to `next`: new bounds hold, and connections of what is not in `next`
     /// are closed as they fall free. Calls that run on these upstreams end as they would.
-    pub fn retire_missing(&self, next: &Upstreams) {
+    pub fn switch_to(&self, next: &Upstreams) {
         for (name, upstream) in &next.by_name {
             if !self.by_name.get(name).is_some_and(|old| Arc::ptr_eq(old, upstream)) {
                 upstream.adopt();

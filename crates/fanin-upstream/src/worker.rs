@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::Compute;
+use crate::ModelBackend;
 use crate::deadlines::Deadlines;
 use crate::endpoint::Endpoint;
 use crate::error::Failure;
@@ -41,7 +41,7 @@ pub struct WorkerClient {
     /// Of all calls.
     deadlines: Rc<Deadlines>,
     /// What computes models for upstreams that are models.
-    compute: RefCell<Option<Arc<dyn Compute>>>,
+    compute: RefCell<Option<Arc<dyn ModelBackend>>>,
 }
 
 impl fmt::Debug for WorkerClient {
@@ -58,7 +58,7 @@ impl WorkerClient {
 
     /// Has the snapshots of these upstreams fetched from this worker, now and from time to time, unless another worker does it
     /// already. Each worker calls this when it begins to use the upstreams.
-    pub fn keep_snapshots(self: &Rc<Self>, upstreams: &Upstreams) {
+    pub fn refresh_snapshots(self: &Rc<Self>, upstreams: &Upstreams) {
         for upstream in upstreams.iter() {
             if let Some(snapshot) = upstream.snapshot() {
                 snapshot.keep(upstream, self);
@@ -68,7 +68,7 @@ impl WorkerClient {
 
     /// Says who computes the models of this process. Upstreams that are models ask whom they find here at their first call
     /// from this worker.
-    pub fn set_compute(&self, compute: Arc<dyn Compute>) {
+    pub fn set_model_backend(&self, compute: Arc<dyn ModelBackend>) {
         self.compute.replace(Some(compute));
     }
 

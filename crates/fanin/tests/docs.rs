@@ -23,7 +23,8 @@ fn files(page: &str) -> Vec<(&str, &str)> {
 #[test]
 fn services_shown_in_the_documentation_are_right() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for (page, folder) in [("README.md", ""), ("docs/tutorial/getting-started.md", "my-service"), ("docs/grpc.md", "")] {
+    for (page, folder) in [("README.md", ""), ("docs/tutorial/getting-started.md", "my-service"), ("docs/grpc.md", "")]
+    {
         let text = std::fs::read_to_string(root.join(page)).expect("the page");
         let dir = tempfile::tempdir().expect("a folder");
         let files = files(&text);

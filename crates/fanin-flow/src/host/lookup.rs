@@ -8,7 +8,7 @@ use fanin_lang::value::Frozen;
 use fanin_lang::value::frozen::FrozenMap;
 use fanin_lang::{Failure, FrozenValue, Kind, Value};
 use fanin_upstream::Answer;
-use fanin_upstream::shared::{Body, Ready, Table};
+use fanin_upstream::shared::{Body, ParsedAnswer, SnapshotTable};
 
 use super::FlowHost;
 use crate::call::{Arguments, text, wrong};
@@ -33,7 +33,7 @@ impl FlowHost {
                 Some(text(key).ok_or_else(|| wrong(format!("the key of {name}.lookup must be a text or a number")))?)
             }
         };
-        let find = |table: &Table, key: Option<&str>| {
+        let find = |table: &SnapshotTable, key: Option<&str>| {
             let node = match key {
                 None => Some(table.rows()),
                 Some(key) => table.get(key),
@@ -45,7 +45,7 @@ impl FlowHost {
                 body: bytes::Bytes::new(),
                 elapsed: Duration::ZERO,
             };
-            Ready { answer, body }
+            ParsedAnswer { answer, body }
         };
         if let Some(table) = snapshot.table() {
             self.settle(index, &find(&table, key.as_deref()));

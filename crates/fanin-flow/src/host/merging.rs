@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fanin_config::Batch;
 use fanin_lang::{Failure, HostRef};
-use fanin_upstream::shared::{Items, Joined, Ready, SharedKey};
+use fanin_upstream::shared::{FlightRole, ItemCache, ParsedAnswer, RequestKey};
 use fanin_upstream::{CallContext, CallError, Request};
 use tokio::task::spawn_local;
 use tokio::time::Instant;
@@ -71,7 +71,7 @@ impl FlowHost {
         let Some(object) = handle.downcast::<UpstreamObject>() else { return Ok(()) };
         let upstream = &object.upstream;
         let shared = upstream.operation(at);
-        shared.counts.calls.fetch_add(1, Relaxed);
+        shared.metrics.calls.fetch_add(1, Relaxed);
         let (name, operation) = object.operation(at);
         let base =
             arguments.request_without(object, &operation.method, self.req.headers(), operation.batch.as_ref())?;
@@ -89,7 +89,7 @@ impl FlowHost {
                 Some((batch, asked))
             }
         };
-        if let (Some((batch, asked)), Some(items)) = (&asked, &shared.items) {
+        if let (Some((batch, asked)), Some(items)) = (&asked, &shared.item_cache) {
             let call = Kept { index, handle: &handle, at, base, deadline, linger };
             self.start_kept(call, batch, items, asked.clone());
             return Ok(());
@@ -97,7 +97,7 @@ impl FlowHost {
         let mut shareable = None;
         let mut lead = None;
         if operation.cache.is_some() || operation.uses_single_flight() {
-            let key = SharedKey::with(&base, |key| {
+            let key = RequestKey::with(&base, |key| {
                 if let Some((_, asked)) = &asked {
                     asked.identify(key);
                 }
@@ -120,11 +120,11 @@ impl FlowHost {
                 }
                 if this.flights {
                     match this.join() {
-                        Joined::Follow(follow) => {
+                        FlightRole::Follower(follow) => {
                             self.push(InFlight::shared(index, this.followed(follow, deadline)));
                             return Ok(());
                         }
-                        Joined::Lead(first) => lead = Some(first),
+                        FlightRole::Leader(first) => lead = Some(first),
                     }
                 }
             }
@@ -132,7 +132,7 @@ impl FlowHost {
         }
         match asked {
             Some((batch, asked)) => {
-                let of = SharedKey::of(&base);
+                let of = RequestKey::of(&base);
                 let held = Held { index, asked, deadline, lead, shareable, keyed: None };
                 self.hold(&handle, at, batch, base, of, held, linger);
             }
@@ -169,12 +169,12 @@ impl FlowHost {
     }
 
     /// Sends what is not kept of a call whose items are kept each by itself.
-    fn start_kept(&mut self, call: Kept<'_>, batch: &Batch, items: &Items, asked: Rc<Asked>) {
+    fn start_kept(&mut self, call: Kept<'_>, batch: &Batch, items: &ItemCache, asked: Rc<Asked>) {
         let Kept { index, handle, at, base, deadline, linger } = call;
         let Some(object) = handle.downcast::<UpstreamObject>() else { return };
         let (upstream, (_, operation)) = (&object.upstream, object.operation(at));
         let shared = upstream.operation(at);
-        let of = SharedKey::of(&base);
+        let of = RequestKey::of(&base);
         let spawns = self.worker.caller.spawns();
         let told = Told { object: handle, operation: at, shared, of: &of, asked };
         // What was read before this request's own write must not be taken for what there is after it.
@@ -202,7 +202,7 @@ impl FlowHost {
             let this = Rc::new(Shareable {
                 upstream: upstream.clone(),
                 shared: shared.clone(),
-                key: SharedKey::with(&base, |key| asked.identify(key)),
+                key: RequestKey::with(&base, |key| asked.identify(key)),
                 ok: operation.ok.clone(),
                 flights: true,
                 spawns,
@@ -210,11 +210,11 @@ impl FlowHost {
                 keyed: Some(keyed.clone()),
             });
             match this.join() {
-                Joined::Follow(follow) => {
+                FlightRole::Follower(follow) => {
                     let work = this.followed(follow, deadline);
                     return self.push_shared(index, work, Some(keyed));
                 }
-                Joined::Lead(first) => lead = Some(first),
+                FlightRole::Leader(first) => lead = Some(first),
             }
             shareable = Some(this);
         }
@@ -240,7 +240,7 @@ impl FlowHost {
                         object: object.clone(),
                         operation: at,
                         base: base.clone(),
-                        of: SharedKey::of(&base),
+                        of: RequestKey::of(&base),
                         context,
                         max_depth,
                     };
@@ -261,7 +261,7 @@ impl FlowHost {
     }
 
     /// Gives a call its answer at once.
-    pub(super) fn settle(&mut self, index: usize, ready: &Ready) {
+    pub(super) fn settle(&mut self, index: usize, ready: &ParsedAnswer) {
         self.complete(index, Ok((ready.answer.clone(), Ok(ready.body.clone()))));
     }
 

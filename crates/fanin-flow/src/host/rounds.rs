@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use fanin_config::Batch;
 use fanin_lang::HostRef;
-use fanin_upstream::shared::{Counts, Lead, SharedKey};
+use fanin_upstream::shared::{Leader, OperationMetrics, RequestKey};
 use fanin_upstream::{CallContext, Request};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -42,7 +42,7 @@ struct Group {
     object: HostRef,
     operation: usize,
     /// What they must have in common.
-    of: SharedKey,
+    of: RequestKey,
     base: Request,
     calls: Vec<Held>,
     /// When the first one's time is over.
@@ -58,7 +58,7 @@ pub(super) struct Held {
     pub(super) asked: Rc<Asked>,
     pub(super) deadline: Instant,
     /// It leads a flight.
-    pub(super) lead: Option<Lead>,
+    pub(super) lead: Option<Leader>,
     pub(super) shareable: Option<Rc<Shareable>>,
     /// What is made of that, where items are kept.
     pub(super) keyed: Option<Rc<KeyedCall>>,
@@ -73,7 +73,7 @@ impl FlowHost {
         operation: usize,
         batch: &Batch,
         base: Request,
-        of: SharedKey,
+        of: RequestKey,
         held: Held,
         linger: Option<Duration>,
     ) {
@@ -105,7 +105,7 @@ impl FlowHost {
         operation: usize,
         batch: &Batch,
         base: Request,
-        of: SharedKey,
+        of: RequestKey,
         held: Held,
         until: Instant,
     ) {
@@ -253,8 +253,8 @@ fn is_full(group: &Group) -> bool {
     batch.is_some_and(|batch| group.calls.iter().map(|held| held.asked.keys.len()).sum::<usize>() >= batch.max_keys)
 }
 
-fn count(group: &Group, add: impl FnOnce(&Counts, u64) -> u64) {
+fn count(group: &Group, add: impl FnOnce(&OperationMetrics, u64) -> u64) {
     if let Some(object) = group.object.downcast::<UpstreamObject>() {
-        add(&object.upstream.operation(group.operation).counts, group.calls.len() as u64);
+        add(&object.upstream.operation(group.operation).metrics, group.calls.len() as u64);
     }
 }

@@ -3,7 +3,7 @@
 use fanin_config::{Batch, Rows};
 use fanin_lang::value::view;
 use fanin_lang::{Failure, Value, ValueKind};
-use fanin_upstream::shared::SharedKey;
+use fanin_upstream::shared::RequestKey;
 
 use crate::call::{Arguments, text, wrong};
 
@@ -72,12 +72,12 @@ impl Asked {
         key.push(u8::from(self.one));
         key.extend_from_slice(&(self.keys.len() as u64).to_le_bytes());
         for one in &self.keys {
-            SharedKey::piece(key, one.text.as_bytes());
+            RequestKey::piece(key, one.text.as_bytes());
             key.push(u8::from(one.quoted));
         }
         key.push(u8::from(self.fields.is_some()));
         for field in self.fields.iter().flatten() {
-            SharedKey::piece(key, field.as_bytes());
+            RequestKey::piece(key, field.as_bytes());
         }
     }
 

@@ -9,7 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use fanin_config::{Batch, Operation};
 use fanin_lang::HostRef;
-use fanin_upstream::shared::{Body, Counts, Fields, Item, ItemKey, Items, Outcome, Ready, SharedKey};
+use fanin_upstream::shared::{
+    Body, Fields, Item, ItemCache, ItemKey, OperationMetrics, ParsedAnswer, RequestKey, SharedResult,
+};
 use fanin_upstream::{CallContext, CallError, ErrorKind, Request};
 use futures_util::FutureExt;
 use futures_util::future::{Shared, join, join_all};
@@ -34,7 +36,7 @@ pub(crate) struct Launch {
     /// The request without keys and fields.
     pub(crate) base: Request,
     /// What it is told by.
-    pub(crate) of: SharedKey,
+    pub(crate) of: RequestKey,
     pub(crate) context: CallContext,
     /// Nesting that answers may have.
     pub(crate) max_depth: usize,
@@ -62,7 +64,7 @@ enum Piece {
     /// Items.
     Split(Rc<Split>),
     /// Another answer than one with items: some status, which each call judges by itself.
-    Plain(Arc<Ready>),
+    Plain(Arc<ParsedAnswer>),
 }
 
 type Landed = Result<Piece, CallError>;
@@ -151,21 +153,21 @@ fn land(launch: Rc<Launch>, parts: Vec<Part>) -> Landing {
             Some(_) => with_keys(&launch.base, operation, batch, &keys),
         };
         let shared = object.upstream.operation(launch.operation);
-        let counts = &shared.counts;
+        let counts = &shared.metrics;
         counts.batch_calls.observe(parts.len());
         counts.batch_keys.observe(keys.len());
         let begun = Instant::now();
         let call = launch.caller.call(&object.upstream, request, launch.context);
         let (_, result) = InFlight::new(0, call, false, launch.max_depth).await;
         let (landed, content) = read(result, object, batch, &keys, counts);
-        if let Some(items) = &shared.items {
+        if let Some(items) = &shared.item_cache {
             store(items, &launch.of, batch, &keys, fields.as_deref(), &landed, begun);
         }
         if !content || parts.len() == 1 || !(object.upstream.may_send_again() && object.upstream.may_send_again()) {
             return vec![landed; parts.len()];
         }
         // What was asked for seems to be what failed: halves of it, so that only who asked for it fails.
-        Counts::bump(&counts.batch_splits);
+        OperationMetrics::increment(&counts.batch_splits);
         let (first, second) = parts.split_at(parts.len() / 2);
         let halves = join(land(launch.clone(), first.to_vec()), land(launch.clone(), second.to_vec()));
         let (mut landed, rest) = halves.await;
@@ -175,15 +177,15 @@ fn land(launch: Rc<Launch>, parts: Vec<Part>) -> Landing {
 }
 
 /// Which item a key of a batch is, among those of its operation that are kept.
-pub(super) fn item_key<'a>(of: &'a SharedKey, batch: &Batch, key: &'a Key) -> ItemKey<'a> {
+pub(super) fn item_key<'a>(of: &'a RequestKey, batch: &Batch, key: &'a Key) -> ItemKey<'a> {
     // Where all is text on the wire, `7` and `"7"` are one key.
     ItemKey { of, text: &key.text, quoted: batch.rows.is_some() && key.quoted }
 }
 
 /// Keeps what an answer has of each key, with all fields that the request had, whichever call asked for them.
 fn store(
-    items: &Items,
-    of: &SharedKey,
+    items: &ItemCache,
+    of: &RequestKey,
     batch: &Batch,
     keys: &[&Key],
     fields: Option<&[&str]>,
@@ -198,7 +200,7 @@ fn store(
             let said = keys.iter().filter_map(|key| Some((item_key(of, batch, key), item(key)?)));
             items.store(split.answer(), &fields, begun, said);
         }
-        (Ok(Piece::Plain(ready)), [key]) => items.store_whole(item_key(of, batch, key), ready, &fields, begun),
+        (Ok(Piece::Plain(ready)), [key]) => items.store_answer(item_key(of, batch, key), ready, &fields, begun),
         _ => {}
     }
 }
@@ -209,7 +211,7 @@ fn read(
     object: &UpstreamObject,
     batch: &Batch,
     keys: &[&Key],
-    counts: &Counts,
+    counts: &OperationMetrics,
 ) -> (Landed, bool) {
     let name = object.upstream.name();
     let (answer, checked) = match result {
@@ -223,7 +225,7 @@ fn read(
         let content = speaks_of_content(answer.status);
         // Of a failure nobody reads more than the status, but an answer that says so by `ok` may have a body.
         let body = checked.unwrap_or(Body::Text);
-        return (Ok(Piece::Plain(Arc::new(Ready { answer, body }))), content);
+        return (Ok(Piece::Plain(Arc::new(ParsedAnswer { answer, body }))), content);
     }
     let split = match checked {
         Ok(Body::Json(doc)) => Split::read(answer.clone(), doc, batch),
@@ -259,7 +261,7 @@ fn speaks_of_content(status: StatusCode) -> bool {
 }
 
 /// What a call gets of its requests.
-async fn outcome(launch: Rc<Launch>, asked: Rc<Asked>, needed: Needed) -> Outcome {
+async fn outcome(launch: Rc<Launch>, asked: Rc<Asked>, needed: Needed) -> SharedResult {
     let Some((object, _, batch)) = launch.object() else { return Err(CallError::cancelled(&Arc::from("batch"))) };
     let landed = match needed.as_slice() {
         // By far the most are in one request.
@@ -279,7 +281,7 @@ async fn outcome(launch: Rc<Launch>, asked: Rc<Asked>, needed: Needed) -> Outcom
         [(_, split)] => Some(*split),
         several => several.iter().find(|(part, _)| part.keys().any(|other| other == key)).map(|(_, split)| *split),
     };
-    let ready = match object.upstream.operation(launch.operation).items.is_some() {
+    let ready = match object.upstream.operation(launch.operation).item_cache.is_some() {
         false => gather(&asked, batch, of),
         true => items(&asked, batch, of),
     };
@@ -293,12 +295,12 @@ async fn outcome(launch: Rc<Launch>, asked: Rc<Asked>, needed: Needed) -> Outcom
 }
 
 /// What is under each key of a call, for those who put it together with what they have.
-fn items<'a>(asked: &Asked, batch: &Batch, splits: impl Fn(&Key) -> Option<&'a Split>) -> Result<Ready, String> {
+fn items<'a>(asked: &Asked, batch: &Batch, splits: impl Fn(&Key) -> Option<&'a Split>) -> Result<ParsedAnswer, String> {
     let nobody = "internal: no answer for a key";
     let of = |key: &Key| splits(key).ok_or(nobody)?.item(batch, &key.text);
     let items = asked.keys.iter().map(of).collect::<Result<Arc<[Item]>, String>>()?;
     let answer = items.first().ok_or(nobody)?.answer.as_ref().clone();
-    Ok(Ready { answer, body: Body::Items(items) })
+    Ok(ParsedAnswer { answer, body: Body::Items(items) })
 }
 
 #[cfg(test)]

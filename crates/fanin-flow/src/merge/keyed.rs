@@ -6,7 +6,10 @@ use std::sync::Arc;
 use fanin_config::Batch;
 use fanin_lang::HostRef;
 use fanin_upstream::ErrorKind;
-use fanin_upstream::shared::{Body, Claim, FoundItem, Item, Items, OperationShared, Outcome, Ready, Said, SharedKey};
+use fanin_upstream::shared::{
+    Body, CachedItem, Item, ItemCache, ItemLookup, OperationShared, ParsedAnswer, RefreshClaim, RequestKey,
+    SharedResult,
+};
 
 use super::Work;
 use super::asked::{Asked, Key};
@@ -18,7 +21,7 @@ use crate::upstream::UpstreamObject;
 /// What the cache knows of a call.
 pub(crate) enum Looked {
     /// All of it.
-    Ready(Ready),
+    Ready(ParsedAnswer),
     /// Not all of it: the rest goes out.
     Part(Rc<KeyedCall>),
 }
@@ -26,7 +29,7 @@ pub(crate) enum Looked {
 /// Items to be fetched anew in the background, and the right to do so.
 pub(crate) struct Refresh {
     pub(crate) asked: Rc<Asked>,
-    pub(crate) claims: Vec<Claim>,
+    pub(crate) claims: Vec<RefreshClaim>,
 }
 
 /// A call of which some keys go out.
@@ -34,7 +37,7 @@ pub(crate) struct KeyedCall {
     object: HostRef,
     operation: usize,
     shared: Arc<OperationShared>,
-    of: SharedKey,
+    of: RequestKey,
     asked: Rc<Asked>,
     /// What was there, for each key; empty if nothing was.
     have: Vec<Option<Item>>,
@@ -68,13 +71,13 @@ pub(crate) struct Told<'a> {
     pub(crate) operation: usize,
     pub(crate) shared: &'a Arc<OperationShared>,
     /// What calls must have in common to have items in common.
-    pub(crate) of: &'a SharedKey,
+    pub(crate) of: &'a RequestKey,
     pub(crate) asked: Rc<Asked>,
 }
 
 impl Told<'_> {
     /// Looks for the items of a call. `refreshes` says that stale ones can be fetched anew in the background.
-    pub(crate) fn look(self, items: &Items, batch: &Batch, refreshes: bool) -> (Looked, Option<Refresh>) {
+    pub(crate) fn look(self, items: &ItemCache, batch: &Batch, refreshes: bool) -> (Looked, Option<Refresh>) {
         let asked = &self.asked;
         let alone = asked.keys.len() == 1;
         let mut have: Vec<Option<Item>> = Vec::with_capacity(asked.keys.len());
@@ -82,9 +85,9 @@ impl Told<'_> {
         let mut wanted = Union(asked.fields.clone());
         let (mut stale, mut claims, mut refreshed) = (Vec::new(), Vec::new(), Union(Some(Vec::new())));
         for key in &asked.keys {
-            let said = match items.look(item_key(self.of, batch, key), asked.fields.as_deref(), alone, refreshes) {
-                FoundItem::Fresh(said) => said,
-                FoundItem::Stale(said, fields, claim) => {
+            let said = match items.lookup(item_key(self.of, batch, key), asked.fields.as_deref(), alone, refreshes) {
+                ItemLookup::Fresh(said) => said,
+                ItemLookup::Stale(said, fields, claim) => {
                     if let Some(claim) = claim {
                         stale.push(key.clone());
                         claims.push(claim);
@@ -92,7 +95,7 @@ impl Told<'_> {
                     }
                     said
                 }
-                FoundItem::Nothing(held) => {
+                ItemLookup::Miss(held) => {
                     if let Some(Some(held)) = held {
                         wanted.add(Some(&held));
                     }
@@ -102,9 +105,9 @@ impl Told<'_> {
                 }
             };
             match said {
-                Said::Item(item) => have.push(Some(item)),
+                CachedItem::Item(item) => have.push(Some(item)),
                 // It is found only by a call for this key alone.
-                Said::Whole(ready) => return (Looked::Ready(ready.as_ref().clone()), None),
+                CachedItem::Answer(ready) => return (Looked::Ready(ready.as_ref().clone()), None),
             }
         }
         let refresh = (!stale.is_empty())
@@ -141,23 +144,23 @@ impl Told<'_> {
 }
 
 impl KeyedCall {
-    fn parts(&self) -> Option<(&Batch, &Items)> {
+    fn parts(&self) -> Option<(&Batch, &ItemCache)> {
         let object = self.object.downcast::<UpstreamObject>()?;
-        Some((object.operation(self.operation).1.batch.as_ref()?, self.shared.items.as_ref()?))
+        Some((object.operation(self.operation).1.batch.as_ref()?, self.shared.item_cache.as_ref()?))
     }
 
     /// The items of the keys that go out, if all of them have come meanwhile.
-    pub(crate) fn again(&self) -> Option<Ready> {
+    pub(crate) fn again(&self) -> Option<ParsedAnswer> {
         let (batch, items) = self.parts()?;
         let fields = self.outgoing.fields.as_deref();
-        let found = self.outgoing.keys.iter().map(|key| items.again(item_key(&self.of, batch, key), fields));
+        let found = self.outgoing.keys.iter().map(|key| items.lookup_fresh(item_key(&self.of, batch, key), fields));
         let found = found.collect::<Option<Arc<[Item]>>>()?;
         let answer = found.first()?.answer.as_ref().clone();
-        Some(Ready { answer, body: Body::Items(found) })
+        Some(ParsedAnswer { answer, body: Body::Items(found) })
     }
 
     /// What the call gets when its rest has come.
-    pub(crate) async fn finish(self: Rc<Self>, work: Work) -> Outcome {
+    pub(crate) async fn finish(self: Rc<Self>, work: Work) -> SharedResult {
         let outcome = work.await;
         let Some((batch, items)) = self.parts() else { return outcome };
         match outcome {
@@ -172,7 +175,7 @@ impl KeyedCall {
     }
 
     /// What was there and what has come, in the order of the call's keys.
-    fn assembled<'a>(&'a self, batch: &Batch, mut come: impl Iterator<Item = &'a Item>) -> Option<Ready> {
+    fn assembled<'a>(&'a self, batch: &Batch, mut come: impl Iterator<Item = &'a Item>) -> Option<ParsedAnswer> {
         if self.have.is_empty() {
             return assemble(&self.asked, batch, come);
         }
@@ -181,11 +184,11 @@ impl KeyedCall {
     }
 
     /// Old items in place of those that the upstream failed to give, if there are all of them.
-    fn saved(&self, batch: &Batch, items: &Items) -> Option<Ready> {
+    fn saved(&self, batch: &Batch, items: &ItemCache) -> Option<ParsedAnswer> {
         let fields = self.asked.fields.as_deref();
-        let old = self.outgoing.keys.iter().map(|key| items.save(item_key(&self.of, batch, key), fields));
+        let old = self.outgoing.keys.iter().map(|key| items.lookup_if_error(item_key(&self.of, batch, key), fields));
         let old = old.collect::<Option<Vec<Item>>>()?;
-        items.saved(old.len());
+        items.count_used_on_error(old.len());
         self.assembled(batch, old.iter())
     }
 }

@@ -14,7 +14,7 @@ pub(crate) mod work;
 use std::future::Future;
 use std::pin::Pin;
 
-use fanin_upstream::shared::Outcome;
+use fanin_upstream::shared::SharedResult;
 
 /// Shared work of this worker, or a wait for some.
-pub(crate) type Work = Pin<Box<dyn Future<Output = Outcome>>>;
+pub(crate) type Work = Pin<Box<dyn Future<Output = SharedResult>>>;

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use fanin_upstream::shared::{Outcome, SharedKey};
+use fanin_upstream::shared::{RequestKey, SharedResult};
 use futures_util::FutureExt;
 use futures_util::future::{Shared, WeakShared};
 use tokio::sync::Notify;
@@ -17,7 +17,7 @@ use super::asked::Asked;
 use super::batch::{Launch, launch};
 
 /// What a batch is for: the operation as it is configured now, and all that its calls must have in common.
-type Of = (usize, SharedKey);
+type Of = (usize, RequestKey);
 /// Each call's work, once the batch is closed.
 type Closed = Rc<RefCell<Vec<Option<Work>>>>;
 type Closing = Pin<Box<dyn Future<Output = Closed>>>;
@@ -103,7 +103,7 @@ async fn close(all: Rc<OpenBatches>, of: Of, open: Rc<Open>, with: Launch) -> Cl
     Rc::new(RefCell::new(launch(with, calls).into_iter().map(Some).collect()))
 }
 
-async fn member(closing: Shared<Closing>, number: usize) -> Outcome {
+async fn member(closing: Shared<Closing>, number: usize) -> SharedResult {
     let closed = closing.await;
     let work = closed.borrow_mut().get_mut(number).and_then(Option::take);
     match work {

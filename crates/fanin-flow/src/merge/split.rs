@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fanin_config::Batch;
 use fanin_json::{Assembler, Doc, Kind, Node};
-use fanin_upstream::shared::{Body, Item, Ready};
+use fanin_upstream::shared::{Body, Item, ParsedAnswer};
 use fanin_upstream::{Answer, CallError};
 use smallvec::SmallVec;
 
@@ -150,7 +150,7 @@ pub(crate) fn gather<'a>(
     asked: &Asked,
     batch: &Batch,
     splits: impl Fn(&Key) -> Option<&'a Split>,
-) -> Result<Ready, String> {
+) -> Result<ParsedAnswer, String> {
     let mut found = Vec::with_capacity(asked.keys.len());
     let mut first: Option<&Split> = None;
     for key in &asked.keys {
@@ -164,7 +164,11 @@ pub(crate) fn gather<'a>(
 }
 
 /// What a call gets of the items of its keys, wherever they are from, in the order of its keys and with the members it asked for.
-pub(crate) fn assemble<'a>(asked: &Asked, batch: &Batch, items: impl Iterator<Item = &'a Item>) -> Option<Ready> {
+pub(crate) fn assemble<'a>(
+    asked: &Asked,
+    batch: &Batch,
+    items: impl Iterator<Item = &'a Item>,
+) -> Option<ParsedAnswer> {
     let mut found = Vec::with_capacity(asked.keys.len());
     let mut first = None;
     for item in items {
@@ -179,7 +183,7 @@ pub(crate) fn assemble<'a>(asked: &Asked, batch: &Batch, items: impl Iterator<It
     Some(ready(asked, batch, &first?.answer, &found))
 }
 
-fn ready(asked: &Asked, batch: &Batch, answer: &Answer, found: &[Place<'_>]) -> Ready {
+fn ready(asked: &Asked, batch: &Batch, answer: &Answer, found: &[Place<'_>]) -> ParsedAnswer {
     let matched = batch.match_field.as_deref();
     let keep = |key: Node<'_>| key.as_str().is_some_and(|key| matched == Some(&*key) || asked.wants(&key));
     let whole = |place: &Place<'_>| {
@@ -207,7 +211,7 @@ fn ready(asked: &Asked, batch: &Batch, answer: &Answer, found: &[Place<'_>]) -> 
     if let Body::Json(doc) = &body {
         answer.body = doc.bytes().clone();
     }
-    Ready { answer, body }
+    ParsedAnswer { answer, body }
 }
 
 /// A document with just these items and members. An item that is kept whole is kept as it came.
@@ -235,7 +239,7 @@ fn copied(list: bool, found: &[Place<'_>], whole: impl Fn(&Place<'_>) -> bool, k
 }
 
 /// What a call without keys gets, without anybody being asked: no items.
-pub(crate) fn nothing(batch: &Batch) -> Ready {
+pub(crate) fn nothing(batch: &Batch) -> ParsedAnswer {
     let doc = match batch.match_field {
         Some(_) => Assembler::list(2).finish(),
         None => Assembler::object(2).finish(),
@@ -248,7 +252,7 @@ pub(crate) fn nothing(batch: &Batch) -> Ready {
         body: doc.bytes().clone(),
         elapsed: std::time::Duration::ZERO,
     };
-    Ready { answer, body: Body::Json(doc) }
+    ParsedAnswer { answer, body: Body::Json(doc) }
 }
 
 /// A scalar's text.

@@ -6,7 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fanin_upstream::shared::{Body, Counts, Follow, Found, Joined, Lead, OperationShared, Outcome, Ready, SharedKey};
+use fanin_upstream::shared::{
+    Body, CacheLookup, FlightRole, Follower, Leader, OperationMetrics, OperationShared, ParsedAnswer, RequestKey,
+    SharedResult,
+};
 use fanin_upstream::{Answer, CallContext, CallError, ErrorKind, Fault, Request, Upstream};
 use futures_util::future::join;
 use http::{Method, StatusCode};
@@ -19,7 +22,7 @@ use crate::caller::{CallFuture, Caller};
 use crate::inflight::{Checked, InFlight};
 
 /// A wait for a flight.
-type Waiting = Pin<Box<dyn Future<Output = Option<Outcome>>>>;
+type Waiting = Pin<Box<dyn Future<Output = Option<SharedResult>>>>;
 
 /// Starts that a call makes when the flights that it joins come to nothing. A flight does only when its worker ends.
 const STARTS: usize = 3;
@@ -28,7 +31,7 @@ const STARTS: usize = 3;
 pub(crate) struct Shareable {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) shared: Arc<OperationShared>,
-    pub(crate) key: SharedKey,
+    pub(crate) key: RequestKey,
     /// Statuses besides 2xx that are answers, by the operation.
     pub(crate) ok: Vec<StatusCode>,
     /// Whether identical calls in flight share one.
@@ -44,13 +47,13 @@ pub(crate) struct Shareable {
 
 impl Shareable {
     /// What the cache has; a stale answer is fetched anew in the background.
-    pub(crate) fn look(self: &Rc<Self>) -> Option<Arc<Ready>> {
-        match self.shared.cache.as_ref()?.look(&self.key) {
-            Found::Fresh(ready) => Some(ready),
+    pub(crate) fn look(self: &Rc<Self>) -> Option<Arc<ParsedAnswer>> {
+        match self.shared.cache.as_ref()?.lookup(&self.key) {
+            CacheLookup::Fresh(ready) => Some(ready),
             // Nobody could fetch the new one beside the flow.
-            Found::Stale(_) if !self.spawns => None,
-            Found::Stale(ready) => {
-                if let Joined::Lead(lead) = self.shared.flights.join(&self.key) {
+            CacheLookup::Stale(_) if !self.spawns => None,
+            CacheLookup::Stale(ready) => {
+                if let FlightRole::Leader(lead) = self.shared.single_flight.join(&self.key) {
                     let this = self.clone();
                     spawn_local(async move {
                         // Nobody waits for it, and yet it is wanted.
@@ -61,20 +64,20 @@ impl Shareable {
                 }
                 Some(ready)
             }
-            Found::Nothing => None,
+            CacheLookup::Miss => None,
         }
     }
 
     /// A fresh answer that came while this call was on its way to become the leader.
-    fn meanwhile(&self) -> Option<Arc<Ready>> {
+    fn meanwhile(&self) -> Option<Arc<ParsedAnswer>> {
         if let Some(keyed) = &self.keyed {
             return keyed.again().map(Arc::new);
         }
-        self.shared.cache.as_ref()?.again(&self.key)
+        self.shared.cache.as_ref()?.lookup_fresh(&self.key)
     }
 
     /// Does the work, as a task of its own if possible. The outcome is what the flight has; it is only waited for here.
-    fn lead(self: &Rc<Self>, lead: Lead, work: Work) -> Waiting {
+    fn lead(self: &Rc<Self>, lead: Leader, work: Work) -> Waiting {
         let this = self.clone();
         let follow = lead.follow();
         let flight = async move {
@@ -94,27 +97,27 @@ impl Shareable {
     }
 
     /// Leads a flight, and waits for it until `deadline`.
-    pub(crate) fn led(self: Rc<Self>, lead: Lead, work: Work, deadline: Instant) -> Work {
+    pub(crate) fn led(self: Rc<Self>, lead: Leader, work: Work, deadline: Instant) -> Work {
         let first = self.lead(lead, work);
         Box::pin(self.wait(first, deadline))
     }
 
     /// Waits for another's flight until `deadline`.
-    pub(crate) fn followed(self: Rc<Self>, follow: Follow, deadline: Instant) -> Work {
+    pub(crate) fn followed(self: Rc<Self>, follow: Follower, deadline: Instant) -> Work {
         Box::pin(self.wait(Box::pin(follow.outcome()), deadline))
     }
 
     /// Waits for a flight; starts over if it comes to nothing.
-    async fn wait(self: Rc<Self>, mut flight: Waiting, deadline: Instant) -> Outcome {
+    async fn wait(self: Rc<Self>, mut flight: Waiting, deadline: Instant) -> SharedResult {
         let begun = Instant::now();
         for _ in 0..STARTS {
             match timeout_at(deadline, flight).await {
                 Ok(Some(outcome)) => return outcome,
                 Err(_) => return Err(late(self.upstream.name(), begun)),
                 Ok(None) => {
-                    flight = match self.shared.flights.join(&self.key) {
-                        Joined::Follow(follow) => Box::pin(follow.outcome()),
-                        Joined::Lead(lead) => self.lead(lead, (self.start)()),
+                    flight = match self.shared.single_flight.join(&self.key) {
+                        FlightRole::Follower(follow) => Box::pin(follow.outcome()),
+                        FlightRole::Leader(lead) => self.lead(lead, (self.start)()),
                     };
                 }
             }
@@ -123,27 +126,27 @@ impl Shareable {
     }
 
     /// The work with what the cache does about its outcome.
-    pub(crate) async fn kept(&self, work: Work) -> Outcome {
+    pub(crate) async fn kept(&self, work: Work) -> SharedResult {
         let begun = Instant::now();
         let outcome = work.await;
         let Some(cache) = &self.shared.cache else { return outcome };
         match outcome {
-            Ok(ready) if fails(ready.answer.status) => Ok(cache.save(&self.key).unwrap_or(ready)),
+            Ok(ready) if fails(ready.answer.status) => Ok(cache.lookup_if_error(&self.key).unwrap_or(ready)),
             Ok(ready) => {
                 let fine = ready.answer.status.is_success() || self.ok.contains(&ready.answer.status);
                 cache.store(&self.key, &ready, fine, begun);
                 Ok(ready)
             }
             Err(error) if error.kind == ErrorKind::Cancelled => Err(error),
-            Err(error) => cache.save(&self.key).ok_or(error),
+            Err(error) => cache.lookup_if_error(&self.key).ok_or(error),
         }
     }
 
     /// Joins the flight of this call, as a follower or as the one who has to start it.
-    pub(crate) fn join(&self) -> Joined {
-        let joined = self.shared.flights.join(&self.key);
-        if matches!(joined, Joined::Follow(_)) {
-            Counts::bump(&self.shared.counts.joined);
+    pub(crate) fn join(&self) -> FlightRole {
+        let joined = self.shared.single_flight.join(&self.key);
+        if matches!(joined, FlightRole::Follower(_)) {
+            OperationMetrics::increment(&self.shared.metrics.joined);
         }
         joined
     }
@@ -194,13 +197,13 @@ pub(crate) fn call(
     })
 }
 
-fn ready(upstream: &Arc<str>, answer: Answer, checked: Checked, ok: &[StatusCode]) -> Result<Ready, CallError> {
+fn ready(upstream: &Arc<str>, answer: Answer, checked: Checked, ok: &[StatusCode]) -> Result<ParsedAnswer, CallError> {
     let fine = answer.status.is_success() || ok.contains(&answer.status);
     match checked {
-        Ok(body) => Ok(Ready { answer, body }),
+        Ok(body) => Ok(ParsedAnswer { answer, body }),
         Err(error) if fine => Err(CallError::decode(upstream, &answer, error.to_string())),
         // Of a failure nobody reads more than the status.
-        Err(_) => Ok(Ready { answer, body: Body::Text }),
+        Err(_) => Ok(ParsedAnswer { answer, body: Body::Text }),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Flights and caches: what identical calls share, and what they must not.
+//! Single-flight and caches: what identical calls share, and what they must not.
 
 use std::time::Duration;
 

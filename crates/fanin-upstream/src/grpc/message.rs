@@ -18,7 +18,7 @@ const DEEPEST: usize = 1000;
 /// Which field of the message does not fit.
 pub(crate) fn encode(method: &Method, json: &Bytes) -> Result<Bytes, String> {
     let mut out = Vec::with_capacity(json.len() + 8);
-    if !method.takes_list() {
+    if !method.is_client_streaming() {
         one(method.input(), json, &mut out)?;
         return Ok(out.into());
     }
@@ -70,7 +70,7 @@ pub(crate) fn decode(
     shown: &SerializeOptions,
     max_bytes: usize,
 ) -> Result<Bytes, Failure> {
-    let list = method.gives_list();
+    let list = method.is_server_streaming();
     match messages.len() {
         0 if !list => {
             return Err(Failure::new(ErrorKind::Protocol, "success without the message that the method gives"));

@@ -15,7 +15,7 @@ mod shape;
 mod status;
 
 pub use services::{Method, Services};
-pub use shape::{Misfit, Shape, misfit, nearest};
+pub use shape::{Mismatch, Shape, misfit, nearest};
 
 pub(crate) use aside::aside;
 pub(crate) use frame::{Frames, PREFIX};

@@ -20,8 +20,8 @@ pub struct Method {
     name: String,
     input: MessageDescriptor,
     output: MessageDescriptor,
-    takes_list: bool,
-    gives_list: bool,
+    is_client_streaming: bool,
+    is_server_streaming: bool,
     safe: bool,
 }
 
@@ -43,8 +43,8 @@ impl Method {
             name: method.name().to_owned(),
             input: method.input(),
             output: method.output(),
-            takes_list: method.is_client_streaming(),
-            gives_list: method.is_server_streaming(),
+            is_client_streaming: method.is_client_streaming(),
+            is_server_streaming: method.is_server_streaming(),
             safe: level == Some(IdempotencyLevel::NoSideEffects as i32) || is_safe(safe, &full),
         })
     }
@@ -65,13 +65,13 @@ impl Method {
     }
 
     /// Whether it takes a stream of messages: in flows, a list.
-    pub fn takes_list(&self) -> bool {
-        self.takes_list
+    pub fn is_client_streaming(&self) -> bool {
+        self.is_client_streaming
     }
 
     /// Whether it gives a stream of messages: in flows, a list.
-    pub fn gives_list(&self) -> bool {
-        self.gives_list
+    pub fn is_server_streaming(&self) -> bool {
+        self.is_server_streaming
     }
 
     /// Whether it changes nothing, so that it may be called more than once.
@@ -112,7 +112,7 @@ impl Methods {
     }
 
     /// What to say of a method that is not there.
-    pub fn no_such(&self, full: &str) -> (String, Option<String>) {
+    pub fn unknown_method(&self, full: &str) -> (String, Option<String>) {
         let near = nearest(full, self.by_name.keys().map(String::as_str));
         (format!("there is no method {full}"), near.map(|near| format!("did you mean {near}?")))
     }
@@ -216,8 +216,8 @@ impl Services {
     }
 
     /// A message and a hint about a method that is not there.
-    pub fn no_such(&self, full: &str) -> (String, Option<String>) {
-        self.known.no_such(full)
+    pub fn unknown_method(&self, full: &str) -> (String, Option<String>) {
+        self.known.unknown_method(full)
     }
 
     /// Whether the configuration says that a method changes nothing, by its full name.

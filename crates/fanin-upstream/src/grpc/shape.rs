@@ -58,7 +58,7 @@ impl Shape {
 
 /// What does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
+pub struct Mismatch {
     /// One line.
     pub message: String,
     /// What would probably help.
@@ -78,15 +78,15 @@ pub fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option
 }
 
 /// The first thing that is certainly wrong with a message.
-pub fn misfit(message: &MessageDescriptor, shape: &Shape) -> Option<Misfit> {
+pub fn misfit(message: &MessageDescriptor, shape: &Shape) -> Option<Mismatch> {
     of_message(message, shape, "")
 }
 
-fn wrong(message: String) -> Option<Misfit> {
-    Some(Misfit { message, hint: None })
+fn wrong(message: String) -> Option<Mismatch> {
+    Some(Mismatch { message, hint: None })
 }
 
-fn of_message(message: &MessageDescriptor, shape: &Shape, path: &str) -> Option<Misfit> {
+fn of_message(message: &MessageDescriptor, shape: &Shape, path: &str) -> Option<Mismatch> {
     // These have JSON of their own.
     if message.full_name().starts_with("google.protobuf.") {
         return None;
@@ -117,7 +117,7 @@ fn of_message(message: &MessageDescriptor, shape: &Shape, path: &str) -> Option<
                 }
             };
             let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
-            return Some(Misfit { message: format!("{place}{} has no field {key}", message.full_name()), hint });
+            return Some(Mismatch { message: format!("{place}{} has no field {key}", message.full_name()), hint });
         };
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         if let Some(found) = of_field(&field, value, &path) {
@@ -127,7 +127,7 @@ fn of_message(message: &MessageDescriptor, shape: &Shape, path: &str) -> Option<
     None
 }
 
-fn of_field(field: &FieldDescriptor, shape: &Shape, path: &str) -> Option<Misfit> {
+fn of_field(field: &FieldDescriptor, shape: &Shape, path: &str) -> Option<Mismatch> {
     let kind = field.kind();
     if matches!(shape, Shape::Unknown | Shape::Null) {
         return None;
@@ -144,7 +144,7 @@ fn of_field(field: &FieldDescriptor, shape: &Shape, path: &str) -> Option<Misfit
     of_kind(&kind, shape, path)
 }
 
-fn of_kind(kind: &Kind, shape: &Shape, path: &str) -> Option<Misfit> {
+fn of_kind(kind: &Kind, shape: &Shape, path: &str) -> Option<Mismatch> {
     let not = |what: &str| wrong(format!("{path} is {what}, not {}", shape.describe()));
     let whole = |least: i128, most: i128, what: &str| match shape {
         Shape::Int(number) if (least..=most).contains(&i128::from(*number)) => None,
@@ -168,7 +168,7 @@ fn of_kind(kind: &Kind, shape: &Shape, path: &str) -> Option<Misfit> {
             let near = nearest(text, names.iter().map(String::as_str));
             let hint = near
                 .map_or_else(|| format!("its values are {}", names.join(", ")), |near| format!("did you mean {near}?"));
-            Some(Misfit { message: format!("{path}: {} has no value {text}", of.full_name()), hint: Some(hint) })
+            Some(Mismatch { message: format!("{path}: {} has no value {text}", of.full_name()), hint: Some(hint) })
         }
         (Kind::Enum(_), Shape::Bool | Shape::List(_) | Shape::Dict(_)) => not("an enum's name or number"),
         (Kind::Enum(_), _) => None,

@@ -18,10 +18,10 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::time::Instant;
 
-pub use turn::turn;
-pub(crate) use turn::{Place, wake_behind};
+pub use permit_reuse::poll_scope;
+pub(crate) use permit_reuse::{Place, wake_behind};
 
-mod turn;
+mod permit_reuse;
 
 /// In-flight limit and waiting calls of one upstream. Cheap to share; all methods may be called from any thread.
 #[derive(Debug)]

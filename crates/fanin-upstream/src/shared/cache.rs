@@ -8,8 +8,8 @@ use quick_cache::sync::Cache as Kept;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
-use super::age::Times;
-use super::{Counts, Ready, SharedKey};
+use super::lifetime::Times;
+use super::{OperationMetrics, ParsedAnswer, RequestKey};
 
 /// What an entry takes beside its key and answer: the map's slot, the queues of what was used when.
 const OVERHEAD: usize = 160;
@@ -19,13 +19,13 @@ pub(super) const SPLIT: usize = 4 << 20;
 /// The kept answers of one operation, at most so many bytes. What was used least goes first.
 pub struct Cache {
     config: fanin_config::Cache,
-    kept: Kept<SharedKey, Entry, Weigh>,
-    counts: Arc<Counts>,
+    kept: Kept<RequestKey, Entry, Weigh>,
+    counts: Arc<OperationMetrics>,
 }
 
 #[derive(Clone)]
 struct Entry {
-    ready: Arc<Ready>,
+    ready: Arc<ParsedAnswer>,
     /// When the call began: a later call's answer is never replaced by an earlier one's.
     begun: Instant,
     fresh_until: Instant,
@@ -38,8 +38,8 @@ struct Entry {
 #[derive(Clone)]
 struct Weigh;
 
-impl Weighter<SharedKey, Entry> for Weigh {
-    fn weight(&self, _: &SharedKey, entry: &Entry) -> u64 {
+impl Weighter<RequestKey, Entry> for Weigh {
+    fn weight(&self, _: &RequestKey, entry: &Entry) -> u64 {
         entry.weight
     }
 }
@@ -52,18 +52,18 @@ impl fmt::Debug for Cache {
 
 /// What the cache knows of a call.
 #[derive(Debug)]
-pub enum Found {
+pub enum CacheLookup {
     /// An answer.
-    Fresh(Arc<Ready>),
+    Fresh(Arc<ParsedAnswer>),
     /// An answer that may be used while a new one is fetched.
-    Stale(Arc<Ready>),
+    Stale(Arc<ParsedAnswer>),
     /// Nothing that may be used.
-    Nothing,
+    Miss,
 }
 
 impl Cache {
     /// An empty cache.
-    pub fn new(config: &fanin_config::Cache, counts: Arc<Counts>) -> Cache {
+    pub fn new(config: &fanin_config::Cache, counts: Arc<OperationMetrics>) -> Cache {
         let options = OptionsBuilder::new()
             .shards(if config.max_size >= SPLIT { 4 } else { 1 })
             .estimated_items_capacity((config.max_size / 4096).clamp(16, 1 << 16))
@@ -78,38 +78,38 @@ impl Cache {
     }
 
     /// What it has for this call.
-    pub fn look(&self, key: &SharedKey) -> Found {
+    pub fn lookup(&self, key: &RequestKey) -> CacheLookup {
         let now = Instant::now();
         match self.kept.get(key) {
             Some(entry) if now < entry.fresh_until => {
-                Counts::bump(&self.counts.cache_hits);
-                Found::Fresh(entry.ready)
+                OperationMetrics::increment(&self.counts.cache_hits);
+                CacheLookup::Fresh(entry.ready)
             }
             Some(entry) if now < entry.stale_until => {
-                Counts::bump(&self.counts.cache_stale);
-                Found::Stale(entry.ready)
+                OperationMetrics::increment(&self.counts.cache_stale);
+                CacheLookup::Stale(entry.ready)
             }
             _ => {
-                Counts::bump(&self.counts.cache_misses);
-                Found::Nothing
+                OperationMetrics::increment(&self.counts.cache_misses);
+                CacheLookup::Miss
             }
         }
     }
 
     /// A fresh answer that has come since the last look; it does not count as one more.
-    pub fn again(&self, key: &SharedKey) -> Option<Arc<Ready>> {
+    pub fn lookup_fresh(&self, key: &RequestKey) -> Option<Arc<ParsedAnswer>> {
         self.kept.get(key).filter(|entry| Instant::now() < entry.fresh_until).map(|entry| entry.ready)
     }
 
     /// An old answer in place of one that the upstream failed to give.
-    pub fn save(&self, key: &SharedKey) -> Option<Arc<Ready>> {
+    pub fn lookup_if_error(&self, key: &RequestKey) -> Option<Arc<ParsedAnswer>> {
         let entry = self.kept.get(key).filter(|entry| Instant::now() < entry.saves_until)?;
-        Counts::bump(&self.counts.cache_saved);
+        OperationMetrics::increment(&self.counts.cache_saved);
         Some(entry.ready)
     }
 
     /// Keeps an answer if it may be kept. `fine` says whether its status is an answer to the call, `begun` when the call began.
-    pub fn store(&self, key: &SharedKey, ready: &Arc<Ready>, fine: bool, begun: Instant) {
+    pub fn store(&self, key: &RequestKey, ready: &Arc<ParsedAnswer>, fine: bool, begun: Instant) {
         let Some(times) = Times::of_answer(&self.config, &ready.answer, fine) else { return };
         if self.kept.peek(key).is_some_and(|entry| entry.begun > begun) {
             return;
@@ -169,11 +169,11 @@ mod tests {
         Cache::new(&config, Arc::default())
     }
 
-    fn key(path: &str) -> SharedKey {
-        SharedKey::of(&Request::get(path))
+    fn key(path: &str) -> RequestKey {
+        RequestKey::of(&Request::get(path))
     }
 
-    fn ready(status: u16, control: &'static str, body: &str) -> Arc<Ready> {
+    fn ready(status: u16, control: &'static str, body: &str) -> Arc<ParsedAnswer> {
         let mut headers = HeaderMap::new();
         if !control.is_empty() {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static(control));
@@ -185,18 +185,18 @@ mod tests {
             body: doc.bytes().clone(),
             elapsed: Duration::ZERO,
         };
-        Arc::new(Ready { answer, body: Body::Json(doc) })
+        Arc::new(ParsedAnswer { answer, body: Body::Json(doc) })
     }
 
-    fn store(cache: &Cache, path: &str, ready: &Arc<Ready>) {
+    fn store(cache: &Cache, path: &str, ready: &Arc<ParsedAnswer>) {
         cache.store(&key(path), ready, ready.answer.status.is_success(), Instant::now());
     }
 
     fn state(cache: &Cache, path: &str) -> &'static str {
-        match cache.look(&key(path)) {
-            Found::Fresh(_) => "fresh",
-            Found::Stale(_) => "stale",
-            Found::Nothing => "nothing",
+        match cache.lookup(&key(path)) {
+            CacheLookup::Fresh(_) => "fresh",
+            CacheLookup::Stale(_) => "stale",
+            CacheLookup::Miss => "nothing",
         }
     }
 
@@ -212,7 +212,7 @@ mod tests {
             [(9, "fresh", true), (3, "stale", true), (4, "nothing", true), (20, "nothing", false)]
         {
             tokio::time::advance(after * SECOND).await;
-            assert_eq!((state(&cache, "/a"), cache.save(&key("/a")).is_some()), (expected, saves));
+            assert_eq!((state(&cache, "/a"), cache.lookup_if_error(&key("/a")).is_some()), (expected, saves));
         }
         assert_eq!(state(&cache, "/b"), "nothing");
     }
@@ -239,7 +239,7 @@ mod tests {
         tokio::time::advance(SECOND).await;
         cache.store(&key("/a"), &ready(200, "", "2"), true, Instant::now());
         cache.store(&key("/a"), &ready(200, "", "1"), true, early);
-        let Found::Fresh(found) = cache.look(&key("/a")) else { panic!("it is there") };
+        let CacheLookup::Fresh(found) = cache.lookup(&key("/a")) else { panic!("it is there") };
         assert_eq!(found.answer.body, "2");
     }
 
@@ -248,7 +248,7 @@ mod tests {
         let cache = cache(|config| config.max_size = 3000);
         for at in 0..100 {
             store(&cache, &format!("/{}", at % 7), &ready(200, "", r#"[1,2,3,[4,5,[6]],{"a":1}]"#));
-            let Found::Fresh(found) = cache.look(&key(&format!("/{}", at % 7))) else { continue };
+            let CacheLookup::Fresh(found) = cache.lookup(&key(&format!("/{}", at % 7))) else { continue };
             let Body::Json(doc) = &found.body else { panic!("{found:?}") };
             let bound = doc.memory_at_most();
             assert_eq!(doc.root().len(), Some(5));

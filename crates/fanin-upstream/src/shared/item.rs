@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fanin_json::{Assembler, Doc, Node};
 use smallvec::SmallVec;
 
-use super::answer::headers_memory;
+use super::headers_size::headers_size;
 use crate::request::Answer;
 
 /// What is under one key of a keyed operation. Documents are shared, so a clone is cheap.
@@ -53,6 +53,6 @@ impl Item {
     /// Bytes on the heap at most, with the indexes that are built when somebody looks, and the headers as if no other item had them.
     pub(super) fn memory(&self) -> usize {
         let values: usize = self.values.iter().map(|(doc, _)| doc.memory_at_most() + size_of::<Doc>()).sum();
-        values + headers_memory(&self.answer) + size_of::<Answer>()
+        values + headers_size(&self.answer) + size_of::<Answer>()
     }
 }

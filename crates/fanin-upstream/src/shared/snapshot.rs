@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use super::table::Table;
-use super::{Counts, dump};
+use super::snapshot_table::SnapshotTable;
+use super::{OperationMetrics, snapshot_file};
 use crate::error::{CallError, ErrorKind, Fault};
 use crate::request::{CallContext, Request};
 use crate::upstream::Upstream;
@@ -24,7 +24,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Figures of a snapshot, kept as long as the process.
 #[derive(Debug, Default)]
-pub struct SnapshotCounts {
+pub struct SnapshotMetrics {
     /// Fetches whose table was taken.
     pub fetched: AtomicU64,
     /// Fetches that failed or whose table was refused.
@@ -34,8 +34,8 @@ pub struct SnapshotCounts {
 /// A table that is kept up to date.
 pub struct Snapshot {
     config: fanin_config::Snapshot,
-    table: watch::Sender<Option<Arc<Table>>>,
-    pub(crate) counts: Arc<SnapshotCounts>,
+    table: watch::Sender<Option<Arc<SnapshotTable>>>,
+    pub(crate) counts: Arc<SnapshotMetrics>,
     /// A worker fetches it.
     claimed: AtomicBool,
     /// Tells the worker that the upstream is retired.
@@ -55,7 +55,7 @@ impl Snapshot {
     pub(crate) fn new(
         upstream: &fanin_config::Upstream,
         config: &fanin_config::Snapshot,
-        counts: Arc<SnapshotCounts>,
+        counts: Arc<SnapshotMetrics>,
         before: Option<&Snapshot>,
     ) -> Snapshot {
         let known = before.filter(|before| {
@@ -66,7 +66,7 @@ impl Snapshot {
         if table.is_none()
             && let Some(path) = &config.dump
         {
-            match dump::read(path, config, upstream.max_answer) {
+            match snapshot_file::read(path, config, upstream.max_answer) {
                 Ok(found) => table = found.map(Arc::new),
                 Err(problem) => {
                     tracing::warn!(upstream = upstream.name, "the dump {} is not used: {problem}", path.display());
@@ -84,7 +84,7 @@ impl Snapshot {
     }
 
     /// The table as it is now; `None` until it has been fetched once.
-    pub fn table(&self) -> Option<Arc<Table>> {
+    pub fn table(&self) -> Option<Arc<SnapshotTable>> {
         self.table.borrow().clone()
     }
 
@@ -92,7 +92,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// When it has not come by `deadline`; what went wrong so far is told.
-    pub async fn wait(&self, upstream: &Arc<str>, deadline: Instant) -> Result<Arc<Table>, CallError> {
+    pub async fn wait(&self, upstream: &Arc<str>, deadline: Instant) -> Result<Arc<SnapshotTable>, CallError> {
         let started = Instant::now();
         let mut watched = self.table.subscribe();
         if let Ok(Ok(table)) = timeout_at(deadline, watched.wait_for(Option::is_some)).await
@@ -124,7 +124,7 @@ impl Snapshot {
         if self.claimed.swap(true, Relaxed) {
             return;
         }
-        let claim = Claim(self.clone());
+        let claim = RefreshClaim(self.clone());
         let (upstream, worker) = (upstream.clone(), Rc::downgrade(worker));
         tokio::task::spawn_local(async move {
             let snapshot = &claim.0;
@@ -140,7 +140,7 @@ impl Snapshot {
                         snapshot.config.every
                     }
                     Err(problem) => {
-                        Counts::bump(&snapshot.counts.failed);
+                        OperationMetrics::increment(&snapshot.counts.failed);
                         let kept = if snapshot.table().is_some() { "kept as it is" } else { "not there yet" };
                         tracing::warn!(upstream = %upstream.name(), "the snapshot is {kept}: {problem}");
                         *snapshot.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
@@ -171,7 +171,7 @@ impl Snapshot {
 
     /// Takes a new table, or says why not.
     fn take(&self, body: bytes::Bytes) -> Result<(), String> {
-        let table = Table::read(body, &self.config, SystemTime::now())?;
+        let table = SnapshotTable::read(body, &self.config, SystemTime::now())?;
         let old = self.table();
         if table.is_empty() && !self.config.allow_empty && old.as_ref().is_some_and(|old| !old.is_empty()) {
             let rows = old.map_or(0, |old| old.len());
@@ -181,9 +181,9 @@ impl Snapshot {
         }
         let table = Arc::new(table);
         self.table.send_replace(Some(table.clone()));
-        Counts::bump(&self.counts.fetched);
+        OperationMetrics::increment(&self.counts.fetched);
         if let Some(path) = &self.config.dump
-            && let Err(error) = dump::write(path, &self.config, &table)
+            && let Err(error) = snapshot_file::write(path, &self.config, &table)
         {
             tracing::warn!("the snapshot's dump {} cannot be written: {error}", path.display());
         }
@@ -192,9 +192,9 @@ impl Snapshot {
 }
 
 /// Gives the fetching up when its task ends, however it does.
-struct Claim(Arc<Snapshot>);
+struct RefreshClaim(Arc<Snapshot>);
 
-impl Drop for Claim {
+impl Drop for RefreshClaim {
     fn drop(&mut self) {
         self.0.claimed.store(false, Relaxed);
     }

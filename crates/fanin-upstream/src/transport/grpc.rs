@@ -47,7 +47,7 @@ async fn prepare<'m>(
     json: &Bytes,
 ) -> Result<Result<(&'m Method, Bytes), String>, Failure> {
     let Some(method) = methods.get(full) else {
-        return Ok(Err(match methods.no_such(full) {
+        return Ok(Err(match methods.unknown_method(full) {
             (message, Some(hint)) => format!("{message} ({hint})"),
             (message, None) => message,
         }));

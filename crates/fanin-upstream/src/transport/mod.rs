@@ -16,7 +16,7 @@ use crate::grpc::Services;
 use crate::headers;
 use crate::metrics::Shard;
 use crate::request::Request;
-use crate::{Compute, Headers};
+use crate::{Headers, ModelBackend};
 
 pub(crate) mod body;
 pub(crate) mod budget;
@@ -166,7 +166,7 @@ pub(crate) enum Connections {
 }
 
 impl Connections {
-    pub fn new(endpoint: &Arc<Endpoint>, compute: Option<&Arc<dyn Compute>>) -> Connections {
+    pub fn new(endpoint: &Arc<Endpoint>, compute: Option<&Arc<dyn ModelBackend>>) -> Connections {
         if let Shared::Postgres(pool) = &endpoint.shared {
             return Connections::Postgres(sql::Local::new(endpoint, pool));
         }

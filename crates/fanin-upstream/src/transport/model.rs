@@ -1,7 +1,7 @@
 //! A model of this process: the question goes to whoever computes, with what is left of the call's time.
 //!
 //! Nothing is connected and nothing travels, but a model is an upstream like any other: limit, breaker, timeout and counters are
-//! those of all. The crate knows nothing of models; who assembles the program gives each worker a [`Compute`].
+//! those of all. The crate knows nothing of models; who assembles the program gives each worker a [`ModelBackend`].
 
 use std::fmt;
 use std::future::Future;
@@ -22,7 +22,7 @@ const VERSION: HeaderName = HeaderName::from_static("model-version");
 
 /// A question to a model.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct ModelRequest {
     /// The model's name.
     pub model: Arc<str>,
     /// What is asked, as JSON: inputs, wanted outputs or null, version or null.
@@ -33,7 +33,7 @@ pub struct Question {
 
 /// A model's answer.
 #[derive(Clone, Debug)]
-pub struct Computed {
+pub struct ModelAnswer {
     /// Outputs, as JSON.
     pub body: Bytes,
     /// Which version gave it.
@@ -42,7 +42,7 @@ pub struct Computed {
 
 /// Why a model gives no answer; each with what is to be told.
 #[derive(Clone, Debug)]
-pub enum Uncomputed {
+pub enum ModelFailure {
     /// The question does not fit the model.
     Invalid(String),
     /// There is no such model or version.
@@ -57,20 +57,20 @@ pub enum Uncomputed {
     Failed(String),
 }
 
-/// What [`Compute::compute`] gives. It stays on its worker, and may be dropped at any point.
-pub type Computing = Pin<Box<dyn Future<Output = Result<Computed, Uncomputed>>>>;
+/// What [`ModelBackend::infer`] gives. It stays on its worker, and may be dropped at any point.
+pub type ModelFuture = Pin<Box<dyn Future<Output = Result<ModelAnswer, ModelFailure>>>>;
 
 /// Who computes models in this process.
-pub trait Compute: Send + Sync + fmt::Debug {
+pub trait ModelBackend: Send + Sync + fmt::Debug {
     /// Answers a question, by its deadline.
-    fn compute(&self, question: Question) -> Computing;
+    fn infer(&self, question: ModelRequest) -> ModelFuture;
 }
 
 /// A model, as a worker asks it.
 #[derive(Debug)]
 pub(crate) struct Model {
     pub name: Arc<str>,
-    pub compute: Option<Arc<dyn Compute>>,
+    pub compute: Option<Arc<dyn ModelBackend>>,
 }
 
 impl Model {
@@ -82,9 +82,9 @@ impl Model {
         attempt.phase.set(Phase::Sent);
         attempt.metrics.count(Extra::Sent);
         let body = attempt.request.body.clone();
-        let question = Question { model: self.name.clone(), body, deadline: attempt.deadline };
-        match compute.compute(question).await {
-            Ok(Computed { body, version }) => {
+        let question = ModelRequest { model: self.name.clone(), body, deadline: attempt.deadline };
+        match compute.infer(question).await {
+            Ok(ModelAnswer { body, version }) => {
                 let (size, most) = (body.len(), attempt.max_answer);
                 if size > most {
                     let detail = format!("the outputs are {size} bytes as JSON, {most} are allowed (max_answer)");
@@ -97,12 +97,12 @@ impl Model {
                 }
                 Ok(Received { status: StatusCode::OK, headers: headers.into(), body, at: Instant::now() })
             }
-            Err(Uncomputed::Invalid(what)) => Ok(refusal(StatusCode::BAD_REQUEST, &what)),
-            Err(Uncomputed::NotFound(what)) => Ok(refusal(StatusCode::NOT_FOUND, &what)),
-            Err(Uncomputed::Unavailable(what)) => Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, &what)),
-            Err(Uncomputed::Failed(what)) => Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR, &what)),
-            Err(Uncomputed::Overloaded(what)) => Err(Failure::new(ErrorKind::Limit, what)),
-            Err(Uncomputed::Late(what)) => Err(Failure::new(ErrorKind::Timeout, what)),
+            Err(ModelFailure::Invalid(what)) => Ok(refusal(StatusCode::BAD_REQUEST, &what)),
+            Err(ModelFailure::NotFound(what)) => Ok(refusal(StatusCode::NOT_FOUND, &what)),
+            Err(ModelFailure::Unavailable(what)) => Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, &what)),
+            Err(ModelFailure::Failed(what)) => Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR, &what)),
+            Err(ModelFailure::Overloaded(what)) => Err(Failure::new(ErrorKind::Limit, what)),
+            Err(ModelFailure::Late(what)) => Err(Failure::new(ErrorKind::Timeout, what)),
         }
     }
 }

@@ -24,7 +24,7 @@ fn unchanged_upstreams_stay_and_changed_ones_keep_what_they_can() {
         slower.timeout = Duration::from_secs(9);
         slower.limit = fanin_config::Limit::Fixed(7);
         let next = upstreams.reload([&slower]).unwrap();
-        upstreams.retire_missing(&next);
+        upstreams.switch_to(&next);
         let changed = next.get("u").unwrap().clone();
         assert!(!Arc::ptr_eq(&changed, &old));
         changed.call(&worker, Request::get("/"), in_time()).await.unwrap();
@@ -34,7 +34,7 @@ fn unchanged_upstreams_stay_and_changed_ones_keep_what_they_can() {
         assert_eq!(client.calls("2xx"), 2.0, "counters go on");
 
         let moved = client.upstreams.reload([&config(&other.url())]).unwrap();
-        client.upstreams.retire_missing(&moved);
+        client.upstreams.switch_to(&moved);
         let upstream = moved.get("u").unwrap().clone();
         assert_eq!(upstream.call(&client.worker, Request::get("/"), in_time()).await.unwrap().body, "other");
         // A call of a request that began before the change still works.
@@ -72,7 +72,7 @@ fn a_removed_upstream_closes_its_connections() {
         let client = Client { upstreams, upstream, worker: WorkerClient::new() };
         client.get("/").await.unwrap();
         let none = client.upstreams.reload([]).unwrap();
-        client.upstreams.retire_missing(&none);
+        client.upstreams.switch_to(&none);
         until(|| client.gauge("connections") == 0.0).await;
     });
 }
@@ -100,7 +100,7 @@ fn calls_in_flight_count_against_the_limit_of_the_next_configuration() {
         let mut second = first.clone();
         second.limit = fanin_config::Limit::Fixed(1);
         let next = upstreams.reload([&second]).unwrap();
-        upstreams.retire_missing(&next);
+        upstreams.switch_to(&next);
         let new = next.get("u").unwrap().clone();
         let error = new.call(&worker, Request::get("/"), in_time()).await.unwrap_err();
         assert!(error.to_string().contains("1 calls in flight (limit 1)"), "{error}");
@@ -134,7 +134,7 @@ fn an_open_breaker_and_a_spent_budget_stay_so_when_something_else_changes() {
         let mut second = first.clone();
         second.limit = fanin_config::Limit::Fixed(5);
         let next = upstreams.reload([&second]).unwrap();
-        upstreams.retire_missing(&next);
+        upstreams.switch_to(&next);
         let new = next.get("u").unwrap().clone();
         let error = new.call(&worker, Request::get("/"), in_time()).await.unwrap_err();
         assert_eq!(error.kind, fanin_upstream::ErrorKind::Breaker);
@@ -143,7 +143,7 @@ fn an_open_breaker_and_a_spent_budget_stay_so_when_something_else_changes() {
         let mut third = second.clone();
         third.breaker = None;
         let last = next.reload([&third]).unwrap();
-        next.retire_missing(&last);
+        next.switch_to(&last);
         let newest = last.get("u").unwrap().clone();
         newest.call(&worker, Request::get("/"), in_time()).await.unwrap();
         assert!(server.requests() > reached);
@@ -172,7 +172,7 @@ fn connections_count_against_the_budget_of_the_next_configuration() {
         let mut second = first.clone();
         second.timeout = Duration::from_millis(50);
         let next = upstreams.reload([&second]).unwrap();
-        upstreams.retire_missing(&next);
+        upstreams.switch_to(&next);
         let new = next.get("u").unwrap().clone();
         let context = fanin_upstream::CallContext { timeout: Some(Duration::from_millis(50)), ..in_time() };
         let error = new.call(&worker, Request::get("/"), context).await.unwrap_err();

@@ -14,7 +14,7 @@ fn with(url: &str, change: impl FnOnce(&mut Snapshot)) -> Client {
     let mut snapshot = Snapshot { every: EVERY, ..Snapshot::new("/masks") };
     change(&mut snapshot);
     let client = client(url, |config| config.snapshot = Some(snapshot));
-    client.worker.keep_snapshots(&client.upstreams);
+    client.worker.refresh_snapshots(&client.upstreams);
     client
 }
 

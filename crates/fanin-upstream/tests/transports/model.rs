@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::common::run;
 use fanin_upstream::{
-    Answer, CallContext, CallError, Compute, Computed, Computing, ErrorKind, Fault, Question, Request, Uncomputed,
-    Upstreams, WorkerClient,
+    Answer, CallContext, CallError, ErrorKind, Fault, ModelAnswer, ModelBackend, ModelFailure, ModelFuture,
+    ModelRequest, Request, Upstreams, WorkerClient,
 };
 use http::{HeaderMap, Method};
 use tokio::time::{Instant, sleep};
@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep};
 /// Answers as it is told, each after a time, and counts what it computes at once.
 #[derive(Debug, Default)]
 struct Script {
-    answers: Mutex<VecDeque<(u64, Result<Computed, Uncomputed>)>>,
-    asked: Mutex<Vec<Question>>,
+    answers: Mutex<VecDeque<(u64, Result<ModelAnswer, ModelFailure>)>>,
+    asked: Mutex<Vec<ModelRequest>>,
     running: AtomicUsize,
     most: AtomicUsize,
 }
@@ -35,8 +35,8 @@ impl Drop for Running {
 #[derive(Debug)]
 struct Scripted(Arc<Script>);
 
-impl Compute for Scripted {
-    fn compute(&self, question: Question) -> Computing {
+impl ModelBackend for Scripted {
+    fn infer(&self, question: ModelRequest) -> ModelFuture {
         let script = self.0.clone();
         Box::pin(async move {
             script.asked.lock().unwrap().push(question);
@@ -50,8 +50,8 @@ impl Compute for Scripted {
     }
 }
 
-fn computed(body: &'static str) -> Computed {
-    Computed { body: body.into(), version: "3".into() }
+fn computed(body: &'static str) -> ModelAnswer {
+    ModelAnswer { body: body.into(), version: "3".into() }
 }
 
 struct Setup {
@@ -65,13 +65,13 @@ fn setup(more: &str) -> Setup {
     let config = fanin_config::Config::parse(&text, "fanin.toml", ".".as_ref(), &|_| None).unwrap();
     let worker = WorkerClient::new();
     let script = Arc::new(Script::default());
-    worker.set_compute(Arc::new(Scripted(script.clone())));
+    worker.set_model_backend(Arc::new(Scripted(script.clone())));
     let upstreams = Upstreams::new(config.upstreams.values()).unwrap();
     Setup { script, upstreams: Rc::new(RefCell::new(upstreams)), worker }
 }
 
 impl Setup {
-    fn answers(&self, answers: impl IntoIterator<Item = (u64, Result<Computed, Uncomputed>)>) {
+    fn answers(&self, answers: impl IntoIterator<Item = (u64, Result<ModelAnswer, ModelFailure>)>) {
         self.script.answers.lock().unwrap().extend(answers);
     }
 
@@ -119,18 +119,18 @@ fn an_answer_says_its_version() {
 fn what_is_refused_is_said_as_of_any_upstream() {
     paused(async {
         let it = setup("");
-        let no = |no: fn(String) -> Uncomputed| (0, Err(no("because".to_owned())));
+        let no = |no: fn(String) -> ModelFailure| (0, Err(no("because".to_owned())));
         it.answers([
-            no(Uncomputed::Invalid),
-            no(Uncomputed::NotFound),
-            no(Uncomputed::Unavailable),
-            no(Uncomputed::Failed),
+            no(ModelFailure::Invalid),
+            no(ModelFailure::NotFound),
+            no(ModelFailure::Unavailable),
+            no(ModelFailure::Failed),
         ]);
         for status in [400, 404, 503, 500] {
             let answer = it.call().await.unwrap();
             assert_eq!((answer.status.as_u16(), &*answer.body), (status, &b"{\"message\":\"because\"}"[..]));
         }
-        it.answers([no(Uncomputed::Overloaded), no(Uncomputed::Late)]);
+        it.answers([no(ModelFailure::Overloaded), no(ModelFailure::Late)]);
         assert_eq!(it.told().await, (ErrorKind::Limit, Fault::Us, "because".to_owned()));
         assert_eq!(it.told().await, (ErrorKind::Timeout, Fault::Upstream, "because".to_owned()));
     });

@@ -67,7 +67,7 @@ impl Application for App {
         // The lock is held for a `take` only, which can't panic.
         let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(before) = before {
-            before.retire_missing(&self.upstreams);
+            before.switch_to(&self.upstreams);
             if let (Some(side), Some(config)) = (&self.models, &self.config.models) {
                 side.models().configure(config);
             }

@@ -10,7 +10,7 @@ use fanin_config::Diagnostic;
 use fanin_model::protocol::{self, Service, Serving};
 use fanin_model::{InferError, Models};
 use fanin_server::MemoryPressure;
-use fanin_upstream::{Compute, Computed, Computing, Question, Uncomputed};
+use fanin_upstream::{ModelAnswer, ModelBackend, ModelFailure, ModelFuture, ModelRequest};
 
 thread_local! {
     /// What is served on this worker. A reload keeps it.
@@ -122,20 +122,20 @@ impl ModelSide {
 #[derive(Debug)]
 pub struct InProcess(pub Models);
 
-impl Compute for InProcess {
-    fn compute(&self, question: Question) -> Computing {
+impl ModelBackend for InProcess {
+    fn infer(&self, question: ModelRequest) -> ModelFuture {
         let models = self.0.clone();
         Box::pin(async move {
-            let Question { model, body, deadline } = question;
+            let ModelRequest { model, body, deadline } = question;
             match models.question(&model, body, deadline).await {
-                Ok((body, version)) => Ok(Computed { body, version: version.text().clone() }),
+                Ok((body, version)) => Ok(ModelAnswer { body, version: version.text().clone() }),
                 Err(error) => Err(match error {
-                    InferError::Invalid(what) => Uncomputed::Invalid(what),
-                    InferError::NotFound(what) => Uncomputed::NotFound(what),
-                    InferError::Unavailable(what) => Uncomputed::Unavailable(what),
-                    InferError::Overloaded(what) => Uncomputed::Overloaded(what),
-                    InferError::Deadline(what) => Uncomputed::Late(what),
-                    InferError::Engine(what) => Uncomputed::Failed(what),
+                    InferError::Invalid(what) => ModelFailure::Invalid(what),
+                    InferError::NotFound(what) => ModelFailure::NotFound(what),
+                    InferError::Unavailable(what) => ModelFailure::Unavailable(what),
+                    InferError::Overloaded(what) => ModelFailure::Overloaded(what),
+                    InferError::Deadline(what) => ModelFailure::Late(what),
+                    InferError::Engine(what) => ModelFailure::Failed(what),
                 }),
             }
         })

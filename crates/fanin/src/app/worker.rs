@@ -32,9 +32,9 @@ impl AppWorker {
     pub(super) fn new(app: Arc<App>, context: WorkerContext) -> AppWorker {
         let client = CLIENT.with(|client| client.get_or_init(WorkerClient::new).clone());
         if let Some(side) = &app.models {
-            client.set_compute(Arc::new(InProcess(side.models().clone())));
+            client.set_model_backend(Arc::new(InProcess(side.models().clone())));
         }
-        client.keep_snapshots(&app.upstreams);
+        client.refresh_snapshots(&app.upstreams);
         let activity = context.activity;
         let told = move |route: Option<usize>| match route {
             Some(route) => activity.set(route as u64 + 1),

@@ -30,7 +30,7 @@ struct Turn {
 
 /// Runs a part of one flow: a turn. `turn` must not take long, and must not run another flow's turn: that would be a part of
 /// this one.
-pub fn turn<T>(turn: impl FnOnce() -> T) -> T {
+pub fn poll_scope<T>(turn: impl FnOnce() -> T) -> T {
     /// Also when the flow panics.
     struct End(bool);
     impl Drop for End {
@@ -139,14 +139,14 @@ mod tests {
         let place = Place::try_take(&limit, own).unwrap();
         let mut waits = Box::pin(limit.enter(young));
         assert!(poll(&mut waits).is_pending());
-        let place = turn(|| {
+        let place = poll_scope(|| {
             drop(place);
             assert!(poll(&mut waits).is_pending(), "the turn has not ended");
             assert!(limit.try_enter().is_none(), "it is nobody else's");
             Place::try_take(&limit, own).expect("the place that it had")
         });
         assert!(poll(&mut waits).is_pending());
-        turn(|| drop(place));
+        poll_scope(|| drop(place));
         assert!(matches!(poll(&mut waits), Poll::Ready(Ok(_))), "at the turn's end it goes to who waits");
         assert_eq!(limit.load(), (0, 0));
     }
@@ -157,7 +157,7 @@ mod tests {
         let place = Place::try_take(&limit, own).unwrap();
         let mut waits = Box::pin(limit.enter(old));
         assert!(poll(&mut waits).is_pending());
-        turn(|| {
+        poll_scope(|| {
             drop(place);
             assert!(Place::try_take(&limit, own).is_none());
         });
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn outside_a_turn_and_where_nobody_waits_a_place_goes_at_once() {
         let (limit, [_, own, young]) = limit_of_one();
-        turn(|| {
+        poll_scope(|| {
             drop(Place::try_take(&limit, own).unwrap());
             assert_eq!(limit.load(), (0, 0));
         });
@@ -185,7 +185,7 @@ mod tests {
         let mut waits = Box::pin(limit.enter(young));
         assert!(poll(&mut waits).is_pending());
         let panics = std::panic::AssertUnwindSafe(|| {
-            turn(|| {
+            poll_scope(|| {
                 drop(place);
                 panic!("as meant");
             });
@@ -196,7 +196,7 @@ mod tests {
         let place = Place::try_take(&limit, own).unwrap();
         let mut waits = Box::pin(limit.enter(young));
         assert!(poll(&mut waits).is_pending());
-        turn(|| drop(place));
+        poll_scope(|| drop(place));
         assert!(matches!(poll(&mut waits), Poll::Ready(Ok(_))));
     }
 
@@ -214,7 +214,7 @@ mod tests {
         wake_behind(&waker);
         assert_eq!(woken(), 1, "there is no turn to wait for");
         for times in 1..3 {
-            turn(|| {
+            poll_scope(|| {
                 wake_behind(&waker);
                 wake_behind(&waker);
                 assert_eq!(woken(), 2 * times - 1);

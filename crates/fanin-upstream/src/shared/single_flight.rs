@@ -13,26 +13,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use super::{Ready, SharedKey};
+use super::{ParsedAnswer, RequestKey};
 use crate::error::CallError;
 
 /// How a shared call ends.
-pub type Outcome = Result<Arc<Ready>, CallError>;
+pub type SharedResult = Result<Arc<ParsedAnswer>, CallError>;
 
-type Landed = watch::Sender<Option<Outcome>>;
-type Shard = Mutex<HashMap<SharedKey, Arc<Landed>>>;
+type Landed = watch::Sender<Option<SharedResult>>;
+type Shard = Mutex<HashMap<RequestKey, Arc<Landed>>>;
 
 const SHARDS: usize = 16;
 
 /// The identical calls in flight of one operation.
 #[derive(Default)]
-pub struct Flights {
+pub struct SingleFlight {
     // Keys hold what clients send, so the hash is one that cannot be aimed at.
     hash: RandomState,
     shards: [Shard; SHARDS],
 }
 
-impl fmt::Debug for Flights {
+impl fmt::Debug for SingleFlight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} flights", self.len())
     }
@@ -40,27 +40,27 @@ impl fmt::Debug for Flights {
 
 /// What a call is among those of its key.
 #[derive(Debug)]
-pub enum Joined {
+pub enum FlightRole {
     /// The first: it has to start the work.
-    Lead(Lead),
+    Leader(Leader),
     /// One of those that wait for it.
-    Follow(Follow),
+    Follower(Follower),
 }
 
-impl Flights {
+impl SingleFlight {
     /// Joins the flight of this key, or starts one.
-    pub fn join(self: &Arc<Self>, key: &SharedKey) -> Joined {
+    pub fn join(self: &Arc<Self>, key: &RequestKey) -> FlightRole {
         match self.shard(key).lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()) {
-            Entry::Occupied(flight) => Joined::Follow(Follow(flight.get().subscribe())),
+            Entry::Occupied(flight) => FlightRole::Follower(Follower(flight.get().subscribe())),
             Entry::Vacant(place) => {
                 let landed = Arc::new(watch::Sender::new(None));
                 place.insert(landed.clone());
-                Joined::Lead(Lead { flights: self.clone(), key: key.clone(), landed })
+                FlightRole::Leader(Leader { flights: self.clone(), key: key.clone(), landed })
             }
         }
     }
 
-    /// Flights under way.
+    /// SingleFlight under way.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }
@@ -70,13 +70,13 @@ impl Flights {
         self.len() == 0
     }
 
-    fn shard(&self, key: &SharedKey) -> &Shard {
+    fn shard(&self, key: &RequestKey) -> &Shard {
         // Not the low bits, by which the map inside places its entries.
         &self.shards[(self.hash.hash_one(key) >> 60) as usize % SHARDS]
     }
 
     /// Takes a flight off, if it is still this one; with `unless_waited_for` only if nobody waits.
-    fn leave(&self, key: &SharedKey, landed: &Arc<Landed>, unless_waited_for: bool) -> bool {
+    fn leave(&self, key: &RequestKey, landed: &Arc<Landed>, unless_waited_for: bool) -> bool {
         let mut flights = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
         // Joining needs the same lock, so nobody comes between the look and the removal.
         if unless_waited_for && landed.receiver_count() > 0 {
@@ -90,31 +90,31 @@ impl Flights {
 }
 
 /// A call that leads. Dropped before it has run, its followers start over.
-pub struct Lead {
-    flights: Arc<Flights>,
-    key: SharedKey,
+pub struct Leader {
+    flights: Arc<SingleFlight>,
+    key: RequestKey,
     landed: Arc<Landed>,
 }
 
-impl fmt::Debug for Lead {
+impl fmt::Debug for Leader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("lead")
     }
 }
 
-impl Lead {
+impl Leader {
     /// Waits for the flight like everybody else.
-    pub fn follow(&self) -> Follow {
-        Follow(self.landed.subscribe())
+    pub fn follow(&self) -> Follower {
+        Follower(self.landed.subscribe())
     }
 
     /// The call that this is.
-    pub fn key(&self) -> &SharedKey {
+    pub fn key(&self) -> &RequestKey {
         &self.key
     }
 
     /// Does the work until it is done, or until nobody waits for it. Somebody must have followed before.
-    pub async fn run(self, work: impl Future<Output = Outcome>) {
+    pub async fn run(self, work: impl Future<Output = SharedResult>) {
         tokio::pin!(work);
         loop {
             tokio::select! {
@@ -135,7 +135,7 @@ impl Lead {
     }
 }
 
-impl Drop for Lead {
+impl Drop for Leader {
     fn drop(&mut self) {
         self.flights.leave(&self.key, &self.landed, false);
     }
@@ -143,11 +143,11 @@ impl Drop for Lead {
 
 /// A call that waits for a flight. Dropping it is leaving.
 #[derive(Debug)]
-pub struct Follow(watch::Receiver<Option<Outcome>>);
+pub struct Follower(watch::Receiver<Option<SharedResult>>);
 
-impl Follow {
+impl Follower {
     /// The flight's outcome; `None` if it came to nothing.
-    pub async fn outcome(mut self) -> Option<Outcome> {
+    pub async fn outcome(mut self) -> Option<SharedResult> {
         let landed = self.0.wait_for(Option::is_some).await.ok()?;
         landed.clone()
     }
@@ -163,37 +163,37 @@ mod tests {
     use crate::request::{Answer, Request};
     use crate::shared::Body;
 
-    fn key(path: &str) -> SharedKey {
-        SharedKey::of(&Request::get(path))
+    fn key(path: &str) -> RequestKey {
+        RequestKey::of(&Request::get(path))
     }
 
-    fn ready(status: u16) -> Arc<Ready> {
+    fn ready(status: u16) -> Arc<ParsedAnswer> {
         let answer = Answer {
             status: StatusCode::from_u16(status).unwrap(),
             headers: HeaderMap::new().into(),
             body: "".into(),
             elapsed: Duration::ZERO,
         };
-        Arc::new(Ready { answer, body: Body::Empty })
+        Arc::new(ParsedAnswer { answer, body: Body::Empty })
     }
 
-    fn lead(flights: &Arc<Flights>, path: &str) -> Lead {
+    fn lead(flights: &Arc<SingleFlight>, path: &str) -> Leader {
         match flights.join(&key(path)) {
-            Joined::Lead(lead) => lead,
-            Joined::Follow(_) => panic!("there is one already"),
+            FlightRole::Leader(lead) => lead,
+            FlightRole::Follower(_) => panic!("there is one already"),
         }
     }
 
-    fn follow(flights: &Arc<Flights>, path: &str) -> Follow {
+    fn follow(flights: &Arc<SingleFlight>, path: &str) -> Follower {
         match flights.join(&key(path)) {
-            Joined::Follow(follow) => follow,
-            Joined::Lead(_) => panic!("there is none"),
+            FlightRole::Follower(follow) => follow,
+            FlightRole::Leader(_) => panic!("there is none"),
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn all_get_the_one_outcome() {
-        let flights = Arc::new(Flights::default());
+        let flights = Arc::new(SingleFlight::default());
         let first = lead(&flights, "/a");
         let (one, two) = (first.follow(), follow(&flights, "/a"));
         let other = lead(&flights, "/b");
@@ -212,7 +212,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_ends_when_the_last_waiter_leaves_and_not_before() {
-        let flights = Arc::new(Flights::default());
+        let flights = Arc::new(SingleFlight::default());
         let first = lead(&flights, "/a");
         let (leader, follower) = (first.follow(), follow(&flights, "/a"));
         let task = tokio::spawn(first.run(std::future::pending()));
@@ -228,7 +228,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_flight_that_came_to_nothing_tells_so() {
-        let flights = Arc::new(Flights::default());
+        let flights = Arc::new(SingleFlight::default());
         let first = lead(&flights, "/a");
         let follower = follow(&flights, "/a");
         drop(first);
@@ -238,7 +238,7 @@ mod tests {
 
     #[tokio::test]
     async fn followers_may_be_on_other_threads() {
-        let flights = Arc::new(Flights::default());
+        let flights = Arc::new(SingleFlight::default());
         let first = lead(&flights, "/a");
         let waiting: Vec<_> = (0..4)
             .map(|_| {

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use fanin_config::Snapshot;
 use fanin_json::{Doc, Writer};
 
-use super::table::Table;
+use super::snapshot_table::SnapshotTable;
 
 /// Writes a table beside its file and then puts it in its place, so that a crash leaves the old one or the new one.
-pub(crate) fn write(path: &Path, config: &Snapshot, table: &Table) -> io::Result<()> {
+pub(crate) fn write(path: &Path, config: &Snapshot, table: &SnapshotTable) -> io::Result<()> {
     let fetched = table.fetched().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let mut head = Vec::new();
     let mut writer = Writer::new(&mut head);
@@ -46,7 +46,7 @@ pub(crate) fn write(path: &Path, config: &Snapshot, table: &Table) -> io::Result
 ///
 /// # Errors
 /// Why the file cannot be used: it is another table's, too large, or broken.
-pub(crate) fn read(path: &Path, config: &Snapshot, most: usize) -> Result<Option<Table>, String> {
+pub(crate) fn read(path: &Path, config: &Snapshot, most: usize) -> Result<Option<SnapshotTable>, String> {
     let file = match fs::File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -68,7 +68,7 @@ pub(crate) fn read(path: &Path, config: &Snapshot, most: usize) -> Result<Option
     }
     let fetched = head.root().get("fetched").and_then(|fetched| fetched.as_i64()).unwrap_or_default();
     let fetched = UNIX_EPOCH + Duration::from_secs(u64::try_from(fetched).unwrap_or_default());
-    Table::read(bytes.slice(line + 1..), config, fetched.min(SystemTime::now())).map(Some)
+    SnapshotTable::read(bytes.slice(line + 1..), config, fetched.min(SystemTime::now())).map(Some)
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
         assert!(read(&path, &config(), 1000).unwrap().is_none());
         let fetched = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         for text in [r#"{"a": 1.50}"#, "{}"] {
-            write(&path, &config(), &Table::read(text.into(), &config(), fetched).unwrap()).unwrap();
+            write(&path, &config(), &SnapshotTable::read(text.into(), &config(), fetched).unwrap()).unwrap();
             let table = read(&path, &config(), 1000).unwrap().unwrap();
             assert_eq!((table.doc().bytes().as_ref(), table.fetched()), (text.as_bytes(), fetched));
         }

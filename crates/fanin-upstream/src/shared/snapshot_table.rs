@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 128;
 
 /// A whole table as it was at one moment.
 #[derive(Debug)]
-pub struct Table {
+pub struct SnapshotTable {
     doc: Doc,
     /// Position of the value that holds the rows.
     rows: u32,
@@ -22,13 +22,13 @@ pub struct Table {
     fetched: SystemTime,
 }
 
-impl Table {
+impl SnapshotTable {
     /// Reads a table.
     ///
     /// # Errors
     /// What is wrong with it; a table with a row that nobody could look up is refused as a whole, because its key would seem
     /// not to exist.
-    pub fn read(body: Bytes, config: &Snapshot, fetched: SystemTime) -> Result<Table, String> {
+    pub fn read(body: Bytes, config: &Snapshot, fetched: SystemTime) -> Result<SnapshotTable, String> {
         let doc = Doc::parse(body, MAX_DEPTH).map_err(|error| format!("it is not JSON: {error}"))?;
         let whole = doc.root();
         let rows = match &config.items {
@@ -51,7 +51,7 @@ impl Table {
             }
         };
         let (rows, len) = (rows.at(), rows.len().unwrap_or_default());
-        Ok(Table { doc, rows, by_key, len, fetched })
+        Ok(SnapshotTable { doc, rows, by_key, len, fetched })
     }
 
     /// The row of a key.
@@ -103,9 +103,9 @@ pub(crate) fn text(node: Node<'_>) -> Option<std::borrow::Cow<'_, str>> {
 mod tests {
     use super::*;
 
-    fn read(text: &'static str, key: Option<&str>, items: Option<&str>) -> Result<Table, String> {
+    fn read(text: &'static str, key: Option<&str>, items: Option<&str>) -> Result<SnapshotTable, String> {
         let config = Snapshot { key: key.map(Into::into), items: items.map(Into::into), ..Snapshot::new("/") };
-        Table::read(text.into(), &config, SystemTime::UNIX_EPOCH)
+        SnapshotTable::read(text.into(), &config, SystemTime::UNIX_EPOCH)
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Counts one of this size.
+    /// OperationMetrics one of this size.
     pub fn observe(&self, size: usize) {
         let size = size as u64;
         self.buckets[SIZES.partition_point(|bound| *bound < size)].fetch_add(1, Relaxed);
@@ -35,7 +35,7 @@ impl Sizes {
 
 /// Figures of one operation.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct OperationMetrics {
     /// All its calls.
     pub calls: AtomicU64,
     /// Calls in each request that a batch sent.
@@ -62,9 +62,9 @@ pub struct Counts {
     pub cache_misses: AtomicU64,
 }
 
-impl Counts {
-    /// Counts one.
-    pub fn bump(counter: &AtomicU64) {
+impl OperationMetrics {
+    /// OperationMetrics one.
+    pub fn increment(counter: &AtomicU64) {
         counter.fetch_add(1, Relaxed);
     }
 }

@@ -13,9 +13,9 @@ use quick_cache::sync::Cache as Kept;
 use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
-use super::age::Times;
 use super::cache::SPLIT;
-use super::{Counts, Item, Ready, SharedKey};
+use super::lifetime::Times;
+use super::{Item, OperationMetrics, ParsedAnswer, RequestKey};
 use crate::request::Answer;
 
 /// What an entry takes beside its key and item: the map's slot, the queues of what was used when, the mark of its refresh.
@@ -28,7 +28,7 @@ pub type Fields = Option<Arc<[Box<str>]>>;
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct ItemKey<'a> {
     /// What its calls have in common, without keys and fields.
-    pub of: &'a SharedKey,
+    pub of: &'a RequestKey,
     /// The key's text.
     pub text: &'a str,
     /// Whether it is a string, where that makes a difference.
@@ -38,7 +38,7 @@ pub struct ItemKey<'a> {
 /// The same to keep. Fields in the same order, as both have the same hash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct OwnedKey {
-    of: SharedKey,
+    of: RequestKey,
     text: Box<str>,
     quoted: bool,
 }
@@ -51,16 +51,16 @@ impl Equivalent<OwnedKey> for ItemKey<'_> {
 
 /// What was said about a key.
 #[derive(Clone, Debug)]
-pub enum Said {
+pub enum CachedItem {
     /// An item, or that there is none.
     Item(Item),
     /// An answer without items to a request for this key alone: a 404 or 410.
-    Whole(Arc<Ready>),
+    Answer(Arc<ParsedAnswer>),
 }
 
 #[derive(Clone)]
 struct Entry {
-    said: Said,
+    said: CachedItem,
     fields: Fields,
     /// When the call began: a later call's item is never replaced by an earlier one's.
     begun: Instant,
@@ -84,46 +84,46 @@ impl Weighter<OwnedKey, Entry> for Weigh {
 
 /// What is known of a key.
 #[derive(Debug)]
-pub enum FoundItem {
+pub enum ItemLookup {
     /// All that is wanted.
-    Fresh(Said),
+    Fresh(CachedItem),
     /// All that is wanted, and it may be used while it is fetched anew: with the fields that it has, by who holds the claim, if
     /// nobody does yet.
-    Stale(Said, Fields, Option<Claim>),
+    Stale(CachedItem, Fields, Option<RefreshClaim>),
     /// Nothing that may be used. If there is an item that lacks fields, these are those it has.
-    Nothing(Option<Fields>),
+    Miss(Option<Fields>),
 }
 
 /// The right to fetch an item anew in the background. Dropped, another may have it.
 #[derive(Debug)]
-pub struct Claim(Arc<AtomicBool>);
+pub struct RefreshClaim(Arc<AtomicBool>);
 
-impl Drop for Claim {
+impl Drop for RefreshClaim {
     fn drop(&mut self) {
         self.0.store(false, Relaxed);
     }
 }
 
 /// The kept items of one operation, at most so many bytes. What was used least goes first.
-pub struct Items {
+pub struct ItemCache {
     config: fanin_config::Cache,
     /// Each item stands under its key in the answers.
     keyed: bool,
     /// A key may have no value and yet not be absent.
     none_is_some: bool,
     kept: Kept<OwnedKey, Entry, Weigh>,
-    counts: Arc<Counts>,
+    counts: Arc<OperationMetrics>,
 }
 
-impl fmt::Debug for Items {
+impl fmt::Debug for ItemCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cache of {} items, {} bytes", self.len(), self.bytes())
     }
 }
 
-impl Items {
+impl ItemCache {
     /// An empty cache for the items of such answers.
-    pub fn new(config: &fanin_config::Cache, batch: &fanin_config::Batch, counts: Arc<Counts>) -> Items {
+    pub fn new(config: &fanin_config::Cache, batch: &fanin_config::Batch, counts: Arc<OperationMetrics>) -> ItemCache {
         let options = OptionsBuilder::new()
             .shards(if config.max_size >= SPLIT { 4 } else { 1 })
             .estimated_items_capacity((config.max_size / 1024).clamp(16, 1 << 16))
@@ -135,48 +135,48 @@ impl Items {
             Err(_) => Kept::with_weighter(16, config.max_size as u64, Weigh),
         };
         let none_is_some = batch.rows == Some(fanin_config::Rows::Many);
-        Items { config: config.clone(), keyed: batch.match_field.is_none(), none_is_some, kept, counts }
+        ItemCache { config: config.clone(), keyed: batch.match_field.is_none(), none_is_some, kept, counts }
     }
 
     /// What it has of this key for a call that wants these fields. `alone` says that the call asks for nothing else, and
     /// `refreshes` that it could have a stale item fetched anew.
-    pub fn look(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>, alone: bool, refreshes: bool) -> FoundItem {
+    pub fn lookup(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>, alone: bool, refreshes: bool) -> ItemLookup {
         let now = Instant::now();
         if let Some(entry) = self.kept.get(&key) {
             let usable = now < entry.fresh_until || refreshes && now < entry.stale_until;
             if usable && !entry.serves(fields, alone) {
-                Counts::bump(&self.counts.cache_misses);
-                return FoundItem::Nothing(matches!(entry.said, Said::Item(_)).then_some(entry.fields));
+                OperationMetrics::increment(&self.counts.cache_misses);
+                return ItemLookup::Miss(matches!(entry.said, CachedItem::Item(_)).then_some(entry.fields));
             }
             if now < entry.fresh_until {
-                Counts::bump(&self.counts.cache_hits);
-                return FoundItem::Fresh(entry.said);
+                OperationMetrics::increment(&self.counts.cache_hits);
+                return ItemLookup::Fresh(entry.said);
             }
             if usable {
-                Counts::bump(&self.counts.cache_stale);
+                OperationMetrics::increment(&self.counts.cache_stale);
                 // Not `then_some`: a claim that is made and dropped would give up another's.
-                let claim = (!entry.refreshed.swap(true, Relaxed)).then(|| Claim(entry.refreshed));
-                return FoundItem::Stale(entry.said, entry.fields, claim);
+                let claim = (!entry.refreshed.swap(true, Relaxed)).then(|| RefreshClaim(entry.refreshed));
+                return ItemLookup::Stale(entry.said, entry.fields, claim);
             }
         }
-        Counts::bump(&self.counts.cache_misses);
-        FoundItem::Nothing(None)
+        OperationMetrics::increment(&self.counts.cache_misses);
+        ItemLookup::Miss(None)
     }
 
     /// A fresh item that has come since the last look; it does not count as one more.
-    pub fn again(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>) -> Option<Item> {
+    pub fn lookup_fresh(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>) -> Option<Item> {
         let entry = self.kept.get(&key).filter(|entry| Instant::now() < entry.fresh_until)?;
         entry.item(fields)
     }
 
-    /// An old item in place of one that the upstream failed to give. It does not count before it is [used](Self::saved).
-    pub fn save(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>) -> Option<Item> {
+    /// An old item in place of one that the upstream failed to give. It does not count before it is [used](Self::count_used_on_error).
+    pub fn lookup_if_error(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>) -> Option<Item> {
         let entry = self.kept.get(&key).filter(|entry| Instant::now() < entry.saves_until)?;
         entry.item(fields)
     }
 
-    /// Counts old items that were used in place of new ones.
-    pub fn saved(&self, items: usize) {
+    /// OperationMetrics old items that were used in place of new ones.
+    pub fn count_used_on_error(&self, items: usize) {
         self.counts.cache_saved.fetch_add(items as u64, Relaxed);
     }
 
@@ -203,28 +203,28 @@ impl Items {
                 self.forget(key, begun);
                 continue;
             };
-            self.insert(key, Said::Item(item.kept(self.keyed, &head)), fields.clone(), begun, times);
+            self.insert(key, CachedItem::Item(item.kept(self.keyed, &head)), fields.clone(), begun, times);
         }
     }
 
     /// Keeps an answer without items to a request for this key alone, if it is a 404 or 410 and these are to be remembered.
-    pub fn store_whole(&self, key: ItemKey<'_>, ready: &Ready, fields: &Fields, begun: Instant) {
+    pub fn store_answer(&self, key: ItemKey<'_>, ready: &ParsedAnswer, fields: &Fields, begun: Instant) {
         if !matches!(ready.answer.status, StatusCode::NOT_FOUND | StatusCode::GONE) {
             return;
         }
         let Some(times) = Times::absent(&self.config, &ready.answer) else { return };
-        self.insert(key, Said::Whole(Arc::new(ready.kept())), fields.clone(), begun, times);
+        self.insert(key, CachedItem::Answer(Arc::new(ready.kept())), fields.clone(), begun, times);
     }
 
-    fn insert(&self, key: ItemKey<'_>, said: Said, fields: Fields, begun: Instant, times: Times) {
+    fn insert(&self, key: ItemKey<'_>, said: CachedItem, fields: Fields, begun: Instant, times: Times) {
         if self.kept.peek(&key).is_some_and(|entry| entry.begun > begun) {
             return;
         }
         let fresh_until = Instant::now() + times.ttl;
         let names: usize = fields.iter().flat_map(|fields| fields.iter()).map(|field| field.len() + 16).sum();
         let memory = match &said {
-            Said::Item(item) => item.memory(),
-            Said::Whole(ready) => ready.memory(),
+            CachedItem::Item(item) => item.memory(),
+            CachedItem::Answer(ready) => ready.memory(),
         };
         let entry = Entry {
             weight: (key.of.len() + key.text.len() + names + memory + OVERHEAD) as u64,
@@ -265,17 +265,19 @@ impl Entry {
     fn serves(&self, fields: Option<&[Box<str>]>, alone: bool) -> bool {
         match (&self.said, &self.fields) {
             // What a status means for more fields is the upstream's to say.
-            (Said::Whole(_), have) => alone && have.as_deref() == fields,
-            (Said::Item(_), None) => true,
-            (Said::Item(_), Some(have)) => fields.is_some_and(|fields| fields.iter().all(|field| have.contains(field))),
+            (CachedItem::Answer(_), have) => alone && have.as_deref() == fields,
+            (CachedItem::Item(_), None) => true,
+            (CachedItem::Item(_), Some(have)) => {
+                fields.is_some_and(|fields| fields.iter().all(|field| have.contains(field)))
+            }
         }
     }
 
     fn item(self, fields: Option<&[Box<str>]>) -> Option<Item> {
         match self.serves(fields, false) {
             true => match self.said {
-                Said::Item(item) => Some(item),
-                Said::Whole(_) => None,
+                CachedItem::Item(item) => Some(item),
+                CachedItem::Answer(_) => None,
             },
             false => None,
         }
@@ -296,10 +298,10 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn cache(batch: &Batch, change: impl FnOnce(&mut fanin_config::Cache)) -> Items {
+    fn cache(batch: &Batch, change: impl FnOnce(&mut fanin_config::Cache)) -> ItemCache {
         let mut config = fanin_config::Cache::new(10 * SECOND);
         change(&mut config);
-        Items::new(&config, batch, Arc::default())
+        ItemCache::new(&config, batch, Arc::default())
     }
 
     fn list() -> Batch {
@@ -310,13 +312,13 @@ mod tests {
         Some(names.iter().map(|name| (*name).into()).collect())
     }
 
-    fn of(user: &'static str) -> SharedKey {
+    fn of(user: &'static str) -> RequestKey {
         let mut request = Request::get("/p");
         request.headers.insert("authorization", HeaderValue::from_static(user));
-        SharedKey::of(&request)
+        RequestKey::of(&request)
     }
 
-    fn key<'a>(of: &'a SharedKey, text: &'a str) -> ItemKey<'a> {
+    fn key<'a>(of: &'a RequestKey, text: &'a str) -> ItemKey<'a> {
         ItemKey { of, text, quoted: false }
     }
 
@@ -339,21 +341,23 @@ mod tests {
         Item { answer: Arc::new(answer(200, "")), values: Default::default() }
     }
 
-    fn store(items: &Items, of: &SharedKey, text: &str, fields: &Fields, item: Item) {
+    fn store(items: &ItemCache, of: &RequestKey, text: &str, fields: &Fields, item: Item) {
         items.store(&answer(200, ""), fields, Instant::now(), std::iter::once((key(of, text), item)));
     }
 
     /// What it has of a key, and the item's text.
-    fn state(items: &Items, key: ItemKey<'_>, fields: &Fields) -> String {
-        let text = |said: Said| match said {
-            Said::Item(item) => item.nodes().map(|node| String::from_utf8_lossy(node.raw()).into_owned()).collect(),
-            Said::Whole(ready) => ready.answer.status.as_str().to_owned(),
+    fn state(items: &ItemCache, key: ItemKey<'_>, fields: &Fields) -> String {
+        let text = |said: CachedItem| match said {
+            CachedItem::Item(item) => {
+                item.nodes().map(|node| String::from_utf8_lossy(node.raw()).into_owned()).collect()
+            }
+            CachedItem::Answer(ready) => ready.answer.status.as_str().to_owned(),
         };
-        match items.look(key, fields.as_deref(), true, true) {
-            FoundItem::Fresh(said) => format!("fresh {}", text(said)),
-            FoundItem::Stale(said, _, claim) => format!("stale {} {}", text(said), claim.is_some()),
-            FoundItem::Nothing(None) => "nothing".to_owned(),
-            FoundItem::Nothing(Some(have)) => format!("only {have:?}"),
+        match items.lookup(key, fields.as_deref(), true, true) {
+            ItemLookup::Fresh(said) => format!("fresh {}", text(said)),
+            ItemLookup::Stale(said, _, claim) => format!("stale {} {}", text(said), claim.is_some()),
+            ItemLookup::Miss(None) => "nothing".to_owned(),
+            ItemLookup::Miss(Some(have)) => format!("only {have:?}"),
         }
     }
 
@@ -389,16 +393,20 @@ mod tests {
         let items = cache(&list(), |config| (config.stale, config.stale_if_error) = (5 * SECOND, 20 * SECOND));
         store(&items, &a, "1", &None, item("1"));
         tokio::time::advance(11 * SECOND).await;
-        let FoundItem::Stale(_, _, Some(claim)) = items.look(key(&a, "1"), None, false, true) else { panic!("stale") };
+        let ItemLookup::Stale(_, _, Some(claim)) = items.lookup(key(&a, "1"), None, false, true) else {
+            panic!("stale")
+        };
         assert_eq!(state(&items, key(&a, "1"), &None), "stale 1 false");
         drop(claim);
         assert_eq!(state(&items, key(&a, "1"), &None), "stale 1 true");
-        assert!(matches!(items.look(key(&a, "1"), None, false, false), FoundItem::Nothing(None)), "who cannot refresh");
+        assert!(matches!(items.lookup(key(&a, "1"), None, false, false), ItemLookup::Miss(None)), "who cannot refresh");
         tokio::time::advance(5 * SECOND).await;
         assert_eq!(state(&items, key(&a, "1"), &None), "nothing");
-        assert!(items.save(key(&a, "1"), None).is_some() && items.again(key(&a, "1"), None).is_none());
+        assert!(
+            items.lookup_if_error(key(&a, "1"), None).is_some() && items.lookup_fresh(key(&a, "1"), None).is_none()
+        );
         tokio::time::advance(15 * SECOND).await;
-        assert!(items.save(key(&a, "1"), None).is_none());
+        assert!(items.lookup_if_error(key(&a, "1"), None).is_none());
     }
 
     #[tokio::test(start_paused = true)]
@@ -421,12 +429,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_404_is_remembered_for_its_key_alone() {
         let (a, items) = (of("a"), cache(&list(), |config| config.negative = 2 * SECOND));
-        let ready = |status| Ready { answer: answer(status, ""), body: crate::shared::Body::Text };
-        items.store_whole(key(&a, "1"), &ready(404), &None, Instant::now());
-        items.store_whole(key(&a, "2"), &ready(400), &None, Instant::now());
+        let ready = |status| ParsedAnswer { answer: answer(status, ""), body: crate::shared::Body::Text };
+        items.store_answer(key(&a, "1"), &ready(404), &None, Instant::now());
+        items.store_answer(key(&a, "2"), &ready(400), &None, Instant::now());
         assert_eq!(state(&items, key(&a, "1"), &None), "fresh 404");
         assert_eq!(state(&items, key(&a, "2"), &None), "nothing");
-        assert!(matches!(items.look(key(&a, "1"), None, false, true), FoundItem::Nothing(None)), "not among others");
+        assert!(matches!(items.lookup(key(&a, "1"), None, false, true), ItemLookup::Miss(None)), "not among others");
         assert_eq!(state(&items, key(&a, "1"), &fields(&["x"])), "nothing");
     }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use fanin_json::{Assembler, Doc};
 
-use super::Item;
+use super::headers_size::headers_size;
+use super::item::Item;
 use crate::request::Answer;
 
 /// What an answer says. Documents are shared, so a clone is cheap, and a part keeps the whole document alive.
@@ -46,17 +47,17 @@ pub enum Body {
 
 /// An answer whose body has been read.
 #[derive(Clone, Debug)]
-pub struct Ready {
+pub struct ParsedAnswer {
     /// Status and headers; its bytes belong to it only if [`Body`] is a text or a whole document.
     pub answer: Answer,
     /// What it says.
     pub body: Body,
 }
 
-impl Ready {
+impl ParsedAnswer {
     /// The same to keep for long: parts are copied out, so that a small one does not keep a large document.
     #[must_use]
-    pub fn kept(&self) -> Ready {
+    pub fn kept(&self) -> ParsedAnswer {
         let doc = match &self.body {
             Body::Part { doc, at } => doc.node(*at).to_doc(),
             Body::List { doc, at } => {
@@ -69,11 +70,13 @@ impl Ready {
                 at.iter().for_each(|(key, value)| object.entry(doc.node(*key), doc.node(*value)));
                 object.finish()
             }
-            whole => return Ready { answer: self.answer.detached(self.answer.body.clone()), body: whole.clone() },
+            whole => {
+                return ParsedAnswer { answer: self.answer.detached(self.answer.body.clone()), body: whole.clone() };
+            }
         };
         // What was a part is now an answer of its own.
         let answer = self.answer.detached(doc.bytes().clone());
-        Ready { answer, body: Body::Json(doc) }
+        ParsedAnswer { answer, body: Body::Json(doc) }
     }
 
     /// Bytes on the heap at most, with the indexes that are built when somebody looks. Small documents are all index.
@@ -88,13 +91,8 @@ impl Ready {
             Body::Entries { doc: whole, at } => doc(whole) + at.len() * 8,
             Body::Items(items) => items.iter().map(Item::memory).sum(),
         };
-        size_of::<Ready>() + body + headers_memory(&self.answer)
+        size_of::<ParsedAnswer>() + body + headers_size(&self.answer)
     }
-}
-
-/// Bytes on the heap that an answer's headers take.
-pub(super) fn headers_memory(answer: &Answer) -> usize {
-    answer.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 64).sum()
 }
 
 impl Answer {

@@ -25,16 +25,16 @@ const LEFT_OUT: [&str; 10] = [
 /// A call's whole outgoing request less a fixed list, so that whatever two users do not have in common keeps their answers
 /// apart. Compared as a whole, not by its hash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct SharedKey(Arc<[u8]>);
+pub struct RequestKey(Arc<[u8]>);
 
-impl SharedKey {
+impl RequestKey {
     /// The key of a request.
-    pub fn of(request: &Request) -> SharedKey {
-        SharedKey::with(request, |_| {})
+    pub fn of(request: &Request) -> RequestKey {
+        RequestKey::with(request, |_| {})
     }
 
     /// The key of a request that is yet to be completed; `more` appends what will be.
-    pub fn with(request: &Request, more: impl FnOnce(&mut Vec<u8>)) -> SharedKey {
+    pub fn with(request: &Request, more: impl FnOnce(&mut Vec<u8>)) -> RequestKey {
         let mut key = Vec::with_capacity(request.path_and_query.len() + request.body.len() + 64);
         // Each piece carries its length, so no two requests can run into one another.
         piece(&mut key, request.method.as_str().as_bytes());
@@ -42,7 +42,7 @@ impl SharedKey {
         headers(&mut key, &request.headers);
         piece(&mut key, &request.body);
         more(&mut key);
-        SharedKey(key.into())
+        RequestKey(key.into())
     }
 
     /// Appends a piece to a key.
@@ -86,8 +86,8 @@ mod tests {
         request
     }
 
-    fn key(pairs: &[(&'static str, &'static str)]) -> SharedKey {
-        SharedKey::of(&request(pairs))
+    fn key(pairs: &[(&'static str, &'static str)]) -> RequestKey {
+        RequestKey::of(&request(pairs))
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
             Request { body: "x".into(), ..request(&[]) },
         ];
         for other in other {
-            assert_ne!(SharedKey::of(&other), key(&[]));
+            assert_ne!(RequestKey::of(&other), key(&[]));
         }
     }
 
@@ -112,7 +112,7 @@ mod tests {
     fn pieces_cannot_run_into_one_another() {
         assert_ne!(key(&[("a", "1b"), ("c", "2")]), key(&[("a", "1"), ("bc", "2")]));
         let with = |pieces: &[&str]| {
-            SharedKey::with(&request(&[]), |key| pieces.iter().for_each(|one| SharedKey::piece(key, one.as_bytes())))
+            RequestKey::with(&request(&[]), |key| pieces.iter().for_each(|one| RequestKey::piece(key, one.as_bytes())))
         };
         assert_ne!(with(&["ab", "c"]), with(&["a", "bc"]));
     }

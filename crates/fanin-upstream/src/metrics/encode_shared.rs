@@ -1,4 +1,4 @@
-//! The figures of shared work for a scrape.
+//! Writes the metrics of batches, single-flight, caches and snapshots for a scrape.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::time::SystemTime;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::{Counts, Sizes};
-use crate::metrics::UpstreamMetrics;
+use super::registry::UpstreamMetrics;
+use crate::shared::{OperationMetrics, Sizes, SnapshotMetrics, SnapshotTable};
 
-type Counter = (&'static str, &'static str, fn(&Counts) -> &AtomicU64);
+type Counter = (&'static str, &'static str, fn(&OperationMetrics) -> &AtomicU64);
 
 const COUNTERS: [Counter; 10] = [
     ("fanin_batch_splits", "Requests of batches sent again in parts after a failure of their content", |c| {
@@ -28,19 +28,19 @@ const COUNTERS: [Counter; 10] = [
     ("fanin_operation_calls", "Calls of operations that merge, share or cache", |c| &c.calls),
 ];
 
-type Histogram = (&'static str, &'static str, fn(&Counts) -> &Sizes);
+type Histogram = (&'static str, &'static str, fn(&OperationMetrics) -> &Sizes);
 
 const HISTOGRAMS: [Histogram; 2] = [
     ("fanin_batch_calls", "Calls served by one request of a batch", |c| &c.batch_calls),
     ("fanin_batch_keys", "Keys in one request of a batch", |c| &c.batch_keys),
 ];
 
-/// Writes them; of operations and upstreams that merge, cache or keep nothing there is nothing to say.
-pub(crate) fn encode(
+/// Leaves out operations that were never called.
+pub(super) fn encode_shared(
     upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)],
     encoder: &mut DescriptorEncoder<'_>,
 ) -> fmt::Result {
-    let operations: Vec<(&str, String, Arc<Counts>)> = upstreams
+    let operations: Vec<(&str, String, Arc<OperationMetrics>)> = upstreams
         .iter()
         .flat_map(|(upstream, metrics)| {
             metrics.operations().into_iter().map(move |(name, counts)| (&**upstream, name, counts))
@@ -80,9 +80,9 @@ fn caches(upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)], encoder: &mut Descript
         for (upstream, metrics) in upstreams {
             let Some(current) = metrics.current() else { continue };
             for operation in current.operations() {
-                let Some(kept) = operation.kept() else { continue };
+                let Some(size) = operation.cache_size() else { continue };
                 let labels = [("upstream", &**upstream), ("operation", &operation.name)];
-                let value = i64::try_from(pick(kept)).unwrap_or(i64::MAX);
+                let value = i64::try_from(pick(size)).unwrap_or(i64::MAX);
                 family.encode_family(&labels)?.encode_gauge(&value)?;
             }
         }
@@ -97,7 +97,7 @@ fn snapshots(upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)], encoder: &mut Descr
         let Some(snapshot) = metrics.current().and_then(|current| current.snapshot().cloned()) else { continue };
         kept.push((&**upstream, snapshot));
     }
-    type Counter = (&'static str, fn(&super::SnapshotCounts) -> &AtomicU64);
+    type Counter = (&'static str, fn(&SnapshotMetrics) -> &AtomicU64);
     const OUTCOMES: [Counter; 2] = [("taken", |counts| &counts.fetched), ("failed", |counts| &counts.failed)];
     let mut family =
         encoder.encode_descriptor("fanin_snapshot_fetches", "Fetches of a snapshot", None, MetricType::Counter)?;
@@ -108,7 +108,7 @@ fn snapshots(upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)], encoder: &mut Descr
             family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
         }
     }
-    type Gauge = (&'static str, &'static str, fn(&super::Table, SystemTime) -> f64);
+    type Gauge = (&'static str, &'static str, fn(&SnapshotTable, SystemTime) -> f64);
     const GAUGES: [Gauge; 3] = [
         ("fanin_snapshot_age_seconds", "Time since the table of a snapshot was fetched", |table, now| {
             now.duration_since(table.fetched()).unwrap_or_default().as_secs_f64()
