@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use fanin_lang::native::Globals;
 use fanin_lang::{
-    Effect, Failure as FlowFailure, FrozenValue, Host, HostCall, HostObject, HostRef, Instance, Limits, Loaded, Loader,
-    Machine, Method, Outcome, Program, Run, Slot, SlotSource, Value,
+    CallHandle, Effect, Failure as FlowFailure, FrozenValue, Host, HostCall, HostObject, HostRef, Instance, Limits,
+    Loaded, Loader, Machine, Method, Outcome, PendingValue, Program, Run, Value,
 };
 use serde_json::json;
 
@@ -194,18 +194,18 @@ impl HostObject for Upstream {
 
 /// A host whose calls have succeeded before they were made.
 struct Settled {
-    source: Rc<dyn SlotSource>,
+    source: Rc<dyn CallHandle>,
 }
 
 impl Host for Settled {
     fn call(&mut self, call: HostCall<'_>) -> Result<Value, FlowFailure> {
         std::hint::black_box((call.args.pos, call.args.named));
-        let slot = Slot::call(Rc::clone(&self.source));
+        let slot = PendingValue::call(Rc::clone(&self.source));
         slot.settle(Ok(Value::None));
         Ok(Value::Pending(slot))
     }
 
-    fn barrier(&mut self, _: &fanin_lang::Order) -> Option<Slot> {
+    fn barrier(&mut self, _: &fanin_lang::ProgramOrder) -> Option<PendingValue> {
         None
     }
 
@@ -216,7 +216,7 @@ impl Host for Settled {
 
 struct Source;
 
-impl SlotSource for Source {
+impl CallHandle for Source {
     fn attribute(&self, _: &str, _: &Outcome) -> Result<Option<Value>, FlowFailure> {
         Ok(None)
     }

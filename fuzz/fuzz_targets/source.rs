@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    let _ = fanin_lang::fuzzing::feed(text);
+    let _ = fanin_lang::fuzzing::run_source(text);
 });

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arcstr::ArcStr;
 use fanin_lang::value::view;
 use fanin_lang::{
-    Args, Ctx, Globals, Instance, Kind as Theirs, Limits, Loaded, Loader, Machine, NativeFn, NoHost, Run, Stop, Value,
-    ValueKind, Waits,
+    Args, Awaits, Ctx, Globals, Instance, Kind as Theirs, Limits, Loaded, Loader, Machine, NativeFn, NoHost, Run, Stop,
+    Value, ValueKind,
 };
 
 use crate::{Failed, Kind, Outcome, Program};
@@ -17,7 +17,7 @@ thread_local! {
     static EMITTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-static EMIT: [NativeFn; 1] = [NativeFn::new("emit", emit).waits(Waits::Deep)];
+static EMIT: [NativeFn; 1] = [NativeFn::new("emit", emit).awaits(Awaits::Deep)];
 
 fn emit(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     let mut out = String::new();

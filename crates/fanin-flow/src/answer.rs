@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arcstr::ArcStr;
 use fanin_json::Doc;
 use fanin_lang::value::Struct;
-use fanin_lang::{Failure, Kind, Outcome, SlotSource, Value};
+use fanin_lang::{CallHandle, Failure, Kind, Outcome, Value};
 use fanin_upstream::{Answer, CallError, Upstream};
 
 use crate::incoming::{join_headers, object};
@@ -112,7 +112,7 @@ const OF_THE_BODY: [&str; 6] = ["content-digest", "content-length", "content-md5
 
 const ATTRIBUTES: &[&str] = &["error", "failed", "headers", "status", "text"];
 
-impl SlotSource for CallSource {
+impl CallHandle for CallSource {
     fn attribute(&self, name: &str, outcome: &Outcome) -> Result<Option<Value>, Failure> {
         let value = match name {
             "failed" => Value::Bool(self.error.get().is_some() || outcome.is_err()),

@@ -5,7 +5,7 @@
 //! whether something may change.
 
 use fanin_config::{CALL_OPTIONS, Statement, check_sql};
-use fanin_lang::{Effect, Failure, HostCall, Method, Value, Written};
+use fanin_lang::{Effect, Failure, HostCall, Method, StaticArgs, Value};
 use http::Method as Verb;
 
 use crate::call::{Arguments, Merging, Terms, known, wrong};
@@ -47,7 +47,7 @@ impl Sql {
         &self,
         upstream: &str,
         method: u32,
-        written: &Written<'_>,
+        written: &StaticArgs<'_>,
     ) -> Option<(String, Option<String>)> {
         if method == SPLICED {
             return Some((format!("{upstream}: {LITERAL}"), Some(LITERAL_HINT.to_owned())));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fanin_lang::value::Object;
-use fanin_lang::{Args, Ctx, Failure, Globals, Kind, NativeFn, Stop, Value, Waits};
+use fanin_lang::{Args, Awaits, Ctx, Failure, Globals, Kind, NativeFn, Stop, Value};
 use http::StatusCode;
 
 /// `response(status = 200, headers = {}, body = None, text = None)`
@@ -104,7 +104,7 @@ fn abort(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
 
 static FUNCTIONS: [NativeFn; 2] = [
     NativeFn::new("response", response)
-        .waits(Waits::These(0))
+        .awaits(Awaits::These(0))
         .signature("response(status: int?, headers?, body?, text?)"),
     NativeFn::new("abort", abort).signature("abort(status: int, message: str | None?)"),
 ];

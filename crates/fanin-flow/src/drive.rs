@@ -13,7 +13,8 @@ use std::time::Duration;
 use fanin_config::{FlowLimits, OnDisconnect};
 use fanin_lang::value::ObjectRef;
 use fanin_lang::{
-    Deep, Failure, FunctionRef, Instance, Kind, Limit, Limits, Machine, Order, Program, Run, Slot, Value, deep,
+    Failure, FunctionRef, Instance, Kind, Limit, Limits, Machine, PendingValue, Program, ProgramOrder, Readiness, Run,
+    Value, readiness,
 };
 use fanin_upstream::CallError;
 use smallvec::SmallVec;
@@ -183,7 +184,7 @@ struct Frees {
 struct Returned {
     value: Value,
     /// Answers in it that may not be there yet, the first in program order last.
-    awaited: SmallVec<[Slot; 6]>,
+    awaited: SmallVec<[PendingValue; 6]>,
 }
 
 impl Flow {
@@ -210,10 +211,10 @@ impl Flow {
                     let worker = self.host.worker.clone();
                     (worker.activity)(Some(self.host.route.index));
                     let run = || instance.run(&mut worker.machine.borrow_mut(), &mut self.host, LOOK);
-                    let (run, rest) = fanin_lang::drop_in_parts(run);
+                    let (run, rest) = fanin_lang::drop_incrementally(run);
                     (worker.activity)(None);
                     if rest {
-                        self.host.litter = fanin_lang::drop_rest();
+                        self.host.litter = fanin_lang::drop_remaining();
                     }
                     match run {
                         Run::Done(value) => {
@@ -288,7 +289,7 @@ impl Flow {
     /// The function has come to its end: a loop in it may have waited in each of its turns.
     fn note_waits(&self) {
         let Some(instance) = &self.instance else { return };
-        let (turns, site) = instance.waits_in_a_row();
+        let (turns, site) = instance.sequential_waits();
         if turns >= in_a_row::MANY {
             let route = &self.host.route;
             route.in_a_row.note(&route.name, &route.program.position(site), turns);
@@ -299,7 +300,7 @@ impl Flow {
     /// first.
     fn returned(&mut self, value: Value) -> Returned {
         self.host.pump();
-        let mut calls: SmallVec<[(Order, Slot); 8]> = SmallVec::new();
+        let mut calls: SmallVec<[(ProgramOrder, PendingValue); 8]> = SmallVec::new();
         respond::slots(&value, &mut |slot| {
             if let Some(order) = self.host.order(slot) {
                 calls.push((order, slot.clone()));
@@ -324,11 +325,11 @@ impl Flow {
         }
         // What is left: values inside defaults and the like.
         loop {
-            match deep(&returned.value) {
-                Deep::Ready | Deep::Absent(_) => break,
-                Deep::Pending(_) => ready!(self.settle_some(context))?,
-                Deep::Failed(failure) => return Poll::Ready(Err(End::Failed(Box::new((*failure).clone())))),
-                Deep::TooDeep => {
+            match readiness(&returned.value) {
+                Readiness::Ready | Readiness::Absent(_) => break,
+                Readiness::Pending(_) => ready!(self.settle_some(context))?,
+                Readiness::Failed(failure) => return Poll::Ready(Err(End::Failed(Box::new((*failure).clone())))),
+                Readiness::TooDeep => {
                     let failure = Failure::new(Kind::Limit, "the response is nested too deep");
                     return Poll::Ready(Err(failure.into()));
                 }
@@ -376,7 +377,7 @@ impl Future for Flow {
             let reply = this.reply(outcome);
             if this.host.litter || reply.usage.memory > SMALL {
                 let instance = this.instance.take();
-                this.host.litter |= fanin_lang::drop_in_parts(|| drop(instance)).1;
+                this.host.litter |= fanin_lang::drop_incrementally(|| drop(instance)).1;
             }
             if !this.host.litter {
                 return Poll::Ready(reply);
@@ -388,7 +389,7 @@ impl Future for Flow {
             let turn = ready!(frees.turn.as_mut().poll(context));
             let began = Instant::now();
             while this.host.litter && began.elapsed() < TURN {
-                this.host.litter = fanin_lang::drop_rest();
+                this.host.litter = fanin_lang::drop_remaining();
             }
             drop(turn);
             if this.host.litter {
@@ -408,7 +409,7 @@ impl Drop for Flow {
     /// What a flow that is cancelled has left to be dropped in parts is dropped at once.
     fn drop(&mut self) {
         while self.host.litter {
-            self.host.litter = fanin_lang::drop_rest();
+            self.host.litter = fanin_lang::drop_remaining();
         }
         self.host.worker.turns.end();
     }

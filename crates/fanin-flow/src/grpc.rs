@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use fanin_config::CALL_OPTIONS;
-use fanin_lang::{
-    Argument, Failure, HostCall, Method, Problem, Shape as Written, Value, Written as Arguments, WrittenCall,
-};
+use fanin_lang::{Argument, CallDiagnostic, Failure, HostCall, Method, StaticArgs, StaticCall, StaticValue, Value};
 use fanin_upstream::grpc::{self, Mismatch, Services, Shape, nearest};
 use http::Method as Verb;
 
@@ -86,7 +84,7 @@ impl Grpc {
         &self,
         upstream: &str,
         method: u32,
-        written: &Arguments<'_>,
+        written: &StaticArgs<'_>,
     ) -> Option<(String, Option<String>)> {
         match (self.called(method), written.first) {
             (Called::Ambiguous(method), _) => Some(self.ambiguous(upstream, method)),
@@ -122,7 +120,7 @@ impl Grpc {
         Some((format!("{upstream}: {message}"), hint))
     }
 
-    pub(crate) fn check(&self, upstream: &str, name: &str, call: &WrittenCall<'_>) -> Vec<Problem> {
+    pub(crate) fn check(&self, upstream: &str, name: &str, call: &StaticCall<'_>) -> Vec<CallDiagnostic> {
         let literal = |wanted: &str| match wanted {
             "0" => (call.literal)(&Argument::Position(0)),
             _ => None,
@@ -137,7 +135,7 @@ impl Grpc {
         let shown = format!("{upstream}.{}", method.map_or(name, grpc::Method::name));
         let mut found = Vec::new();
         if call.positional > first + 1 {
-            found.push(Problem {
+            found.push(CallDiagnostic {
                 argument: Some(Argument::Position(first + 1)),
                 name_is_wrong: false,
                 message: format!(
@@ -150,7 +148,7 @@ impl Grpc {
         for name in &call.names {
             if *name != METADATA && !CALL_OPTIONS.contains(name) {
                 let field = method.is_some_and(|method| method.input().get_field_by_name(name).is_some());
-                found.push(Problem {
+                found.push(CallDiagnostic {
                     argument: Some(Argument::Named((*name).to_owned())),
                     name_is_wrong: true,
                     message: format!("{shown}() has no argument {name}"),
@@ -166,7 +164,7 @@ impl Grpc {
             && call.positional > first
             && let Some(Mismatch { message, hint }) = misfit(method, &(call.shape)(&Argument::Position(first)))
         {
-            found.push(Problem {
+            found.push(CallDiagnostic {
                 argument: Some(Argument::Position(first)),
                 name_is_wrong: false,
                 message: format!("{shown}(): {message}"),
@@ -237,7 +235,7 @@ fn unnamed(upstream: &str) -> (String, Option<String>) {
 }
 
 /// What is certainly wrong with what a method is given.
-fn misfit(method: &grpc::Method, given: &Written) -> Option<Mismatch> {
+fn misfit(method: &grpc::Method, given: &StaticValue) -> Option<Mismatch> {
     let given = shape(given);
     if !method.is_client_streaming() {
         return grpc::misfit(method.input(), &given);
@@ -252,12 +250,14 @@ fn misfit(method: &grpc::Method, given: &Written) -> Option<Mismatch> {
     }
 }
 
-fn shape(written: &Written) -> Shape {
+fn shape(written: &StaticValue) -> Shape {
     match written {
-        Written::Unknown => Shape::Unknown,
-        Written::Dict(entries) => Shape::Dict(entries.iter().map(|(key, value)| (key.clone(), shape(value))).collect()),
-        Written::List(items) => Shape::List(items.iter().map(shape).collect()),
-        Written::Literal(value) => match value {
+        StaticValue::Unknown => Shape::Unknown,
+        StaticValue::Dict(entries) => {
+            Shape::Dict(entries.iter().map(|(key, value)| (key.clone(), shape(value))).collect())
+        }
+        StaticValue::List(items) => Shape::List(items.iter().map(shape).collect()),
+        StaticValue::Literal(value) => match value {
             Value::None => Shape::Null,
             Value::Bool(_) => Shape::Bool,
             Value::Int(number) => Shape::Int(*number),

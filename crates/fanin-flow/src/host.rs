@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use fanin_config::FlowLimits;
 use fanin_json::Doc;
-use fanin_lang::{Failure, Host, HostRef, Kind, Order, Position, Site, Slot, Value, Waiter, name_origin};
+use fanin_lang::{
+    CallSite, Failure, Host, HostRef, Kind, PendingValue, Position, ProgramOrder, Value, Waiter, name_origin,
+};
 use fanin_upstream::shared::Body;
 use fanin_upstream::{Answer, CallContext, CallError, Fault};
 use http::{Method, StatusCode};
@@ -43,14 +45,14 @@ impl Waiter for Woken {
 /// One call of the request: what is left of it once it is sent.
 struct Entry {
     object: HostRef,
-    slot: Slot,
+    slot: PendingValue,
     source: Rc<CallSource>,
     /// Until it is sent, if that is not at once.
     unsent: Option<Box<(Arguments, Terms)>>,
     /// What few calls say.
     said: Option<Box<Said>>,
-    order: Order,
-    site: Site,
+    order: ProgramOrder,
+    site: CallSite,
     end: End,
     /// Its failure is the flow's.
     required: bool,
@@ -143,7 +145,7 @@ impl FlowHost {
         Duration::from_micros(self.computed.into())
     }
 
-    fn position(&self, site: Site) -> Position {
+    fn position(&self, site: CallSite) -> Position {
         self.route.program.position(site)
     }
 
@@ -368,17 +370,17 @@ impl FlowHost {
     }
 
     /// The place of a call in program order, if `slot` is one of this request's calls or a part of its answer.
-    pub(crate) fn order(&self, slot: &Slot) -> Option<Order> {
+    pub(crate) fn order(&self, slot: &PendingValue) -> Option<ProgramOrder> {
         let root = slot.root();
         self.calls.iter().find(|entry| entry.slot.same(root)).map(|entry| entry.order.clone())
     }
 
     /// The failure with all that is known of where it comes from: the answer that lacks something, the line of the call.
     #[cold]
-    pub(crate) fn named(&self, mut failure: Failure, slot: Option<&Slot>) -> Failure {
+    pub(crate) fn named(&self, mut failure: Failure, slot: Option<&PendingValue>) -> Failure {
         name_origin(&mut failure, |doc| Some((self.origin(doc)?, self.made(doc))));
         if failure.position.is_none()
-            && let Some(root) = slot.map(Slot::root)
+            && let Some(root) = slot.map(PendingValue::root)
             && let Some(entry) = self.calls.iter().find(|entry| entry.slot.same(root))
         {
             failure.position = Some(self.position(entry.site));
@@ -387,7 +389,7 @@ impl FlowHost {
     }
 
     /// The answer behind a slot that is a call's itself.
-    pub(crate) fn answer_of(&self, slot: &Slot) -> Option<&Answer> {
+    pub(crate) fn answer_of(&self, slot: &PendingValue) -> Option<&Answer> {
         self.calls.iter().find(|entry| entry.slot.same(slot))?.source.whole()
     }
 

@@ -3,7 +3,7 @@
 //! A question travels as a request like any other: the body is `[inputs, outputs, version]`, as JSON. It changes nothing.
 
 use fanin_config::CALL_OPTIONS;
-use fanin_lang::{Effect, Failure, HostCall, Method, Value, Written};
+use fanin_lang::{Effect, Failure, HostCall, Method, StaticArgs, Value};
 use http::Method as Verb;
 
 use crate::call::{Arguments, Terms, wrong};
@@ -28,7 +28,7 @@ fn unknown(upstream: &str, name: &str) -> (String, String) {
 }
 
 /// What is wrong with a call as it is written: message and hint.
-pub(crate) fn review(upstream: &str, written: &Written<'_>) -> Option<(String, Option<String>)> {
+pub(crate) fn review(upstream: &str, written: &StaticArgs<'_>) -> Option<(String, Option<String>)> {
     if written.positional != 1 && !(written.open && written.positional == 0) {
         return Some((one_argument(upstream), None));
     }

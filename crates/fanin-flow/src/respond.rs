@@ -1,7 +1,7 @@
 //! The response: what a flow returned, as status, headers and body.
 
 use fanin_lang::value::view;
-use fanin_lang::{Failure, Kind, Slot, Value};
+use fanin_lang::{Failure, Kind, PendingValue, Value};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use smallvec::smallvec;
@@ -21,7 +21,7 @@ const PARTIAL: HeaderName = HeaderName::from_static("fanin-partial");
 const RESERVED: [&str; 6] = ["connection", "content-length", "keep-alive", "te", "transfer-encoding", "upgrade"];
 
 /// Calls `found` with every slot that a value holds. Containers are never nested deeper than the language allows.
-pub(crate) fn slots(value: &Value, found: &mut dyn FnMut(&Slot)) {
+pub(crate) fn slots(value: &Value, found: &mut dyn FnMut(&PendingValue)) {
     match value {
         Value::Pending(slot) => match slot.outcome() {
             // A function's result that has come: look inside, it may hold calls of its own.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fanin_config::{Operation, UpstreamKind};
-use fanin_lang::{Effect, HostObject, Method, Problem, Value, Written, WrittenCall};
+use fanin_lang::{CallDiagnostic, Effect, HostObject, Method, StaticArgs, StaticCall, Value};
 use fanin_upstream::Upstream;
 use http::Method as Verb;
 
@@ -159,7 +159,7 @@ impl HostObject for UpstreamObject {
         Some(Method { id: id as u32, effect: if reads { Effect::Read } else { Effect::Write } })
     }
 
-    fn review(&self, method: u32, written: &Written<'_>) -> Option<(String, Option<String>)> {
+    fn verify(&self, method: u32, written: &StaticArgs<'_>) -> Option<(String, Option<String>)> {
         match &self.backend {
             Backend::Http => {}
             Backend::Grpc(grpc) => return grpc.review(self.name(), method, written),
@@ -171,7 +171,7 @@ impl HostObject for UpstreamObject {
         operation::review(&self.named(method), declared, written.positional, written.names, written.open)
     }
 
-    fn check(&self, method: &str, call: &WrittenCall<'_>) -> Vec<Problem> {
+    fn check(&self, method: &str, call: &StaticCall<'_>) -> Vec<CallDiagnostic> {
         match &self.backend {
             Backend::Http => {}
             Backend::Grpc(grpc) => return grpc.check(self.name(), method, call),

@@ -1,15 +1,15 @@
 //! Calls of upstreams as they are written: what is certainly wrong with them, found before anything runs.
 
 use fanin_config::Operation;
-use fanin_lang::{Argument, Problem, Value, WrittenCall};
+use fanin_lang::{Argument, CallDiagnostic, StaticCall, Value};
 use http::Method;
 
 /// Arguments that every call takes.
 pub(crate) const NAMES: [&str; 10] =
     ["query", "headers", "json", "text", "timeout", "ok", "optional", "default", "safe", "unordered"];
 
-fn problem(argument: Option<Argument>, message: String) -> Problem {
-    Problem { argument, name_is_wrong: false, message, hint: None }
+fn problem(argument: Option<Argument>, message: String) -> CallDiagnostic {
+    CallDiagnostic { argument, name_is_wrong: false, message, hint: None }
 }
 
 fn named(name: &str) -> Argument {
@@ -17,7 +17,7 @@ fn named(name: &str) -> Argument {
 }
 
 /// What is wrong with a call of a verb: its path is the first argument.
-pub(crate) fn verb(upstream: &str, verb: &Method, call: &WrittenCall<'_>) -> Vec<Problem> {
+pub(crate) fn verb(upstream: &str, verb: &Method, call: &StaticCall<'_>) -> Vec<CallDiagnostic> {
     let mut found = Vec::new();
     let shown = format!("{upstream}.{}", verb.as_str().to_ascii_lowercase());
     match call.positional {
@@ -69,7 +69,12 @@ pub(crate) fn verb(upstream: &str, verb: &Method, call: &WrittenCall<'_>) -> Vec
 }
 
 /// What is wrong with a call of an operation: its arguments are named.
-pub(crate) fn operation(upstream: &str, name: &str, operation: &Operation, call: &WrittenCall<'_>) -> Vec<Problem> {
+pub(crate) fn operation(
+    upstream: &str,
+    name: &str,
+    operation: &Operation,
+    call: &StaticCall<'_>,
+) -> Vec<CallDiagnostic> {
     let mut found = Vec::new();
     let shown = format!("{upstream}.{name}");
     if operation.params.is_some() {
@@ -102,7 +107,7 @@ pub(crate) fn operation(upstream: &str, name: &str, operation: &Operation, call:
 }
 
 /// What is wrong with how a call is to be made.
-fn terms(shown: &str, method: &Method, call: &WrittenCall<'_>, found: &mut Vec<Problem>) {
+fn terms(shown: &str, method: &Method, call: &StaticCall<'_>, found: &mut Vec<CallDiagnostic>) {
     let literal = |name: &str| call.names.contains(&name).then(|| (call.literal)(&named(name))).flatten();
     for name in ["optional", "safe", "unordered"] {
         if let Some(value) = literal(name)
@@ -149,7 +154,7 @@ fn terms(shown: &str, method: &Method, call: &WrittenCall<'_>, found: &mut Vec<P
 }
 
 /// Parameters of a path template that are not given.
-fn template(path: &str, given: &[String], at: &Argument, found: &mut Vec<Problem>) {
+fn template(path: &str, given: &[String], at: &Argument, found: &mut Vec<CallDiagnostic>) {
     for wanted in parameters(path) {
         if !given.iter().any(|name| name == wanted) {
             let mut missing = problem(Some(at.clone()), format!("the path's {{{wanted}}} is not among params"));

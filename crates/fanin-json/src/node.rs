@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::doc::Doc;
 use crate::number::{self, Number};
 use crate::tape::Entry;
-use crate::text;
+use crate::unescape;
 
 /// The kinds of JSON values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -127,9 +127,9 @@ impl<'a> Node<'a> {
     pub fn as_str(self) -> Option<Cow<'a, str>> {
         let inside = self.raw().strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         if memchr::memchr(b'\\', inside).is_some() {
-            return Some(Cow::Owned(text::unescape(inside)));
+            return Some(Cow::Owned(unescape::unescape(inside)));
         }
-        Some(text::plain(inside))
+        Some(unescape::plain(inside))
     }
 
     /// A number's text, with all its digits.

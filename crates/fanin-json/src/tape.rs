@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::error::Fault;
 use crate::scan::{self, Extent, Sink};
-use crate::text;
+use crate::unescape;
 
 /// One key or value. An object's entry is followed by key, value, key, value …; an array's by its
 /// elements; each with all that is inside it.
@@ -179,24 +179,24 @@ fn small_object_repeats(bytes: &[u8], entries: &[Entry], object: u32) -> bool {
 fn compare_keys(bytes: &[u8], entries: &[Entry], a: u32, b: u32) -> Ordering {
     let (a, b) = (entries[a as usize], entries[b as usize]);
     if a.escaped() || b.escaped() {
-        return text::decode(bytes, a).as_bytes().cmp(text::decode(bytes, b).as_bytes());
+        return unescape::decode(bytes, a).as_bytes().cmp(unescape::decode(bytes, b).as_bytes());
     }
-    text::inside(bytes, a).cmp(text::inside(bytes, b))
+    unescape::inside(bytes, a).cmp(unescape::inside(bytes, b))
 }
 
 fn compare_key(bytes: &[u8], key: Entry, wanted: &[u8]) -> Ordering {
     if key.escaped() {
-        return text::decode(bytes, key).as_bytes().cmp(wanted);
+        return unescape::decode(bytes, key).as_bytes().cmp(wanted);
     }
-    text::inside(bytes, key).cmp(wanted)
+    unescape::inside(bytes, key).cmp(wanted)
 }
 
 #[inline(always)]
 fn key_is(bytes: &[u8], key: Entry, wanted: &[u8]) -> bool {
     if key.escaped() {
-        return text::decode(bytes, key).as_bytes() == wanted;
+        return unescape::decode(bytes, key).as_bytes() == wanted;
     }
-    (key.end - key.start) as usize == wanted.len() + 2 && text::inside(bytes, key) == wanted
+    (key.end - key.start) as usize == wanted.len() + 2 && unescape::inside(bytes, key) == wanted
 }
 
 impl Tape {
@@ -316,7 +316,7 @@ impl Tape {
 
     /// If no equal key stands before `key` in `object`: the position of the value that counts.
     pub(crate) fn first_of_its_name(&self, bytes: &[u8], object: u32, key: u32) -> Option<u32> {
-        let name = text::decode(bytes, self.entry(key));
+        let name = unescape::decode(bytes, self.entry(key));
         let (first, value) = self.member(bytes, object, &name)?;
         (first == key).then_some(value)
     }

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use fanin_json::Doc;
 use fanin_lang::testing::program;
 use fanin_lang::{
-    Failure, Host, HostCall, Instance, Limits, Machine, NoHost, Order, Outcome, Run, Slot, SlotSource, Value,
+    CallHandle, Failure, Host, HostCall, Instance, Limits, Machine, NoHost, Outcome, PendingValue, ProgramOrder, Run,
+    Value,
 };
 
 #[global_allocator]
@@ -48,7 +49,7 @@ def answer(req):
 
 struct Nothing;
 
-impl SlotSource for Nothing {
+impl CallHandle for Nothing {
     fn attribute(&self, _name: &str, _outcome: &Outcome) -> Result<Option<Value>, Failure> {
         Ok(None)
     }
@@ -61,10 +62,10 @@ impl SlotSource for Nothing {
 }
 
 struct Bare {
-    source: Rc<dyn SlotSource>,
+    source: Rc<dyn CallHandle>,
     doc: Doc,
     settle: bool,
-    open: Vec<Slot>,
+    open: Vec<PendingValue>,
 }
 
 impl Host for Bare {
@@ -72,15 +73,15 @@ impl Host for Bare {
         for value in call.args.named {
             black_box(call.capture(value)?);
         }
-        let slot = Slot::call(self.source.clone());
+        let pending = PendingValue::call(self.source.clone());
         if self.settle {
-            slot.settle(Ok(Value::json(self.doc.clone())));
+            pending.settle(Ok(Value::json(self.doc.clone())));
         } else {
-            self.open.push(slot.clone());
+            self.open.push(pending.clone());
         }
-        Ok(Value::Pending(slot))
+        Ok(Value::Pending(pending))
     }
-    fn barrier(&mut self, _order: &Order) -> Option<Slot> {
+    fn barrier(&mut self, _order: &ProgramOrder) -> Option<PendingValue> {
         None
     }
     fn as_any(&mut self) -> &mut dyn std::any::Any {
@@ -184,10 +185,10 @@ fn main() {
             flows.push(flow);
         }
         let parked = (clock(begin) - start).as_secs_f64() / count as f64;
-        let size = flows[0].memory() + 3 * Slot::SIZE;
+        let size = flows[0].memory() + 3 * PendingValue::SIZE;
         let start = clock(begin);
-        for slot in host.open.drain(..) {
-            slot.settle(Ok(Value::json(doc.clone())));
+        for pending in host.open.drain(..) {
+            pending.settle(Ok(Value::json(doc.clone())));
         }
         for flow in &mut flows {
             assert!(matches!(flow.run(&mut machine, &mut host, u64::MAX), Run::Done(_)));

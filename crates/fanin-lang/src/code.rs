@@ -32,7 +32,7 @@ pub(crate) enum Binary {
 
 /// Comparisons that order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum Comparison {
     Less,
     LessEqual,
     Greater,
@@ -123,7 +123,7 @@ pub(crate) enum Op {
         not: bool,
     },
     Compare {
-        op: Order,
+        op: Comparison,
         dst: Reg,
         a: Reg,
         b: Reg,

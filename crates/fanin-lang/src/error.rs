@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arcstr::ArcStr;
 
 use crate::check::lint::Lint;
-use crate::slot::Slot;
+use crate::pending::PendingValue;
 
 /// A place in a source file. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -141,9 +141,9 @@ impl PartialEq for Failure {
 #[derive(Debug)]
 pub enum Stop {
     /// It needs this value, which is not there yet.
-    Wait(Slot),
+    Wait(PendingValue),
     /// It would change a container that a waiting fiber can still see.
-    Lent,
+    Borrowed,
     /// It must come after everything that was started above it.
     Barrier,
     /// It has done a part of its work and goes on with it when others have had their turn.

@@ -19,7 +19,7 @@ const FUNCTIONS: usize = 8;
 
 /// What came of a text.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Fed {
+pub struct Fuzzed {
     /// It compiled and its top level ran.
     pub loaded: bool,
     /// Functions that were run.
@@ -36,8 +36,8 @@ pub struct Fed {
 /// # Panics
 /// If the machine has a mistake: that is what it is for.
 #[must_use]
-pub fn feed(text: &str) -> Fed {
-    let mut fed = Fed::default();
+pub fn run_source(text: &str) -> Fuzzed {
+    let mut fed = Fuzzed::default();
     let files = Files(vec![("test.star", text.to_owned())]);
     let Ok(program) = Program::load_within(Arc::new(Globals::standard()), &files, &["test.star"], LIMITS) else {
         return fed;

@@ -7,8 +7,8 @@ use arcstr::ArcStr;
 use fanin_json::Doc;
 
 use crate::error::{Failure, Position};
-use crate::order::Order;
-use crate::slot::Slot;
+use crate::pending::PendingValue;
+use crate::program_order::ProgramOrder;
 use crate::value::Value;
 
 /// What a method of a host object does to the world outside.
@@ -34,7 +34,7 @@ pub struct Method {
 
 /// The arguments of a call as they are written.
 #[derive(Debug, Clone, Copy)]
-pub struct Written<'a> {
+pub struct StaticArgs<'a> {
     /// Arguments by position.
     pub positional: usize,
     /// Names of the others.
@@ -59,7 +59,7 @@ pub trait HostObject: std::any::Any + Send + Sync {
     fn method(&self, name: &str, literal: &dyn Fn(&str) -> Option<Value>) -> Option<Method>;
 
     /// What is wrong with a call of a method as it is written: a message and a hint. It is asked when the call is compiled.
-    fn review(&self, method: u32, written: &Written<'_>) -> Option<(String, Option<String>)> {
+    fn verify(&self, method: u32, written: &StaticArgs<'_>) -> Option<(String, Option<String>)> {
         let _ = (method, written);
         None
     }
@@ -74,7 +74,7 @@ pub trait HostObject: std::any::Any + Send + Sync {
     fn names(&self) -> Vec<&str>;
 
     /// What is certainly wrong with a call of a method as it is written, found before anything runs.
-    fn check(&self, method: &str, call: &WrittenCall<'_>) -> Vec<Problem> {
+    fn check(&self, method: &str, call: &StaticCall<'_>) -> Vec<CallDiagnostic> {
         let _ = (method, call);
         Vec::new()
     }
@@ -90,7 +90,7 @@ pub enum Argument {
 }
 
 /// A call of a host object's method as it is written.
-pub struct WrittenCall<'a> {
+pub struct StaticCall<'a> {
     /// How many arguments it gives by position.
     pub positional: usize,
     /// Names of its keyword arguments.
@@ -102,25 +102,25 @@ pub struct WrittenCall<'a> {
     /// The keys of an argument that is a dict written out, all its keys texts.
     pub keys: &'a dyn Fn(&Argument) -> Option<Vec<String>>,
     /// What can be told of an argument, however deep it is written out.
-    pub shape: &'a dyn Fn(&Argument) -> Shape,
+    pub shape: &'a dyn Fn(&Argument) -> StaticValue,
 }
 
 /// An argument as it is written, as far as that says what it will be.
 #[derive(Debug, Clone)]
-pub enum Shape {
+pub enum StaticValue {
     /// Anything.
     Unknown,
     /// This value.
     Literal(Value),
     /// A list or tuple of so many items.
-    List(Vec<Shape>),
+    List(Vec<StaticValue>),
     /// A dict; what has keys that are no literal texts is left out.
-    Dict(Vec<(String, Shape)>),
+    Dict(Vec<(String, StaticValue)>),
 }
 
 /// What is wrong with a call as it is written.
 #[derive(Debug, Clone)]
-pub struct Problem {
+pub struct CallDiagnostic {
     /// The argument it is about.
     pub argument: Option<Argument>,
     /// Whether the argument's name is what is wrong, not its value.
@@ -200,7 +200,7 @@ impl Level {
 
 /// Where a call stands in the source. Small and `Copy`; [`crate::Program::position`] spells it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Site {
+pub struct CallSite {
     /// Function, as the program numbers them.
     pub(crate) code: u32,
     /// Operation within it.
@@ -230,10 +230,10 @@ pub struct HostCall<'a> {
     /// its containers later.
     pub args: Args<'a>,
     /// Where the call is written.
-    pub site: Site,
+    pub call_site: CallSite,
     /// Where it stands in program order.
-    pub order: Order,
-    pub(crate) place: &'a dyn Fn() -> crate::machine::Place,
+    pub order: ProgramOrder,
+    pub(crate) place: &'a dyn Fn() -> crate::machine::ProgramPoint,
 }
 
 impl HostCall<'_> {
@@ -249,7 +249,7 @@ impl HostCall<'_> {
 
 /// Whoever runs a flow: one object per running instance.
 pub trait Host {
-    /// Makes a call. It returns at once, usually with [`Value::Pending`] of a [`Slot::call`] that is
+    /// Makes a call. It returns at once, usually with [`Value::Pending`] of a [`PendingValue::call`] that is
     /// settled later.
     ///
     /// # Errors
@@ -259,14 +259,14 @@ pub trait Host {
     /// A writing call is about to start at `order`, and nothing else of the flow runs. The first
     /// required call above it that has not settled or has failed: the machine waits for it, and its
     /// failure fails the flow here. `None` if all have succeeded.
-    fn barrier(&mut self, order: &Order) -> Option<Slot>;
+    fn barrier(&mut self, order: &ProgramOrder) -> Option<PendingValue>;
 
     /// A native of the host's own needs it as itself.
     fn as_any(&mut self) -> &mut dyn std::any::Any;
 
     /// `print(...)`.
-    fn print(&mut self, text: &str, site: Site) {
-        let _ = (text, site);
+    fn print(&mut self, text: &str, call_site: CallSite) {
+        let _ = (text, call_site);
     }
 
     /// Where the call of an answer was made.
@@ -276,12 +276,12 @@ pub trait Host {
     }
 
     /// `log(...)`: a line of the structured log with fields. Without one of its own a host prints it.
-    fn log(&mut self, level: Level, text: &str, fields: &[(ArcStr, String)], site: Site) {
+    fn log(&mut self, level: Level, text: &str, fields: &[(ArcStr, String)], call_site: CallSite) {
         let mut line = format!("{}: {text}", level.name());
         for (name, value) in fields {
             line.push_str(&format!(" {name}={value}"));
         }
-        self.print(&line, site);
+        self.print(&line, call_site);
     }
 
     /// Which call an answer came from (`answer of catalog`), for messages about keys that it lacks.
@@ -303,7 +303,7 @@ impl Host for NoHost {
         ))
     }
 
-    fn barrier(&mut self, _order: &Order) -> Option<Slot> {
+    fn barrier(&mut self, _order: &ProgramOrder) -> Option<PendingValue> {
         None
     }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use arcstr::ArcStr;
 
 use crate::error::{Failure, Kind, Stop};
-use crate::host::{Args, Host, Site};
+use crate::host::{Args, CallSite, Host};
 use crate::machine::Meter;
 use crate::program::ProgramData;
 use crate::value::{Dict, FrozenValue, List, Set, Value, ValueKind};
@@ -15,7 +15,7 @@ use crate::value::{Dict, FrozenValue, List, Set, Value, ValueKind};
 /// What a native needs to be there before it is called. Arguments that it needs are *decided*:
 /// pending ones resolved, absent ones `None`, JSON scalars as the values they stand for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waits {
+pub enum Awaits {
     /// All arguments, not what is inside them.
     All,
     /// Arguments by position whose bit is set (bit 0 is the first; the object for methods). The
@@ -57,7 +57,7 @@ pub struct NativeFn {
     /// What runs instead where it can: keeping an argument then costs no copy of it.
     pub(crate) taking: Option<TakingCode>,
     /// What it waits for.
-    pub waits: Waits,
+    pub awaits: Awaits,
     /// What it changes.
     pub changes: Changes,
     /// Whether it takes `key = f` as `sorted` does. The compiler then calls `f` for each element
@@ -72,13 +72,13 @@ impl NativeFn {
     /// A native that waits for all its arguments and changes nothing.
     #[must_use]
     pub const fn new(name: &'static str, code: NativeCode) -> Self {
-        Self { name, code, taking: None, waits: Waits::All, changes: Changes::Nothing, keyed: false, signature: None }
+        Self { name, code, taking: None, awaits: Awaits::All, changes: Changes::Nothing, keyed: false, signature: None }
     }
 
     /// The same, waiting for something else.
     #[must_use]
-    pub const fn waits(mut self, waits: Waits) -> Self {
-        self.waits = waits;
+    pub const fn awaits(mut self, awaits: Awaits) -> Self {
+        self.awaits = awaits;
         self
     }
 
@@ -133,7 +133,7 @@ pub struct Ctx<'a> {
     /// Whoever runs the flow.
     pub host: &'a mut dyn Host,
     /// Where the call is written.
-    pub site: Site,
+    pub call_site: CallSite,
     pub(crate) meter: &'a mut Meter,
     pub(crate) program: &'a ProgramData,
 }
@@ -193,7 +193,7 @@ impl Ctx<'_> {
     pub fn edit_list<'v>(&mut self, list: &'v Value, inserted: Option<&Value>) -> Result<&'v Rc<List>, Stop> {
         match list {
             Value::List(list) => {
-                list.marks.check("list")?;
+                list.guard.check("list")?;
                 self.meter.value(list.items().len() * size_of::<Value>())?;
                 self.memory(32)?;
                 if inserted.is_some_and(Value::may_hold) {
@@ -213,7 +213,7 @@ impl Ctx<'_> {
     pub fn edit_dict<'v>(&mut self, dict: &'v Value, inserted: Option<&Value>) -> Result<&'v Rc<Dict>, Stop> {
         match dict {
             Value::Dict(dict) => {
-                dict.marks.check("dict")?;
+                dict.guard.check("dict")?;
                 self.meter.value(dict.map().len() * ENTRY)?;
                 self.memory(64)?;
                 if inserted.is_some_and(Value::may_hold) {
@@ -232,7 +232,7 @@ impl Ctx<'_> {
     pub fn edit_set<'v>(&mut self, set: &'v Value) -> Result<&'v Rc<Set>, Stop> {
         match set {
             Value::Set(set) => {
-                set.marks.check("set")?;
+                set.guard.check("set")?;
                 self.meter.value(set.items().len() * ENTRY)?;
                 self.memory(64)?;
                 Ok(set)
@@ -257,7 +257,7 @@ impl Ctx<'_> {
         match value {
             Value::Str(text) => out.push_str(text),
             Value::Int(value) => out.push_str(itoa::Buffer::new().format(*value)),
-            other => crate::value::show::str(other, self.program, self.text_left(), out)?,
+            other => crate::value::display::str(other, self.program, self.text_left(), out)?,
         }
         self.shown(out.len() - before)
     }
@@ -314,7 +314,7 @@ impl Ctx<'_> {
     /// The same, put behind a text.
     pub(crate) fn repr_into(&mut self, value: &Value, out: &mut String) -> Result<(), Stop> {
         let before = out.len();
-        crate::value::show::repr(value, self.program, self.text_left(), out)?;
+        crate::value::display::repr(value, self.program, self.text_left(), out)?;
         self.shown(out.len() - before)
     }
 
@@ -402,8 +402,8 @@ impl<'a> Args<'a> {
             ));
         }
         let mut bound = [None; N];
-        for (slot, value) in bound.iter_mut().zip(pos) {
-            *slot = Some(value);
+        for (pending, value) in bound.iter_mut().zip(pos) {
+            *pending = Some(value);
         }
         for (given, value) in self.names.iter().zip(self.named) {
             match params.iter().position(|param| *param == given.as_str()) {

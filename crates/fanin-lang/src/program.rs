@@ -7,9 +7,9 @@ use arcstr::ArcStr;
 
 use crate::check::{self, Allowed, Env};
 use crate::code::Code;
+use crate::compile::{self, Broken};
 use crate::error::{Diagnostic, Failure, Position, Severity};
-use crate::host::{Effect, NoHost, Site};
-use crate::lower::{self, Broken};
+use crate::host::{CallSite, Effect, NoHost};
 use crate::machine::{Building, Instance, Limits, Machine, Run};
 use crate::native::Globals;
 use crate::value::{FrozenValue, frozen};
@@ -68,7 +68,7 @@ impl ProgramData {
         let code = self.codes.get(code as usize)?;
         let file = self.files.get(code.file as usize)?;
         let span = code.spans.get(pc as usize).copied()?;
-        Some(lower::position(&file.name, &file.text, span))
+        Some(compile::position(&file.name, &file.text, span))
     }
 }
 
@@ -239,8 +239,8 @@ impl Program {
 
     /// A place spelt out.
     #[must_use]
-    pub fn position(&self, site: Site) -> Position {
-        self.0.position(site.code, site.pc).unwrap_or_default()
+    pub fn position(&self, call_site: CallSite) -> Position {
+        self.0.position(call_site.code, call_site.pc).unwrap_or_default()
     }
 
     /// Name and text of each file, for showing source lines.
@@ -327,7 +327,7 @@ impl Linker<'_> {
 
     fn source(&mut self, name: &ArcStr, text: String) -> Result<(), Vec<Diagnostic>> {
         let parsed = if self.checks {
-            match lower::parse_all(name, &text) {
+            match compile::parse_all(name, &text) {
                 Ok(parsed) => parsed,
                 Err(broken) => {
                     let Broken { mut errors, rest } = *broken;
@@ -339,7 +339,7 @@ impl Linker<'_> {
                 }
             }
         } else {
-            lower::parse(name, &text).map_err(|error| vec![error])?
+            compile::parse(name, &text).map_err(|error| vec![error])?
         };
         let mut errors = Vec::new();
         let (loaded, opaque) = self.loads(name, &text, &parsed, &mut errors);
@@ -353,25 +353,26 @@ impl Linker<'_> {
             let env = Env {
                 name,
                 text: &text,
-                dialect: &lower::DIALECT,
+                dialect: &compile::DIALECT,
                 builtins: &data.builtins,
                 codes: &data.codes,
                 loaded: &loaded,
             };
             let (found, allowed) = check::check(parsed.top(), &env);
             more = found;
-            self.defined.insert(name.clone(), lower::scope::Bindings::of(&[], parsed.top()).order);
+            self.defined.insert(name.clone(), compile::scope::Bindings::of(&[], parsed.top()).order);
             self.allowed.insert(name.clone(), allowed);
         }
         let loader = self.loader;
         let data = self.data();
         let file = data.files.len() as u32;
         let first = data.globals.len() as u32;
-        let lowered = lower::lower(&parsed, &text, file, &data.builtins, loader, &data.codes, first, loaded, opaque);
-        let lowered = match lowered {
-            Ok(lowered) if !unusable => lowered,
-            lowered => {
-                errors.extend(lowered.err().unwrap_or_default());
+        let compiled =
+            compile::compile(&parsed, &text, file, &data.builtins, loader, &data.codes, first, loaded, opaque);
+        let compiled = match compiled {
+            Ok(compiled) if !unusable => compiled,
+            compiled => {
+                errors.extend(compiled.err().unwrap_or_default());
                 // Of the same place the compiler's words are enough.
                 more.retain(|one| !errors.iter().any(|error| error.position.span == one.position.span));
                 errors.append(&mut more);
@@ -381,17 +382,17 @@ impl Linker<'_> {
         self.errors.append(&mut more);
         let data = self.data();
         data.files.push(SourceFile { name: name.clone(), text });
-        data.codes.extend(lowered.codes);
+        data.codes.extend(compiled.codes);
         let names: HashMap<ArcStr, u32> =
-            lowered.globals.iter().enumerate().map(|(at, name)| (name.clone(), first + at as u32)).collect();
-        let values = self.run_top_level(lowered.main, first, lowered.globals.len()).map_err(|failure| {
+            compiled.globals.iter().enumerate().map(|(at, name)| (name.clone(), first + at as u32)).collect();
+        let values = self.run_top_level(compiled.main, first, compiled.globals.len()).map_err(|failure| {
             let start = || Position { file: name.clone(), line: 1, column: 1, span: (0, 0) };
             let position = failure.position.clone().unwrap_or_else(start);
             vec![Diagnostic::error(position, failure.message.clone()).hint(failure.hint.clone())]
         })?;
         let data = self.data();
         data.globals.extend(values);
-        data.global_names.extend(lowered.globals);
+        data.global_names.extend(compiled.globals);
         data.modules.insert(name.clone(), names);
         Ok(())
     }
@@ -401,13 +402,13 @@ impl Linker<'_> {
         &mut self,
         name: &ArcStr,
         text: &str,
-        parsed: &lower::Parsed,
+        parsed: &compile::Parsed,
         errors: &mut Vec<Diagnostic>,
     ) -> (HashMap<String, FrozenValue>, HashSet<String>) {
         let mut loaded = HashMap::new();
         let mut opaque = HashSet::new();
         for load in parsed.loads() {
-            let at = |message: String, span| Diagnostic::error(lower::position(name, text, span), message);
+            let at = |message: String, span| Diagnostic::error(compile::position(name, text, span), message);
             let all = || load.names.iter().map(|(local, ..)| local.clone());
             let module = match self.module(&load.module, name) {
                 Ok(Some(module)) => module,
@@ -454,7 +455,7 @@ impl Linker<'_> {
                             }
                             _ => {
                                 let names = names.iter().map(String::as_str).filter(|name| !name.starts_with('_'));
-                                crate::hint::nearest(theirs, names).map(|near| format!("did you mean {near}?"))
+                                crate::suggest::nearest(theirs, names).map(|near| format!("did you mean {near}?"))
                             }
                         };
                         errors.push(at(format!("{} has no {theirs}", load.module), *span).hint(hint));

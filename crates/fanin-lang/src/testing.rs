@@ -9,13 +9,13 @@ use bytes::Bytes;
 use fanin_json::Doc;
 
 use crate::error::{Diagnostic, Failure, Kind, Position};
-use crate::host::{Effect, Host, HostCall, HostObject, HostRef, Method, Site};
+use crate::host::{CallSite, Effect, Host, HostCall, HostObject, HostRef, Method};
 use crate::machine::{Instance, Limits, Machine, Run};
 use crate::native::Globals;
-use crate::order::Order;
+use crate::pending::{CallHandle, Outcome, PendingValue};
 use crate::program::{Loaded, Loader, Program};
-use crate::slot::{Outcome, Slot, SlotSource};
-use crate::value::capture::{Deep, deep};
+use crate::program_order::ProgramOrder;
+use crate::value::capture::{Readiness, readiness};
 use crate::value::view::{self, Kind as ValueKind};
 use crate::value::{FrozenValue, Value};
 
@@ -113,12 +113,12 @@ pub struct TestCall {
     pub args: Vec<Value>,
     /// Keyword arguments.
     pub named: Vec<(ArcStr, Value)>,
-    /// Its slot.
-    pub slot: Slot,
+    /// Its pending.
+    pub pending: PendingValue,
     /// Its effect.
     pub effect: Effect,
     /// Its place in program order.
-    pub order: Order,
+    pub order: ProgramOrder,
     /// Its place in the source.
     pub position: Position,
     /// Where it is.
@@ -137,7 +137,7 @@ struct Source {
     name: String,
 }
 
-impl SlotSource for Source {
+impl CallHandle for Source {
     fn attribute(&self, name: &str, outcome: &Outcome) -> Result<Option<Value>, Failure> {
         let failed = matches!(outcome, Err(_) | Ok(Value::Absent(_)));
         match (name, outcome) {
@@ -183,7 +183,7 @@ impl TestHost {
     }
 
     /// Sends calls whose arguments have come.
-    pub fn pump(&mut self) {
+    pub fn send_ready(&mut self) {
         loop {
             let mut changed = false;
             for at in 0..self.calls.len() {
@@ -201,18 +201,18 @@ impl TestHost {
         let call = &self.calls[at];
         let all =
             Value::list(call.args.iter().cloned().chain(call.named.iter().map(|(_, value)| value.clone())).collect());
-        let outcome = match deep(&all) {
-            Deep::Pending(_) => return false,
-            Deep::Ready => None,
-            Deep::Failed(failure) => {
+        let outcome = match readiness(&all) {
+            Readiness::Pending(_) => return false,
+            Readiness::Ready => None,
+            Readiness::Failed(failure) => {
                 Some(if call.flag("optional") { Ok(Value::Absent(failure)) } else { Err(failure) })
             }
-            Deep::Absent(failure) => Some(Ok(Value::Absent(failure))),
-            Deep::TooDeep => Some(Err(Rc::new(Failure::new(Kind::Limit, "too deep")))),
+            Readiness::Absent(failure) => Some(Ok(Value::Absent(failure))),
+            Readiness::TooDeep => Some(Err(Rc::new(Failure::new(Kind::Limit, "too deep")))),
         };
         if let Some(outcome) = outcome {
             self.calls[at].state = State::Settled;
-            self.calls[at].slot.settle_shared(outcome);
+            self.calls[at].pending.settle_shared(outcome);
             return true;
         }
         let mut text = String::new();
@@ -257,8 +257,8 @@ impl TestHost {
                 if call.flag("optional") { Ok(Value::Absent(Rc::new(failure))) } else { Err(failure) }
             }
         };
-        let slot = call.slot.clone();
-        slot.settle(outcome);
+        let pending = call.pending.clone();
+        pending.settle(outcome);
     }
 }
 
@@ -273,48 +273,48 @@ impl Host for TestHost {
             .zip(call.args.named)
             .map(|(name, value)| call.capture(value).map(|value| (name.clone(), value)))
             .collect::<Result<_, _>>()?;
-        let slot = Slot::call(Rc::new(Source { name: call.object.name().to_owned() }));
+        let pending = PendingValue::call(Rc::new(Source { name: call.object.name().to_owned() }));
         self.calls.push(TestCall {
             name,
             args,
             named,
-            slot: slot.clone(),
+            pending: pending.clone(),
             effect: call.effect,
             order: call.order.clone(),
-            position: self.program.position(call.site),
+            position: self.program.position(call.call_site),
             state: State::Arguments,
             text: String::new(),
         });
-        self.pump();
-        Ok(Value::Pending(slot))
+        self.send_ready();
+        Ok(Value::Pending(pending))
     }
 
-    fn barrier(&mut self, order: &Order) -> Option<Slot> {
+    fn barrier(&mut self, order: &ProgramOrder) -> Option<PendingValue> {
         self.calls
             .iter()
             .filter(|call| call.order < *order && !call.flag("optional"))
-            .filter(|call| !matches!(call.slot.outcome(), Some(Ok(_))))
+            .filter(|call| !matches!(call.pending.outcome(), Some(Ok(_))))
             .min_by(|a, b| a.order.cmp(&b.order))
-            .map(|call| call.slot.clone())
+            .map(|call| call.pending.clone())
     }
 
     fn as_any(&mut self) -> &mut dyn std::any::Any {
         self
     }
 
-    fn print(&mut self, text: &str, _site: Site) {
+    fn print(&mut self, text: &str, _site: CallSite) {
         self.printed.push(text.to_owned());
     }
 
     fn made(&self, doc: &Doc) -> Option<Position> {
-        self.calls.iter().find_map(|call| match call.slot.outcome() {
+        self.calls.iter().find_map(|call| match call.pending.outcome() {
             Some(Ok(Value::Json { doc: own, .. })) if own.same(doc) => Some(call.position.clone()),
             _ => None,
         })
     }
 
     fn origin(&self, doc: &Doc) -> Option<String> {
-        self.calls.iter().find_map(|call| match call.slot.outcome() {
+        self.calls.iter().find_map(|call| match call.pending.outcome() {
             Some(Ok(Value::Json { doc: own, .. })) if own.same(doc) => Some(format!("the answer of {}", call.name)),
             _ => None,
         })
@@ -347,26 +347,26 @@ pub fn run(
             Run::Failed(failure) => return Err(failure),
             Run::Yielded => {}
             Run::Waiting => {
-                host.pump();
+                host.send_ready();
                 if instance.is_ready() {
                     continue;
                 }
                 let open = host.open();
                 assert!(!open.is_empty(), "nothing can run and nothing is on the way");
                 host.settle(open[pick(open.len())]);
-                host.pump();
+                host.send_ready();
             }
             Run::Done(value) => loop {
-                host.pump();
-                match deep(&value) {
-                    Deep::Ready | Deep::Absent(_) => {
+                host.send_ready();
+                match readiness(&value) {
+                    Readiness::Ready | Readiness::Absent(_) => {
                         let mut text = String::new();
                         json(&value, &mut text);
                         return Ok(text);
                     }
-                    Deep::Failed(failure) => return Err(Box::new((*failure).clone())),
-                    Deep::TooDeep => return Err(Box::new(Failure::new(Kind::Limit, "nested too deep"))),
-                    Deep::Pending(_) => {
+                    Readiness::Failed(failure) => return Err(Box::new((*failure).clone())),
+                    Readiness::TooDeep => return Err(Box::new(Failure::new(Kind::Limit, "nested too deep"))),
+                    Readiness::Pending(_) => {
                         let open = host.open();
                         assert!(!open.is_empty(), "the result waits for nothing");
                         host.settle(open[pick(open.len())]);
@@ -403,8 +403,8 @@ fn json_within(value: &Value, out: &mut String, depth: usize) {
         Value::BigInt(value) => {
             let _ = write!(out, "{value}");
         }
-        Value::Float(value) => crate::value::show::write_float(out, *value),
-        Value::Str(text) => crate::value::show::write_quoted(out, text),
+        Value::Float(value) => crate::value::display::write_float(out, *value),
+        Value::Str(text) => crate::value::display::write_quoted(out, text),
         other => match view::kind(other) {
             ValueKind::List | ValueKind::Tuple | ValueKind::Set | ValueKind::Range => {
                 out.push('[');

@@ -119,7 +119,7 @@ fn the_page_has_the_table_of_what_waits() {
     let page = std::fs::read_to_string(PAGE).expect("the page");
     let (before, rest) = page.split_once("<!-- waits -->\n").expect("the table's start");
     let (_, after) = rest.split_once("<!-- end -->").expect("the table's end");
-    let wanted = format!("{before}<!-- waits -->\n{}<!-- end -->{after}", fanin_lang::waits::table());
+    let wanted = format!("{before}<!-- waits -->\n{}<!-- end -->{after}", fanin_lang::join_points::table());
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(PAGE, &wanted).expect("the page can be written");
         return;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use fanin_lang::fuzzing::{Fed, feed};
+use fanin_lang::fuzzing::{Fuzzed, run_source};
 
 fn corpus() -> Vec<String> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/source"));
@@ -136,7 +136,7 @@ fn shuffle(random: &mut fastrand::Rng, corpus: &[String]) -> String {
     lines.join("\n") + "\n"
 }
 
-fn add(sum: &mut Fed, fed: Fed) -> usize {
+fn add(sum: &mut Fuzzed, fed: Fuzzed) -> usize {
     sum.ran += fed.ran;
     sum.returned += fed.returned;
     sum.limited += fed.limited;
@@ -146,8 +146,8 @@ fn add(sum: &mut Fed, fed: Fed) -> usize {
 #[test]
 fn the_corpus_is_of_use() {
     let corpus = corpus();
-    let mut sum = Fed::default();
-    let loaded: usize = corpus.iter().map(|text| add(&mut sum, feed(text))).sum();
+    let mut sum = Fuzzed::default();
+    let loaded: usize = corpus.iter().map(|text| add(&mut sum, run_source(text))).sum();
     assert!(corpus.len() >= 40, "{}", corpus.len());
     assert!(loaded * 3 > corpus.len() * 2, "{loaded} of {} load", corpus.len());
     assert!(sum.returned > 40 && sum.limited > 5, "{sum:?}");
@@ -158,7 +158,7 @@ fn texts_made_of_the_corpus_by_chance() {
     let cases: u64 = std::env::var("FANIN_FUZZ_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(1500);
     let seed: u64 = std::env::var("FANIN_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let corpus = corpus();
-    let mut sum = Fed::default();
+    let mut sum = Fuzzed::default();
     let mut loaded = 0;
     for case in 0..cases {
         let text = mutate(&mut fastrand::Rng::with_seed(seed << 32 | case), &corpus);
@@ -166,7 +166,7 @@ fn texts_made_of_the_corpus_by_chance() {
         if std::env::var_os("FANIN_FUZZ_SHOW").is_some() {
             eprintln!("case {case}\n{text}\n");
         }
-        let outcome = std::panic::catch_unwind(|| feed(&text));
+        let outcome = std::panic::catch_unwind(|| run_source(&text));
         match outcome {
             Ok(fed) => loaded += add(&mut sum, fed),
             Err(_) => panic!("case {case} of seed {seed} panics:\n{text}"),

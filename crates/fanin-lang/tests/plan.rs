@@ -6,7 +6,7 @@ mod generate;
 use std::collections::HashMap;
 
 use fanin_lang::testing::{TestHost, program};
-use fanin_lang::{Bound, Deep, Instance, Limits, Machine, Plan, Position, Program, Run, deep};
+use fanin_lang::{Bound, Instance, Limits, Machine, Plan, Position, Program, Readiness, Run, readiness};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -45,7 +45,7 @@ fn rounds(program: &Program) -> Ran {
         for at in &open {
             host.settle(*at);
         }
-        host.pump();
+        host.send_ready();
         !open.is_empty()
     };
     loop {
@@ -53,14 +53,14 @@ fn rounds(program: &Program) -> Ran {
             Run::Failed(_) => break,
             Run::Yielded => {}
             Run::Waiting => {
-                host.pump();
+                host.send_ready();
                 if !instance.is_ready() {
                     assert!(round(&mut host), "nothing can run and nothing is on the way");
                 }
             }
             Run::Done(value) => {
-                host.pump();
-                while let Deep::Pending(_) = deep(&value) {
+                host.send_ready();
+                while let Readiness::Pending(_) = readiness(&value) {
                     assert!(round(&mut host), "the result waits for nothing");
                 }
                 break;

@@ -41,7 +41,7 @@ impl Flow {
     fn go(&mut self) -> Run {
         loop {
             let run = self.instance.run(&mut self.machine, &mut self.host, u64::MAX);
-            self.host.pump();
+            self.host.send_ready();
             if let Run::Done(value) = &run {
                 self.done.get_or_insert_with(|| value.clone());
             }
@@ -66,7 +66,7 @@ impl Flow {
             .position(|call| call.state == State::Sent && format!("{}({})", call.name, call.text) == text)
             .unwrap_or_else(|| panic!("{text} is not on the way: {:?}", self.host.sent));
         self.host.settle(at);
-        self.host.pump();
+        self.host.send_ready();
     }
 
     /// Answers everything; the result.
@@ -76,7 +76,7 @@ impl Flow {
             match (self.host.open().first(), &self.done) {
                 (Some(at), _) => {
                     self.host.settle(*at);
-                    self.host.pump();
+                    self.host.send_ready();
                 }
                 (None, Some(value)) => {
                     let mut text = String::new();
@@ -433,7 +433,7 @@ impl Flow {
         let _ = self.go();
         let at = self.host.open()[0];
         self.host.settle(at);
-        self.host.pump();
+        self.host.send_ready();
     }
 }
 

@@ -3,12 +3,12 @@
 //! an answer is as good as one that the flow made itself.
 
 use fanin_json::Doc;
-use fanin_lang::{Failure, Instance, Limits, Machine, NoHost, Outcome, Program, Run, Slot, SlotSource, Value};
+use fanin_lang::{CallHandle, Failure, Instance, Limits, Machine, NoHost, Outcome, PendingValue, Program, Run, Value};
 use std::rc::Rc;
 
 struct Answer;
 
-impl SlotSource for Answer {
+impl CallHandle for Answer {
     fn attribute(&self, name: &str, outcome: &Outcome) -> Result<Option<Value>, Failure> {
         Ok((name == "failed").then_some(Value::Bool(outcome.is_err())))
     }
@@ -56,7 +56,7 @@ fn check(body: &str, values: [&str; 3]) -> String {
     let there = finish(start(values.map(json).to_vec()).run(&mut machine, &mut NoHost, u64::MAX));
     let there = there.unwrap_or_else(|| panic!("{body}: waits for values that are there"));
     for order in ORDERS {
-        let slots: Vec<Slot> = values.iter().map(|_| Slot::call(Rc::new(Answer))).collect();
+        let slots: Vec<PendingValue> = values.iter().map(|_| PendingValue::call(Rc::new(Answer))).collect();
         let mut flow = start(slots.iter().cloned().map(Value::Pending).collect());
         let mut result = finish(flow.run(&mut machine, &mut NoHost, u64::MAX));
         for next in order {
@@ -312,16 +312,16 @@ fn what_a_builtin_is_charged_does_not_depend_on_timing() {
         let program = Program::from_source("case.star", &source)
             .unwrap_or_else(|diagnostics| panic!("{body}: {}", diagnostics[0].message));
         let function = program.function("case.star", "case").expect("the case is defined");
-        let slots: Vec<Slot> = (0..MANY).map(|_| Slot::call(Rc::new(Answer))).collect();
+        let slots: Vec<PendingValue> = (0..MANY).map(|_| PendingValue::call(Rc::new(Answer))).collect();
         let list = Value::list(slots.iter().cloned().map(Value::Pending).collect());
         // Enough for one run with some to spare, not for two of them.
         let limits = Limits { memory: 400_000, ..Limits::default() };
         let mut flow = Instance::new(&program, function, vec![list], limits).expect("it takes one argument");
         let mut machine = Machine::new();
         let mut run = flow.run(&mut machine, &mut NoHost, u64::MAX);
-        for slot in slots {
+        for pending in slots {
             assert!(matches!(run, Run::Waiting), "{body} waits for the next element");
-            slot.settle(Ok(json("\"text\"")));
+            pending.settle(Ok(json("\"text\"")));
             run = flow.run(&mut machine, &mut NoHost, u64::MAX);
         }
         match run {

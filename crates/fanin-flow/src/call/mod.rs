@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use fanin_config::OPERATION_CALL_OPTIONS;
 use fanin_lang::value::view;
-use fanin_lang::{Deep, Failure, HostCall, Kind, Value, deep};
+use fanin_lang::{Failure, HostCall, Kind, Readiness, Value, readiness};
 use http::Method;
 use smallvec::SmallVec;
 
@@ -83,7 +83,7 @@ impl Fields {
 /// Whether all that a call needs is there.
 pub(crate) enum Need {
     Ready,
-    Waits(fanin_lang::Slot),
+    Waits(fanin_lang::PendingValue),
     Failed(std::rc::Rc<Failure>),
     Absent(std::rc::Rc<Failure>),
 }
@@ -260,13 +260,13 @@ impl Arguments {
             if matches!(value, Value::None | Value::Str(_) | Value::Int(_) | Value::Json { .. }) {
                 continue;
             }
-            match deep(value) {
-                Deep::Ready => {}
+            match readiness(value) {
+                Readiness::Ready => {}
                 // Failures count only once everything has settled: which one is reported must not depend on timing.
-                Deep::Pending(slot) => return Need::Waits(slot),
-                Deep::Failed(failure) => failed = failed.or(Some(failure)),
-                Deep::Absent(failure) => absent = absent.or(Some(failure)),
-                Deep::TooDeep => {
+                Readiness::Pending(slot) => return Need::Waits(slot),
+                Readiness::Failed(failure) => failed = failed.or(Some(failure)),
+                Readiness::Absent(failure) => absent = absent.or(Some(failure)),
+                Readiness::TooDeep => {
                     failed = failed.or_else(|| Some(std::rc::Rc::new(wrong("an argument is nested too deep"))));
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use arcstr::ArcStr;
 use fanin_json::Doc;
-use fanin_lang::{Failure, Host, HostCall, Kind, Level, Order, Position, Site, Slot, Value};
+use fanin_lang::{CallSite, Failure, Host, HostCall, Kind, Level, PendingValue, Position, ProgramOrder, Value};
 
 use super::{End, Entry, FlowHost, Said};
 use crate::answer::CallSource;
@@ -24,10 +24,10 @@ impl Host for FlowHost {
         };
         let (arguments, terms) = call::parse(object, &call)?;
         let source = CallSource::new(object.upstream.clone());
-        let slot = Slot::call(source.clone());
+        let slot = PendingValue::call(source.clone());
         let index = self.calls.len();
         if let Some(traces) = &mut self.traces {
-            let position = self.route.program.position(call.site);
+            let position = self.route.program.position(call.call_site);
             traces.push(CallTrace {
                 upstream: object.upstream.name().clone(),
                 target: String::new(),
@@ -50,7 +50,7 @@ impl Host for FlowHost {
             said: (!required || !terms.ok.is_empty())
                 .then(|| Box::new(Said { on_failure: terms.on_failure.clone(), ok: terms.ok.clone() })),
             order: call.order,
-            site: call.site,
+            site: call.call_site,
             end: End::Open,
             required,
             safe: terms.safe,
@@ -65,7 +65,7 @@ impl Host for FlowHost {
         Ok(Value::Pending(slot))
     }
 
-    fn barrier(&mut self, order: &Order) -> Option<Slot> {
+    fn barrier(&mut self, order: &ProgramOrder) -> Option<PendingValue> {
         self.calls
             .iter()
             .filter(|entry| matches!(entry.end, End::Failed) || entry.end == End::Open && entry.required)
@@ -78,7 +78,7 @@ impl Host for FlowHost {
         self
     }
 
-    fn print(&mut self, text: &str, site: Site) {
+    fn print(&mut self, text: &str, site: CallSite) {
         let position = self.position(site);
         tracing::info!(target: "fanin::flow", line = %format_args!("{}:{}", position.file, position.line), "{text}");
     }
@@ -88,7 +88,7 @@ impl Host for FlowHost {
         Some(self.position(entry.site))
     }
 
-    fn log(&mut self, level: Level, text: &str, fields: &[(ArcStr, String)], site: Site) {
+    fn log(&mut self, level: Level, text: &str, fields: &[(ArcStr, String)], site: CallSite) {
         let position = self.position(site);
         let line = format!("{}:{}", position.file, position.line);
         // Names of fields are the flow's own, so they cannot be keys of the log's own record.

@@ -10,10 +10,10 @@ use crate::host::Args;
 use crate::machine::truth;
 use crate::methods::args::{each, there, wrong_type};
 use crate::methods::list::shorten;
-use crate::native::{Ctx, NativeFn, Waits};
+use crate::native::{Awaits, Ctx, NativeFn};
 use crate::value::number::normal;
 use crate::value::view::type_name;
-use crate::value::{Value, show};
+use crate::value::{Value, display};
 
 pub(super) static FUNCTIONS: [NativeFn; 11] = [
     NativeFn::new("abs", abs),
@@ -24,8 +24,8 @@ pub(super) static FUNCTIONS: [NativeFn; 11] = [
     NativeFn::new("hash", hash),
     NativeFn::new("int", int),
     NativeFn::new("ord", ord),
-    NativeFn::new("repr", repr).waits(Waits::Deep),
-    NativeFn::new("str", str).waits(Waits::Deep),
+    NativeFn::new("repr", repr).awaits(Awaits::Deep),
+    NativeFn::new("str", str).awaits(Awaits::Deep),
     NativeFn::new("type", kind),
 ];
 
@@ -173,7 +173,7 @@ fn int(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
             Some(int) => Ok(normal(int)),
             None => {
                 let mut shown = String::new();
-                show::write_quoted(&mut shown, &shorten(text.to_string()));
+                display::write_quoted(&mut shown, &shorten(text.to_string()));
                 Err(Stop::fail(Kind::Value, format!("int() cannot read {shown} in base {base}")))
             }
         };
@@ -239,7 +239,7 @@ fn float(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
             Some(float) => float,
             None => {
                 let mut shown = String::new();
-                show::write_quoted(&mut shown, &shorten(text.to_string()));
+                display::write_quoted(&mut shown, &shorten(text.to_string()));
                 return Err(Stop::fail(Kind::Value, format!("float() cannot read {shown}")));
             }
         },

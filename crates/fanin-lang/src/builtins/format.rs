@@ -11,7 +11,7 @@ use crate::host::Args;
 use crate::methods::args::{is_tuple, this};
 use crate::native::Ctx;
 use crate::value::view::{self, type_name};
-use crate::value::{Value, number, show};
+use crate::value::{Value, display, number};
 
 /// Text under construction; each piece is charged before it is added.
 struct Text(String);
@@ -162,7 +162,7 @@ fn convert(ctx: &mut Ctx<'_>, conversion: char, value: &Value) -> Result<String,
 fn float_text(float: f64, conversion: char) -> String {
     if !float.is_finite() || matches!(conversion, 'g' | 'G') {
         let mut text = String::new();
-        show::write_float(&mut text, float);
+        display::write_float(&mut text, float);
         return if conversion == 'G' { text.to_uppercase() } else { text };
     }
     if matches!(conversion, 'f' | 'F') {

@@ -6,22 +6,22 @@ use std::sync::Arc;
 
 use arcstr::ArcStr;
 use bytes::Bytes;
-use fanin_json::{Doc, JsonError, Step, Steps};
+use fanin_json::{Doc, Event, JsonError, PullParser};
 
 use self::encode::encoded;
 use crate::error::{Kind, Stop};
 use crate::host::Args;
 use crate::methods::args::text;
-use crate::native::{Ctx, ENTRY, NativeFn, Waits};
+use crate::native::{Awaits, Ctx, ENTRY, NativeFn};
 use crate::value::drop::Row;
 use crate::value::{Dict, Frozen, FrozenValue, Map, Value, compare, number};
 
-// `encode` waits for everything inside its argument as `Waits::Deep` says, but must see the argument
+// `encode` waits for everything inside its argument as `Awaits::Deep` says, but must see the argument
 // before it is decided on: a number of an answer keeps its digits only as long as it is text.
 static FUNCTIONS: [NativeFn; 4] = [
-    NativeFn::new("json.decode", decode).waits(Waits::These(1)),
-    NativeFn::new("json.encode", encode).waits(Waits::These(0)),
-    NativeFn::new("json.encode_indent", encode_indent).waits(Waits::These(0)),
+    NativeFn::new("json.decode", decode).awaits(Awaits::These(1)),
+    NativeFn::new("json.encode", encode).awaits(Awaits::These(0)),
+    NativeFn::new("json.encode_indent", encode_indent).awaits(Awaits::These(0)),
     NativeFn::new("json.indent", indent),
 ];
 
@@ -62,7 +62,7 @@ fn decode(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
 /// Values being made of a document. It works in pieces: a long one takes far longer than a flow may hold
 /// its worker.
 struct Decode {
-    steps: Steps,
+    steps: PullParser,
     /// Containers that are not complete, outermost first. As many as the document is deep at most.
     open: Vec<Open>,
     /// The outermost value, once it is complete.
@@ -77,7 +77,7 @@ enum Open {
 
 impl Decode {
     fn new() -> Self {
-        Self { steps: Steps::new(compare::MAX_NESTING), open: Vec::new(), made: None, keys: Keys::default() }
+        Self { steps: PullParser::new(compare::MAX_NESTING), open: Vec::new(), made: None, keys: Keys::default() }
     }
 
     /// Goes on until it is done, or the slice of steps is used up.
@@ -91,32 +91,32 @@ impl Decode {
             };
             ctx.steps(1 + (self.steps.read() - read) / 16)?;
             let value = match step {
-                Step::Array => {
+                Event::Array => {
                     ctx.memory(64)?;
                     self.open.push(Open::List(Row::default()));
                     continue;
                 }
-                Step::Object => {
+                Event::Object => {
                     ctx.memory(64)?;
                     self.open.push(Open::Dict(Map::new(), ArcStr::new()));
                     continue;
                 }
-                Step::Key(name) => {
+                Event::Key(name) => {
                     let key = self.keys.get(ctx, &name)?;
                     if let Some(Open::Dict(_, next)) = self.open.last_mut() {
                         *next = key;
                     }
                     continue;
                 }
-                Step::Close => match self.open.pop() {
+                Event::Close => match self.open.pop() {
                     Some(Open::List(mut items)) => Value::list(std::mem::take(&mut *items)),
                     Some(Open::Dict(map, _)) => Value::Dict(std::rc::Rc::new(Dict::new(map))),
                     None => continue,
                 },
-                Step::String(text) => ctx.str(&text)?,
-                Step::Number(digits) => number::read(digits)?,
-                Step::Bool(value) => Value::Bool(value),
-                Step::Null => Value::None,
+                Event::String(text) => ctx.str(&text)?,
+                Event::Number(digits) => number::read(digits)?,
+                Event::Bool(value) => Value::Bool(value),
+                Event::Null => Value::None,
             };
             // What is complete goes into the container around it.
             match self.open.last_mut() {

@@ -1,12 +1,12 @@
 //! Global functions, one file a topic.
 
-mod collect;
+mod containers;
 mod convert;
 pub(crate) mod format;
 mod json;
-mod order;
+mod logging;
 mod reflect;
-mod report;
+mod sorting;
 mod structs;
 
 use crate::native::Globals;
@@ -17,11 +17,11 @@ pub(crate) fn register(globals: &mut Globals) {
     globals.value("None", FrozenValue::None);
     globals.value("True", FrozenValue::Bool(true));
     globals.value("False", FrozenValue::Bool(false));
-    globals.functions(&collect::FUNCTIONS);
+    globals.functions(&containers::FUNCTIONS);
     globals.functions(&convert::FUNCTIONS);
-    globals.functions(&order::FUNCTIONS);
+    globals.functions(&sorting::FUNCTIONS);
     globals.functions(&reflect::FUNCTIONS);
-    globals.functions(&report::FUNCTIONS);
+    globals.functions(&logging::FUNCTIONS);
     globals.functions(&structs::FUNCTIONS);
     globals.value("json", json::module());
 }

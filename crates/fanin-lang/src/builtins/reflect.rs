@@ -7,26 +7,26 @@ use arcstr::ArcStr;
 use crate::error::{Failure, Kind, Stop};
 use crate::host::Args;
 use crate::methods::args::text;
-use crate::native::{Ctx, NativeFn, Waits};
+use crate::native::{Awaits, Ctx, NativeFn};
 use crate::value::object::{Bound, BoundMethod};
 use crate::value::view::{self, type_name};
 use crate::value::{Value, compare};
 
 pub(super) static FUNCTIONS: [NativeFn; 3] = [
-    NativeFn::new("dir", dir).waits(Waits::These(0)),
-    NativeFn::new("getattr", getattr).waits(Waits::These(0b10)),
-    NativeFn::new("hasattr", hasattr).waits(Waits::These(0b10)),
+    NativeFn::new("dir", dir).awaits(Awaits::These(0)),
+    NativeFn::new("getattr", getattr).awaits(Awaits::These(0b10)),
+    NativeFn::new("hasattr", hasattr).awaits(Awaits::These(0b10)),
 ];
 
 /// What `value.name` is; `None` if it has no such attribute. An attribute of a call (`status`) is
 /// asked of the call, so the value must not have been decided on.
 fn attribute(ctx: &Ctx<'_>, value: &Value, name: &str) -> Result<Option<Value>, Stop> {
-    if let Value::Pending(slot) = value
-        && let Some(source) = slot.source()
-        && slot.is_call()
+    if let Value::Pending(pending) = value
+        && let Some(source) = pending.source()
+        && pending.is_call()
         && source.attributes().contains(&name)
     {
-        let Some(outcome) = slot.outcome() else { return Err(Stop::Wait(slot.clone())) };
+        let Some(outcome) = pending.outcome() else { return Err(Stop::Wait(pending.clone())) };
         return source.attribute(name, &outcome).map_err(|failure: Failure| failure.into());
     }
     let value = value.decide()?;
@@ -49,9 +49,9 @@ fn attribute(ctx: &Ctx<'_>, value: &Value, name: &str) -> Result<Option<Value>, 
 
 fn names(ctx: &Ctx<'_>, value: &Value) -> Result<Vec<String>, Stop> {
     let mut names: Vec<String> = Vec::new();
-    if let Value::Pending(slot) = value
-        && let Some(source) = slot.source()
-        && slot.is_call()
+    if let Value::Pending(pending) = value
+        && let Some(source) = pending.source()
+        && pending.is_call()
     {
         names.extend(source.attributes().iter().map(|name| (*name).to_owned()));
     }
@@ -82,9 +82,9 @@ fn hasattr(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     args.only("hasattr", false, 2, 2)?;
     let name = text("hasattr", "name", &args.pos[1])?;
     // An answer's own attributes are known before it is there.
-    if let Value::Pending(slot) = &args.pos[0]
-        && slot.is_call()
-        && slot.source().is_some_and(|source| source.attributes().contains(&name))
+    if let Value::Pending(pending) = &args.pos[0]
+        && pending.is_call()
+        && pending.source().is_some_and(|source| source.attributes().contains(&name))
     {
         return Ok(Value::Bool(true));
     }

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use crate::error::Stop;
 use crate::host::Args;
-use crate::native::{Ctx, NativeFn, Waits};
+use crate::native::{Awaits, Ctx, NativeFn};
 use crate::value::{Struct, Value};
 
-pub(super) static FUNCTIONS: [NativeFn; 1] = [NativeFn::new("struct", make).waits(Waits::These(0))];
+pub(super) static FUNCTIONS: [NativeFn; 1] = [NativeFn::new("struct", make).awaits(Awaits::These(0))];
 
 /// Fields are only moved: they may be pending.
 fn make(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {

@@ -9,9 +9,9 @@ use starlark_syntax::syntax::Dialect;
 use starlark_syntax::syntax::ast::{AstStmt, Stmt};
 
 use super::lint::{Lint, lint_names};
+use crate::compile::{line_column, position};
 use crate::error::Diagnostic;
-use crate::hint;
-use crate::lower::{line_column, position};
+use crate::suggest;
 
 /// Lines, both ends included, in which a lint is silent.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Allowed {
                 match Lint::named(wanted) {
                     Some(lint) => allowed.regions.push(Region { from, to, lint }),
                     None => {
-                        let near = hint::nearest(wanted, lint_names().into_iter());
+                        let near = suggest::nearest(wanted, lint_names().into_iter());
                         found.push(
                             Diagnostic::warning(
                                 Lint::UnknownName,

@@ -6,12 +6,12 @@ use starlark_syntax::syntax::ast::{Argument, AstArgument, AstExpr, AstLiteral, E
 
 use super::Checker;
 use super::expr::kind_of;
-use super::natives;
+use super::native_signatures;
 use super::signature::Signature;
-use crate::hint;
-use crate::host::{Argument as Which, HostRef, Shape, WrittenCall};
-use crate::lower::{literal, span_of};
+use crate::compile::{literal, span_of};
+use crate::host::{Argument as Which, HostRef, StaticCall, StaticValue};
 use crate::native::{Changes, NativeFn};
+use crate::suggest;
 use crate::types::Type;
 use crate::value::{Frozen, FrozenValue};
 
@@ -67,7 +67,7 @@ impl Checker<'_> {
                     (Some(signature), _) => Some(signature),
                     (None, Some(kind)) => {
                         self.attribute(of, &of_type, name, span_of(method.span));
-                        natives::method(kind, name).map(Rc::new)
+                        native_signatures::method(kind, name).map(Rc::new)
                     }
                     (None, None) => None,
                 }
@@ -93,7 +93,7 @@ impl Checker<'_> {
 
     fn of_value(&self, value: &FrozenValue) -> Option<Rc<Signature>> {
         match value {
-            FrozenValue::Native(native) => natives::function(native).map(Rc::new),
+            FrozenValue::Native(native) => native_signatures::function(native).map(Rc::new),
             FrozenValue::Frozen(frozen) => match &**frozen {
                 Frozen::Function(function) => {
                     self.env.codes.get(function.code as usize).map(|code| Rc::new(Signature::of_code(code)))
@@ -146,7 +146,7 @@ impl Checker<'_> {
     pub(super) fn gives_only(&self, callee: &AstExpr) -> bool {
         let gives = |native: &NativeFn| {
             native.changes == Changes::Nothing
-                && natives::function(native)
+                && native_signatures::function(native)
                     .is_some_and(|signature| signature.returns.is_some_and(|ty| ty != Type::None))
         };
         matches!(self.constant(callee), Some(FrozenValue::Native(native)) if gives(native))
@@ -199,7 +199,7 @@ impl Checker<'_> {
                     }
                     None => {
                         let names = signature.params.iter().skip(signature.positional_only);
-                        let near = hint::nearest(given_name, names.map(|param| param.name.as_str()));
+                        let near = suggest::nearest(given_name, names.map(|param| param.name.as_str()));
                         self.error_hint(
                             name_span,
                             format!("{name}() has no argument {given_name}"),
@@ -241,13 +241,13 @@ impl Checker<'_> {
             Which::Position(at) => positional.get(*at).copied(),
             Which::Named(name) => of(name),
         };
-        let written = WrittenCall {
+        let written = StaticCall {
             positional: positional.len(),
             names: given.iter().filter_map(|one| one.name.map(|(name, _)| name)).collect(),
             spread,
             literal: &|wanted| which(wanted).and_then(|one| literal(one.expr)),
             keys: &|wanted| which(wanted).and_then(|one| keys(one.expr)),
-            shape: &|wanted| which(wanted).map_or(Shape::Unknown, |one| shape(one.expr)),
+            shape: &|wanted| which(wanted).map_or(StaticValue::Unknown, |one| shape(one.expr)),
         };
         for problem in object.check(method, &written) {
             let place = problem.argument.as_ref().and_then(|wanted| match wanted {
@@ -261,17 +261,17 @@ impl Checker<'_> {
 }
 
 /// What an expression will be, as far as it is written out. Programs are not nested deeper than the parser lets them be.
-fn shape(expr: &AstExpr) -> Shape {
+fn shape(expr: &AstExpr) -> StaticValue {
     match &expr.node {
         Expr::Dict(pairs) => {
             let entries = pairs.iter().filter_map(|(key, value)| match &key.node {
                 Expr::Literal(AstLiteral::String(text)) => Some((text.node.clone(), shape(value))),
                 _ => None,
             });
-            Shape::Dict(entries.collect())
+            StaticValue::Dict(entries.collect())
         }
-        Expr::List(items) | Expr::Tuple(items) => Shape::List(items.iter().map(shape).collect()),
-        _ => literal(expr).map_or(Shape::Unknown, Shape::Literal),
+        Expr::List(items) | Expr::Tuple(items) => StaticValue::List(items.iter().map(shape).collect()),
+        _ => literal(expr).map_or(StaticValue::Unknown, StaticValue::Literal),
     }
 }
 

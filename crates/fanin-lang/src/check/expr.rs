@@ -6,13 +6,13 @@ use starlark_syntax::syntax::ast::{AstExpr, AstLiteral, BinOp, Expr, Parameter};
 use super::Checker;
 use super::lint::Lint;
 use super::scope::{Kind, Scope, Symbol};
-use crate::hint;
-use crate::lower::span_of;
+use crate::compile::span_of;
+use crate::suggest;
 use crate::types::Type;
 use crate::value::{FrozenValue, ValueKind};
 
 impl Checker<'_> {
-    /// Marks a name as read and gives what is known of it.
+    /// MutationGuard a name as read and gives what is known of it.
     pub(super) fn name(&mut self, name: &str) -> Type {
         match self.scopes.find_mut(name) {
             Some(symbol) => {
@@ -190,10 +190,10 @@ impl Checker<'_> {
         if self.env.builtins.method(kind, name).is_none() {
             let names = self.env.builtins.method_names(kind);
             let hint = match kind {
-                ValueKind::Dict => hint::nearest(name, names)
+                ValueKind::Dict => suggest::nearest(name, names)
                     .map(|near| format!("did you mean .{near}?"))
                     .or_else(|| Some(format!("keys are taken with brackets: [{name:?}]"))),
-                _ => hint::nearest(name, names).map(|near| format!("did you mean .{near}?")),
+                _ => suggest::nearest(name, names).map(|near| format!("did you mean .{near}?")),
             };
             let shown = match kind {
                 ValueKind::List => "list".to_owned(),
@@ -207,7 +207,7 @@ impl Checker<'_> {
     fn host_attribute(&mut self, of: &AstExpr, name: &str, span: (u32, u32)) {
         let Some(object) = self.host_object(of) else { return };
         if object.method(name, &|_| None).is_none() && object.attribute(name).is_none() {
-            let hint = hint::nearest(name, object.names().into_iter()).map(|near| format!("did you mean .{near}?"));
+            let hint = suggest::nearest(name, object.names().into_iter()).map(|near| format!("did you mean .{near}?"));
             self.error_hint(span, format!("{} has no .{name}", object.name()), hint);
         }
     }

@@ -3,7 +3,7 @@
 use starlark_syntax::syntax::ast::{AstParameter, AstTypeExpr, Parameter};
 
 use crate::code::Code;
-use crate::lower::annotation;
+use crate::compile::annotation;
 use crate::types::{Annotations, Type};
 
 /// A parameter.

@@ -7,8 +7,8 @@ use arcstr::ArcStr;
 use super::call::Spread;
 use crate::code::{CallInfo, Code, Target};
 use crate::error::{Failure, Kind, Stop};
-use crate::hint;
 use crate::program::ProgramData;
+use crate::suggest;
 use crate::value::object::FrozenFunction;
 use crate::value::{Frozen, FrozenValue, Function, Map, Value};
 
@@ -190,7 +190,7 @@ pub(crate) fn bind(
                 more.insert(Value::Str(name), value)?;
             }
             None => {
-                let near = hint::nearest(&name, params.names.iter().map(ArcStr::as_str));
+                let near = suggest::nearest(&name, params.names.iter().map(ArcStr::as_str));
                 return Err(wrong(
                     code,
                     format!("got an unexpected keyword argument '{name}'"),

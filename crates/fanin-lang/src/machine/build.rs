@@ -2,17 +2,17 @@
 
 use std::rc::Rc;
 
-use super::Acc;
-use super::step::Cx;
+use super::Accumulator;
+use super::dispatch::Cx;
 use crate::code::{Build, Piece, Reg};
 use crate::error::{Kind, Stop};
-use crate::slot::Slot;
-use crate::types::{Mismatch, TypeCheck, hold};
+use crate::pending::PendingValue;
+use crate::types::{Mismatch, TypeCheck, mismatch};
 use crate::value::{Dict, Map, Value, view};
 
 /// Checks a value against an annotation. Whether it is there; `waits` says what to do if not.
 pub(super) fn check_type(check: &TypeCheck, value: &Value, cx: &mut Cx<'_>, waits: bool) -> Result<bool, Stop> {
-    match hold(&check.ty, value, cx.meter) {
+    match mismatch(&check.ty, value, cx.meter) {
         Ok(None) => Ok(true),
         Ok(Some(found)) => Err(wrong_type(check, &found)),
         Err(Stop::Wait(_)) if !waits => Ok(false),
@@ -85,7 +85,7 @@ pub(super) fn unpack(value: &Value, count: u16, cx: &mut Cx<'_>, pc: usize) -> R
 
 /// The finished value of a comprehension, all of whose holes have settled. `None` leaves the pieces
 /// in a list, for a comprehension around it.
-pub(crate) fn build_from(acc: &Acc, build: Option<Build>) -> Value {
+pub(crate) fn build_from(acc: &Accumulator, build: Option<Build>) -> Value {
     let mut items = std::mem::take(&mut *acc.items.borrow_mut());
     let holes = std::mem::take(&mut *acc.holes.borrow_mut());
     if !holes.is_empty() {
@@ -94,8 +94,8 @@ pub(crate) fn build_from(acc: &Acc, build: Option<Build>) -> Value {
         for (at, item) in items.into_iter().enumerate() {
             match holes.next_if(|(place, _)| *place == at) {
                 // Items of unknown number settle with a list of what they gave.
-                Some((_, slot)) => {
-                    if let Some(Ok(Value::List(list))) = slot.outcome() {
+                Some((_, pending)) => {
+                    if let Some(Ok(Value::List(list))) = pending.outcome() {
                         spliced.extend(list.items().iter().cloned());
                     }
                 }
@@ -119,6 +119,6 @@ pub(crate) fn build_from(acc: &Acc, build: Option<Build>) -> Value {
 }
 
 /// The first of a comprehension's holes that has not settled.
-pub(crate) fn open_hole(acc: &Acc) -> Option<Slot> {
-    acc.holes.borrow().iter().map(|(_, slot)| slot).find(|slot| !slot.is_settled()).cloned()
+pub(crate) fn open_hole(acc: &Accumulator) -> Option<PendingValue> {
+    acc.holes.borrow().iter().map(|(_, pending)| pending).find(|pending| !pending.is_settled()).cloned()
 }

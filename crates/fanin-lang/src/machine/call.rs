@@ -3,15 +3,15 @@
 use arcstr::ArcStr;
 
 use super::Meter;
-use super::regs::{put, store};
-use super::step::{Cx, place};
+use super::dispatch::{Cx, place};
+use super::registers::{put, store};
 use crate::code::{CallInfo, Target};
 use crate::error::{Failure, Kind, Stop};
-use crate::hint;
 use crate::host::{Args, Effect, HostCall, HostRef};
-use crate::native::{NativeFn, Waits};
-use crate::order::Order;
-use crate::value::capture::{Deep, deep};
+use crate::native::{Awaits, NativeFn};
+use crate::program_order::ProgramOrder;
+use crate::suggest;
+use crate::value::capture::{Readiness, readiness};
 use crate::value::object::BoundMethod;
 use crate::value::view::{self, type_name};
 use crate::value::{Frozen, FrozenValue, Value};
@@ -27,7 +27,7 @@ pub(crate) fn call(regs: &mut [Value], info: &CallInfo, dst: usize, cx: &mut Cx<
             Some(value) => dynamic(regs, info, dst, &value.to_value(), cx, pc),
             None => {
                 let value = cx.building.and_then(|building| building.get(*index)).unwrap_or(Value::UNBOUND);
-                if matches!(value, Value::Unbound | Value::Iter(_) | Value::Cell(_) | Value::Acc(_)) {
+                if matches!(value, Value::Unbound | Value::Iter(_) | Value::Cell(_) | Value::Accumulator(_)) {
                     return Err(Stop::fail(Kind::Name, "a function of the module is called before it is defined"));
                 }
                 dynamic(regs, info, dst, &value, cx, pc)
@@ -107,29 +107,29 @@ impl Spread {
 
 /// Makes sure that what a native waits for is there. Registers of arguments are temporaries, so
 /// decided values replace what they were decided from.
-fn settle_args(waits: Waits, pos: &mut [Value], named: &mut [Value]) -> Result<(), Stop> {
+fn settle_args(waits: Awaits, pos: &mut [Value], named: &mut [Value]) -> Result<(), Stop> {
     match waits {
-        Waits::All => {
+        Awaits::All => {
             for value in pos.iter_mut().chain(named) {
                 if !value.is_plain() {
                     *value = value.decide()?;
                 }
             }
         }
-        Waits::These(bits) => {
+        Awaits::These(bits) => {
             for (at, value) in pos.iter_mut().enumerate().take(32) {
                 if bits & 1 << at != 0 && !value.is_plain() {
                     *value = value.decide()?;
                 }
             }
         }
-        Waits::Deep => {
+        Awaits::Deep => {
             for value in pos.iter_mut().chain(named) {
-                match deep(value) {
-                    Deep::Ready | Deep::Absent(_) => {}
-                    Deep::Pending(slot) => return Err(Stop::Wait(slot)),
-                    Deep::Failed(failure) => return Err(Stop::Fail(Box::new((*failure).clone()))),
-                    Deep::TooDeep => return Err(view_too_deep()),
+                match readiness(value) {
+                    Readiness::Ready | Readiness::Absent(_) => {}
+                    Readiness::Pending(pending) => return Err(Stop::Wait(pending)),
+                    Readiness::Failed(failure) => return Err(Stop::Fail(Box::new((*failure).clone()))),
+                    Readiness::TooDeep => return Err(view_too_deep()),
                 }
                 if !value.is_plain() {
                     *value = value.decide()?;
@@ -156,15 +156,15 @@ fn native_call(
 ) -> Result<(), Stop> {
     if !info.simple() {
         let mut spread = Spread::of(regs, info, cx.meter)?;
-        settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
+        settle_args(native.awaits, &mut spread.pos, &mut spread.named)?;
         regs[dst] = run_native(native, cx, pc, spread.args())?;
         return Ok(());
     }
     let base = usize::from(info.base);
     let positional = usize::from(info.positional);
     let (pos, named) = regs[base..base + positional + info.names.len()].split_at_mut(positional);
-    if !are_there(native.waits, pos) || !are_there(native.waits, named) {
-        settle_args(native.waits, pos, named)?;
+    if !are_there(native.awaits, pos) || !are_there(native.awaits, named) {
+        settle_args(native.awaits, pos, named)?;
     }
     let mark = cx.meter.mark();
     charge(cx.meter, pos)?;
@@ -187,12 +187,12 @@ fn native_call(
 
 /// Whether arguments are there, seen from their kinds alone: most are, and need no second look.
 #[inline]
-fn are_there(waits: Waits, values: &[Value]) -> bool {
+fn are_there(waits: Awaits, values: &[Value]) -> bool {
     match waits {
-        Waits::Deep => values.iter().all(|value| {
+        Awaits::Deep => values.iter().all(|value| {
             matches!(value, Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_))
         }),
-        Waits::All | Waits::These(_) => values.iter().all(Value::is_plain),
+        Awaits::All | Awaits::These(_) => values.iter().all(Value::is_plain),
     }
 }
 
@@ -235,7 +235,7 @@ fn bound_call(
 ) -> Result<Value, Stop> {
     let mut spread = Spread::of(regs, info, cx.meter)?;
     spread.pos.insert(0, this.clone());
-    settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
+    settle_args(native.awaits, &mut spread.pos, &mut spread.named)?;
     run_native(native, cx, pc, spread.args())
 }
 
@@ -334,10 +334,10 @@ fn method_call(
     Err(failure)
 }
 
-/// What an optional call left behind a settled slot.
+/// What an optional call left behind a settled pending.
 fn absent_of(value: &Value) -> Option<Value> {
-    let Value::Pending(slot) = value else { return None };
-    match slot.outcome() {
+    let Value::Pending(pending) = value else { return None };
+    match pending.outcome() {
         Some(Ok(absent @ Value::Absent(_))) => Some(absent),
         Some(Ok(inner @ Value::Pending(_))) => absent_of(&inner),
         _ => None,
@@ -372,7 +372,7 @@ fn field_call(
                     Kind::Type,
                     format!(
                         "the field {} holds a function that may change something: call it through a variable",
-                        super::step::target_name(&info.target)
+                        super::dispatch::target_name(&info.target)
                     ),
                 ));
             }
@@ -382,7 +382,7 @@ fn field_call(
             Value::Native(native) => {
                 let mut spread = Spread::of(regs, info, cx.meter)?;
                 spread.pos.remove(0);
-                settle_args(native.waits, &mut spread.pos, &mut spread.named)?;
+                settle_args(native.awaits, &mut spread.pos, &mut spread.named)?;
                 regs[dst] = run_native(native, cx, pc, spread.args())?;
                 Ok(true)
             }
@@ -403,7 +403,8 @@ fn host_by_name(
         Some(method) => host_call(object, method.id, method.effect, awaited, args, cx, pc),
         None => {
             let mut failure = Failure::new(Kind::Attribute, format!("{} has no method {name}", object.name()));
-            failure.hint = hint::nearest(name, object.names().into_iter()).map(|near| format!("did you mean {near}?"));
+            failure.hint =
+                suggest::nearest(name, object.names().into_iter()).map(|near| format!("did you mean {near}?"));
             Err(failure.into())
         }
     }
@@ -418,7 +419,7 @@ fn host_call(
     cx: &mut Cx<'_>,
     pc: usize,
 ) -> Result<Value, Stop> {
-    let next = Order { path: cx.fiber.path.clone(), tick: cx.fiber.tick + 1 };
+    let next = ProgramOrder { path: cx.fiber.path.clone(), tick: cx.fiber.tick + 1 };
     if effect == Effect::Write {
         let running = cx.frames.last().map_or(0, |frame| frame.code);
         if !awaited || !cx.fiber.is_root() || cx.program.codes[running as usize].pure {
@@ -433,17 +434,17 @@ fn host_call(
         if cx.others > 0 {
             return Err(Stop::Barrier);
         }
-        if let Some(slot) = cx.host.barrier(&next) {
-            return match slot.outcome() {
+        if let Some(pending) = cx.host.barrier(&next) {
+            return match pending.outcome() {
                 Some(Err(failure)) => Err(Stop::Fail(Box::new((*failure).clone()))),
                 Some(Ok(_)) => Err(Stop::fail(Kind::Host, "the host holds a call back behind one that has succeeded")),
-                None => Err(Stop::Wait(slot)),
+                None => Err(Stop::Wait(pending)),
             };
         }
     }
-    let site = cx.site(pc);
+    let call_site = cx.site(pc);
     cx.fiber.tick += 1;
     let (frames, callers) = (cx.frames, &cx.fiber.callers);
-    let call = HostCall { object, method, effect, args, site, order: next, place: &|| place(frames, callers, pc) };
+    let call = HostCall { object, method, effect, args, call_site, order: next, place: &|| place(frames, callers, pc) };
     cx.host.call(call).map_err(Stop::from)
 }

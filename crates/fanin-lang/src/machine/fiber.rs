@@ -7,12 +7,12 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::{Acc, Callers as Link, Frame};
+use super::{Accumulator, Callers as Link, Frame};
 use crate::code::Build;
 use crate::error::TraceFrame;
-use crate::order::Path;
+use crate::pending::{PendingValue, Waiter};
 use crate::program::ProgramData;
-use crate::slot::{Slot, Waiter};
+use crate::program_order::Path;
 use crate::value::Value;
 
 /// The functions below the bottom frame of a fiber, for tracebacks.
@@ -25,13 +25,13 @@ pub(crate) struct Callers {
 
 /// A place in a running program.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct ProgramPoint {
     pub(crate) code: u32,
     pub(crate) pc: u32,
     pub(crate) callers: Link,
 }
 
-impl Place {
+impl ProgramPoint {
     /// The functions at this place, outermost first.
     pub(crate) fn trace(&self, program: &ProgramData) -> Vec<TraceFrame> {
         let mut places = vec![(self.code, self.pc)];
@@ -56,36 +56,36 @@ impl Place {
 pub(crate) enum End {
     /// The root: its result is the instance's.
     Root,
-    /// A function that stepped aside: its result goes to the slot.
-    Function(Slot),
+    /// A function that stepped aside: its result goes to the pending.
+    Function(PendingValue),
     /// One item of a comprehension: when it comes to the end of item `item` of its bottom frame, what
-    /// it pushed goes to the slot. One element if `one`, else a list of any number.
-    Item { slot: Slot, item: u16, one: bool },
-    /// A comprehension that waits for items of unknown number: the list goes to the slot.
-    Gather(Box<Gather>),
+    /// it pushed goes to the pending. One element if `one`, else a list of any number.
+    Item { pending: PendingValue, item: u16, one: bool },
+    /// A comprehension that waits for items of unknown number: the list goes to the pending.
+    PendingComprehension(Box<PendingComprehension>),
 }
 
 /// What a comprehension that waits gathers into.
 #[derive(Debug)]
-pub(crate) struct Gather {
-    pub(crate) slot: Slot,
-    pub(crate) acc: Rc<Acc>,
+pub(crate) struct PendingComprehension {
+    pub(crate) pending: PendingValue,
+    pub(crate) acc: Rc<Accumulator>,
     pub(crate) build: Option<Build>,
 }
 
 impl End {
     /// Where the result goes, if it is not the instance's.
-    pub(crate) fn slot(&self) -> Option<&Slot> {
+    pub(crate) fn slot(&self) -> Option<&PendingValue> {
         match self {
             End::Root => None,
-            End::Function(slot) | End::Item { slot, .. } => Some(slot),
-            End::Gather(gather) => Some(&gather.slot),
+            End::Function(pending) | End::Item { pending, .. } => Some(pending),
+            End::PendingComprehension(gather) => Some(&gather.pending),
         }
     }
 }
 
 /// Most fibers lend nothing.
-pub(crate) type Lends = Option<Box<Vec<Value>>>;
+pub(crate) type Borrows = Option<Box<Vec<Value>>>;
 
 #[derive(Debug)]
 pub(crate) struct Fiber {
@@ -99,14 +99,14 @@ pub(crate) struct Fiber {
     pub(crate) depth: u32,
     pub(crate) callers: Link,
     /// Containers that it can see and that others must not change while it waits.
-    pub(crate) lends: Lends,
+    pub(crate) borrows: Borrows,
     /// Where it waited last.
-    pub(crate) waited: Waited,
+    pub(crate) last_wait: LastWait,
     /// Turns of loops in which it has waited, up to the type's bound: more says no more.
     pub(crate) turns: u16,
     /// Whether that has been worked out. What others can change is all that it could see when it was
     /// started, so this is done once.
-    pub(crate) lent: bool,
+    pub(crate) borrowed: bool,
 }
 
 impl Default for Fiber {
@@ -120,10 +120,10 @@ impl Default for Fiber {
             tick: 0,
             depth: 0,
             callers: None,
-            lends: None,
-            waited: Waited::default(),
+            borrows: None,
+            last_wait: LastWait::default(),
             turns: 0,
-            lent: false,
+            borrowed: false,
         }
     }
 }
@@ -141,7 +141,7 @@ impl Fiber {
 
 /// Where a fiber waited last, to tell turns of a loop.
 #[derive(Debug, Default)]
-pub(crate) struct Waited {
+pub(crate) struct LastWait {
     /// Function and operation of the bottom and of the top frame at the last wait; nothing before the first, which `tick` tells.
     bottom: (u32, u32),
     top: (u32, u32),
@@ -149,7 +149,7 @@ pub(crate) struct Waited {
     tick: u32,
 }
 
-impl Waited {
+impl LastWait {
     /// Whether it has come back to wait: control is not further than where it waited last.
     fn back(&self, bottom: (u32, u32), top: (u32, u32)) -> bool {
         let (old_bottom, old_top) = (self.bottom, self.top);
@@ -170,7 +170,7 @@ impl Waited {
 /// Fibers by token; a token is never used for a second fiber.
 #[derive(Debug)]
 pub(crate) struct Fibers {
-    places: SmallVec<[Seat; 1]>,
+    places: SmallVec<[Entry; 1]>,
     /// The first of the free places, [`NONE`] if there is none.
     free: u32,
 }
@@ -180,7 +180,7 @@ const NONE: u32 = u32::MAX;
 
 /// Where a fiber waits, by the second half of its token.
 #[derive(Debug)]
-struct Seat {
+struct Entry {
     generation: u32,
     /// While it is free: the next free one.
     next: u32,
@@ -198,7 +198,7 @@ impl Fibers {
     pub(crate) fn reserve(&mut self) -> u64 {
         let at = self.free;
         if at == NONE {
-            self.places.push(Seat { generation: 0, next: NONE, fiber: None });
+            self.places.push(Entry { generation: 0, next: NONE, fiber: None });
             return token(0, self.places.len() as u32 - 1);
         }
         let place = &self.places[at as usize];
@@ -252,14 +252,14 @@ impl Fibers {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let own = if self.places.spilled() { self.places.capacity() * size_of::<Seat>() } else { 0 };
+        let own = if self.places.spilled() { self.places.capacity() * size_of::<Entry>() } else { 0 };
         let fibers = self.places.iter().filter_map(|place| place.fiber.as_ref());
         own + fibers
             .map(|fiber| {
                 let lends = fiber
-                    .lends
+                    .borrows
                     .as_ref()
-                    .map_or(0, |lends| size_of::<Vec<Value>>() + lends.capacity() * size_of::<Value>());
+                    .map_or(0, |borrows| size_of::<Vec<Value>>() + borrows.capacity() * size_of::<Value>());
                 let frames = if fiber.frames.spilled() { fiber.frames.capacity() * size_of::<Frame>() } else { 0 };
                 size_of::<Fiber>() + frames + size_of_val(&*fiber.regs) + lends
             })

@@ -2,20 +2,20 @@
 
 use crate::code::Code;
 use crate::error::{Failure, Kind as Error, Stop};
-use crate::hint;
 use crate::native::Ctx;
-use crate::order::Order;
-use crate::slot::{Derived, Later, MAX_PATH, Slot, SlotKind};
+use crate::pending::{Derived, Later, MAX_PATH, PendingKind, PendingValue};
+use crate::program_order::ProgramOrder;
+use crate::suggest;
 use crate::value::object::BoundMethod;
 use crate::value::view::{self, Kind, type_name};
 use crate::value::{Bound, Key, Value, part};
 
-use super::Place;
+use super::ProgramPoint;
 
 /// Where a part is taken: for a part of a fiber's result, which may turn out missing later.
 pub(crate) struct At<'a> {
-    pub(crate) order: &'a mut dyn FnMut() -> Order,
-    pub(crate) place: &'a dyn Fn() -> Place,
+    pub(crate) order: &'a mut dyn FnMut() -> ProgramOrder,
+    pub(crate) place: &'a dyn Fn() -> ProgramPoint,
 }
 
 /// `of[key]`: soft for answers, derived for results of fibers that are not there, at once for others.
@@ -44,20 +44,20 @@ fn soft(of: &Value, key: Key, at: &mut At<'_>) -> Result<Value, Stop> {
         match &of {
             Value::Json { at, doc } => return Ok(part::soft(doc, *at, &key)),
             Value::Absent(failure) => return Ok(Value::Absent(failure.clone())),
-            Value::Pending(slot) if slot.is_soft() => {
-                if let Some(Ok(Value::Json { at, doc })) = slot.outcome() {
+            Value::Pending(pending) if pending.is_soft() => {
+                if let Some(Ok(Value::Json { at, doc })) = pending.outcome() {
                     return Ok(part::soft(&doc, at, &key));
                 }
-                return match slot.part(key) {
+                return match pending.part(key) {
                     Some(part) => Ok(Value::Pending(part)),
-                    None => Err(Stop::Wait(slot.clone())),
+                    None => Err(Stop::Wait(pending.clone())),
                 };
             }
-            Value::Pending(slot) => match slot.outcome() {
+            Value::Pending(pending) => match pending.outcome() {
                 Some(Ok(inner)) => of = inner,
                 // A part that is missing has no parts: it fails where it is decided on.
                 Some(Err(_)) => return Ok(of.clone()),
-                None => return derive(slot, key, at),
+                None => return derive(pending, key, at),
             },
             other => return index_hard(other, &key.value()),
         }
@@ -65,18 +65,18 @@ fn soft(of: &Value, key: Key, at: &mut At<'_>) -> Result<Value, Stop> {
 }
 
 /// The part of a fiber's result, to be taken the moment that comes.
-fn derive(slot: &Slot, key: Key, at: &mut At<'_>) -> Result<Value, Stop> {
-    let (root, mut path) = match &slot.0.kind {
-        SlotKind::Derived(way) => (way.of.clone(), way.path.to_vec()),
-        _ => (slot.clone(), Vec::new()),
+fn derive(pending: &PendingValue, key: Key, at: &mut At<'_>) -> Result<Value, Stop> {
+    let (root, mut path) = match &pending.0.kind {
+        PendingKind::Derived(way) => (way.of.clone(), way.path.to_vec()),
+        _ => (pending.clone(), Vec::new()),
     };
     if path.len() >= MAX_PATH {
-        return Err(Stop::Wait(slot.clone()));
+        return Err(Stop::Wait(pending.clone()));
     }
     path.push(key);
     let path = path.into_boxed_slice();
-    let derived = Slot::derived(root.clone(), path.clone());
-    root.derive(Derived::Index(Later { slot: derived.clone(), path, order: (at.order)(), place: (at.place)() }));
+    let derived = PendingValue::derived(root.clone(), path.clone());
+    root.derive(Derived::Index(Later { pending: derived.clone(), path, order: (at.order)(), place: (at.place)() }));
     Ok(Value::Pending(derived))
 }
 
@@ -132,7 +132,7 @@ fn no_key(of: &Value, key: &Value) -> Stop {
     let mut failure = Failure::new(Error::Key, format!("the dict has no key {shown}"));
     if let Value::Str(text) = key {
         let keys: Vec<Value> = view::elements(of).unwrap_or_default();
-        failure.hint = hint::nearest(text, keys.iter().take(1000).filter_map(Value::as_str))
+        failure.hint = suggest::nearest(text, keys.iter().take(1000).filter_map(Value::as_str))
             .map(|near| format!("did you mean {near:?}?"));
     }
     failure.into()
@@ -252,11 +252,11 @@ pub(crate) fn slice(ctx: &mut Ctx<'_>, of: &Value, bounds: &[Value]) -> Result<V
 /// `of.name`
 pub(crate) fn attribute(ctx: &Ctx<'_>, of: &Value, name: &arcstr::ArcStr) -> Result<Value, Stop> {
     // What a call itself knows is asked of the call, even if it failed.
-    if let Value::Pending(slot) = of
-        && let Some(source) = slot.source().filter(|_| slot.is_call())
+    if let Value::Pending(pending) = of
+        && let Some(source) = pending.source().filter(|_| pending.is_call())
         && source.attributes().contains(&name.as_str())
     {
-        let Some(outcome) = slot.outcome() else { return Err(Stop::Wait(slot.clone())) };
+        let Some(outcome) = pending.outcome() else { return Err(Stop::Wait(pending.clone())) };
         if let Some(value) = source.attribute(name, &outcome)? {
             return Ok(value);
         }
@@ -302,8 +302,8 @@ pub(crate) fn no_attribute(ctx: &Ctx<'_>, of: &Value, value: &Value, name: &str)
         Value::Host(host) => names.extend(host.names().into_iter().map(ToOwned::to_owned)),
         other => names.extend(crate::value::compare::fields(other).into_iter().map(|(name, _)| name.to_string())),
     }
-    if let Value::Pending(slot) = of
-        && let Some(source) = slot.source().filter(|_| slot.is_call())
+    if let Value::Pending(pending) = of
+        && let Some(source) = pending.source().filter(|_| pending.is_call())
     {
         names.extend(source.attributes().iter().map(|name| (*name).to_owned()));
     }
@@ -313,7 +313,7 @@ pub(crate) fn no_attribute(ctx: &Ctx<'_>, of: &Value, value: &Value, name: &str)
             Some(format!("keys are taken with brackets: [{name:?}]"))
         }
         Kind::None => Some("the value is None: a function without return, a key that .get did not find, or an optional call that failed".to_owned()),
-        _ => hint::nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean .{near}?")),
+        _ => suggest::nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean .{near}?")),
     };
     failure.into()
 }

@@ -4,17 +4,17 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::borrow::{borrow, release_borrows};
 use super::build::{build_from, open_hole};
-use super::fiber::{End, Fiber, Fibers, Place, Ready};
+use super::fiber::{End, Fiber, Fibers, ProgramPoint, Ready};
 use super::index::{At, index};
-use super::lend::{lend, unlend};
 use super::{Building, Frame, Limits, Machine, Meter, Usage, args};
 use crate::code::Op;
 use crate::error::{Failure, Kind, Stop};
-use crate::host::{Host, Site};
-use crate::order::Order;
+use crate::host::{CallSite, Host};
+use crate::pending::{Derived, PendingValue, Waiter};
 use crate::program::{FunctionRef, Program, ProgramData};
-use crate::slot::{Derived, Slot, Waiter};
+use crate::program_order::ProgramOrder;
 use crate::types::Blame;
 use crate::value::capture::capture;
 use crate::value::{Frozen, FrozenValue, Value};
@@ -53,7 +53,7 @@ pub(super) struct State {
     /// What few runs have.
     pub(super) rare: Option<Box<Rare>>,
     /// The most turns of a loop in which one fiber has waited, and where it waited last.
-    pub(super) in_a_row: (u32, Site),
+    pub(super) in_a_row: (u32, CallSite),
 }
 
 #[derive(Debug)]
@@ -70,11 +70,11 @@ enum Stage {
 #[derive(Debug, Default)]
 pub(super) struct Rare {
     /// Of the failures so far the first in program order.
-    failed: Option<(Order, Box<Failure>)>,
+    failed: Option<(ProgramOrder, Box<Failure>)>,
     /// The fiber that ran when the budget was used up: it goes on before any other.
     current: Option<u64>,
-    /// Fibers that wait until a container is no longer lent.
-    pub(super) lent: Vec<u64>,
+    /// Fibers that wait until a container is no longer borrowed.
+    pub(super) borrowed: Vec<u64>,
     /// The root, while it waits for all other fibers.
     pub(super) barrier: Option<u64>,
     pub(super) building: Option<Box<Building>>,
@@ -130,7 +130,7 @@ impl Instance {
             live: 1,
             meter: Meter::new(limits),
             rare: building.map(|building| Box::new(Rare { building: Some(building), ..Rare::default() })),
-            in_a_row: (0, Site::default()),
+            in_a_row: (0, CallSite::default()),
         };
         Self { program, state }
     }
@@ -155,9 +155,9 @@ impl Instance {
         self.state.live
     }
 
-    /// The most turns of one loop that waited one after the other, and the line that waited.
+    /// The most turns of one loop that waited one after the other, and the line that last_wait.
     #[must_use]
-    pub fn waits_in_a_row(&self) -> (u32, Site) {
+    pub fn sequential_waits(&self) -> (u32, CallSite) {
         self.state.in_a_row
     }
 
@@ -166,7 +166,8 @@ impl Instance {
     #[must_use]
     pub fn memory(&self) -> usize {
         let state = &self.state;
-        let rare = state.rare.as_ref().map_or(0, |rare| size_of::<Rare>() + rare.lent.capacity() * size_of::<u64>());
+        let rare =
+            state.rare.as_ref().map_or(0, |rare| size_of::<Rare>() + rare.borrowed.capacity() * size_of::<u64>());
         size_of::<Self>() + state.fibers.memory() + size_of::<Ready>() + rare
     }
 
@@ -211,14 +212,14 @@ impl State {
             let Some(token) = next else { break };
             // A token may come twice, or after its fiber was cancelled.
             let Some(mut fiber) = self.fibers.take(token) else { continue };
-            if let End::Gather(gather) = &fiber.end {
+            if let End::PendingComprehension(gather) = &fiber.end {
                 match open_hole(&gather.acc) {
-                    Some(hole) => self.park(program, token, fiber, Stop::Wait(hole)),
+                    Some(hole) => self.suspend_fiber(program, token, fiber, Stop::Wait(hole)),
                     None => {
-                        let (slot, value) = (gather.slot.clone(), build_from(&gather.acc, gather.build));
-                        unlend(&mut fiber.lends);
+                        let (pending, value) = (gather.pending.clone(), build_from(&gather.acc, gather.build));
+                        release_borrows(&mut fiber.borrows);
                         self.retire(Some(token));
-                        self.settle(program, &slot, value, host);
+                        self.settle(program, &pending, value, host);
                         self.ended();
                     }
                 }
@@ -245,11 +246,11 @@ impl State {
     /// A fiber waits after it has got somewhere: if it has come back in its code, in another turn of a loop.
     fn note_wait(&mut self, fiber: &mut Fiber) {
         let (Some(bottom), Some(top)) = (fiber.frames.first(), fiber.frames.last()) else { return };
-        if fiber.waited.wait((bottom.code, bottom.pc), (top.code, top.pc), fiber.tick) {
+        if fiber.last_wait.wait((bottom.code, bottom.pc), (top.code, top.pc), fiber.tick) {
             fiber.turns = fiber.turns.saturating_add(1);
         }
         if u32::from(fiber.turns) > self.in_a_row.0 {
-            self.in_a_row = (fiber.turns.into(), Site { code: top.code, pc: top.pc });
+            self.in_a_row = (fiber.turns.into(), CallSite { code: top.code, pc: top.pc });
         }
     }
 
@@ -266,11 +267,11 @@ impl State {
         let steps = self.meter.steps_left();
         match self.drive(program, machine, host, &mut fiber) {
             super::run::Exit::Done(value) => {
-                unlend(&mut fiber.lends);
+                release_borrows(&mut fiber.borrows);
                 self.retire(token);
                 match fiber.end.slot().cloned() {
                     None => self.stage = Stage::Returned(value),
-                    Some(slot) => self.settle(program, &slot, value, host),
+                    Some(pending) => self.settle(program, &pending, value, host),
                 }
                 if token.is_none() {
                     fiber.clear();
@@ -285,7 +286,7 @@ impl State {
                     self.note_wait(&mut fiber);
                 }
                 let token = token.unwrap_or_else(|| self.fibers.reserve());
-                self.park(program, token, fiber, stop);
+                self.suspend_fiber(program, token, fiber, stop);
             }
             super::run::Exit::Yield => {
                 save(machine, &mut fiber);
@@ -297,9 +298,9 @@ impl State {
             super::run::Exit::Failed(failure) => {
                 machine.regs.clear();
                 machine.frames.clear();
-                unlend(&mut fiber.lends);
+                release_borrows(&mut fiber.borrows);
                 self.retire(token);
-                let order = Order { path: fiber.path.clone(), tick: fiber.tick + 1 };
+                let order = ProgramOrder { path: fiber.path.clone(), tick: fiber.tick + 1 };
                 forget(&fiber);
                 drop(fiber);
                 self.fail(order, failure);
@@ -328,21 +329,21 @@ impl State {
     /// A fiber has ended: what it could see may be changed again.
     fn ended(&mut self) {
         let Some(rare) = &mut self.rare else { return };
-        let lent = std::mem::take(&mut rare.lent);
+        let borrowed = std::mem::take(&mut rare.borrowed);
         let barrier = if self.live == 1 { rare.barrier.take() } else { None };
-        for token in lent.into_iter().chain(barrier) {
+        for token in borrowed.into_iter().chain(barrier) {
             self.ready().settled(token);
         }
     }
 
     /// Gives a fiber's result out. What was derived from it is computed first, in the order it was
     /// asked for, before any other code can run and change the result.
-    fn settle(&mut self, program: &ProgramData, slot: &Slot, value: Value, host: &dyn Host) {
-        for derived in slot.take_derived() {
+    fn settle(&mut self, program: &ProgramData, pending: &PendingValue, value: Value, host: &dyn Host) {
+        for derived in pending.take_derived() {
             match derived {
-                Derived::Lend(token) => {
+                Derived::Borrow(token) => {
                     if let Some(fiber) = self.fibers.get(token) {
-                        lend(std::slice::from_ref(&value), &[], token, &mut fiber.lends);
+                        borrow(std::slice::from_ref(&value), &[], token, &mut fiber.borrows);
                     }
                 }
                 Derived::Index(later) => {
@@ -357,18 +358,18 @@ impl State {
                 }
             }
         }
-        slot.settle(Ok(value));
+        pending.settle(Ok(value));
     }
 
     fn settle_derived(
         &mut self,
         program: &ProgramData,
-        later: &crate::slot::Later,
+        later: &crate::pending::Later,
         value: Result<Value, Stop>,
         host: &dyn Host,
     ) {
         match value {
-            Ok(value) => later.slot.settle(Ok(value)),
+            Ok(value) => later.pending.settle(Ok(value)),
             Err(Stop::Fail(failure)) => {
                 let failure = placed(program, failure, &later.place, host);
                 self.fail(later.order.clone(), failure);
@@ -384,18 +385,18 @@ impl State {
     /// Notes a failure. Everything after it in program order would not have happened; everything
     /// before it goes on to its end and may fail earlier still.
     #[cold]
-    fn fail(&mut self, order: Order, failure: Box<Failure>) {
+    fn fail(&mut self, order: ProgramOrder, failure: Box<Failure>) {
         if self.rare().failed.as_ref().is_some_and(|failed| failed.0 <= order) {
             return;
         }
         for token in self.fibers.tokens() {
             let later = self.fibers.get(token).is_some_and(|fiber| {
-                let next = Order { path: fiber.path.clone(), tick: fiber.tick + 1 };
+                let next = ProgramOrder { path: fiber.path.clone(), tick: fiber.tick + 1 };
                 next.cmp(&order) == Ordering::Greater
             });
             if later {
                 if let Some(mut fiber) = self.fibers.take(token) {
-                    unlend(&mut fiber.lends);
+                    release_borrows(&mut fiber.borrows);
                     forget(&fiber);
                 }
                 self.retire(Some(token));
@@ -407,7 +408,12 @@ impl State {
 
 /// Fills in where a failure came up.
 #[cold]
-pub(super) fn placed(program: &ProgramData, mut failure: Box<Failure>, place: &Place, host: &dyn Host) -> Box<Failure> {
+pub(super) fn placed(
+    program: &ProgramData,
+    mut failure: Box<Failure>,
+    place: &ProgramPoint,
+    host: &dyn Host,
+) -> Box<Failure> {
     crate::value::part::name_origin(&mut failure, |doc| Some((host.origin(doc)?, host.made(doc))));
     if failure.position.is_none() {
         failure.position = program.position(place.code, place.pc);
@@ -418,7 +424,7 @@ pub(super) fn placed(program: &ProgramData, mut failure: Box<Failure>, place: &P
 }
 
 /// A value of the wrong type is told where it was passed, not where that was noticed.
-fn blame(program: &ProgramData, failure: &mut Failure, place: &Place) {
+fn blame(program: &ProgramData, failure: &mut Failure, place: &ProgramPoint) {
     let code = &program.codes[place.code as usize];
     let (ty, hidden) = match code.ops.get(place.pc as usize) {
         Some(Op::TypeNow { ty, .. }) => (*ty, false),
@@ -435,7 +441,7 @@ fn blame(program: &ProgramData, failure: &mut Failure, place: &Place) {
 }
 
 /// A part of a fiber's result, step by step.
-fn walk(value: &Value, path: &[crate::value::Key], order: &Order, place: &Place) -> Result<Value, Stop> {
+fn walk(value: &Value, path: &[crate::value::Key], order: &ProgramOrder, place: &ProgramPoint) -> Result<Value, Stop> {
     let mut value = value.clone();
     for key in path {
         let mut at_order = || order.clone();
@@ -451,8 +457,8 @@ fn save(machine: &mut Machine, fiber: &mut Fiber) {
 
 /// What is derived from the result of a fiber that will never end refers back to the result.
 fn forget(fiber: &Fiber) {
-    if let Some(slot) = fiber.end.slot() {
-        drop(slot.take_derived());
+    if let Some(pending) = fiber.end.slot() {
+        drop(pending.take_derived());
     }
 }
 
@@ -460,7 +466,7 @@ impl Drop for State {
     fn drop(&mut self) {
         for token in self.fibers.tokens() {
             if let Some(mut fiber) = self.fibers.take(token) {
-                unlend(&mut fiber.lends);
+                release_borrows(&mut fiber.borrows);
                 forget(&fiber);
             }
         }

@@ -238,7 +238,7 @@ impl Meter {
     /// What [`settle`](Self::settle) does if the operation stopped.
     #[cold]
     pub(crate) fn stopped(&mut self, mark: Mark, stop: &Stop) {
-        if let Stop::Wait(_) | Stop::Lent | Stop::Barrier = stop {
+        if let Stop::Wait(_) | Stop::Borrowed | Stop::Barrier = stop {
             self.fuel = mark.fuel;
             self.left = mark.left;
             self.memory = mark.memory;
@@ -317,13 +317,13 @@ impl Meter {
 
     /// Something that may hold other containers goes into this one: it may come to hold itself.
     pub(crate) fn track_list(&mut self, list: &Rc<List>) {
-        if !list.marks.tracked.replace(true) {
+        if !list.guard.tracked.replace(true) {
             self.tracked.push(Tracked::List(Rc::downgrade(list)));
         }
     }
 
     pub(crate) fn track_dict(&mut self, dict: &Rc<Dict>) {
-        if !dict.marks.tracked.replace(true) {
+        if !dict.guard.tracked.replace(true) {
             self.tracked.push(Tracked::Dict(Rc::downgrade(dict)));
         }
     }

@@ -7,43 +7,43 @@
 
 mod args;
 mod arithmetic;
+mod borrow;
 mod build;
 mod call;
+mod dispatch;
 mod fiber;
 mod index;
 mod instance;
-mod lend;
 mod meter;
-mod none;
+mod none_provenance;
 pub(crate) mod ops;
-mod park;
-mod regs;
+mod registers;
 mod run;
-mod step;
+mod suspend;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-pub(crate) use fiber::Place;
+pub(crate) use fiber::ProgramPoint;
 pub use instance::{Instance, Run};
 pub(crate) use meter::Meter;
 pub use meter::{Limit, Limits, Usage};
 pub use ops::truth;
-pub(crate) use regs::push_copy;
+pub(crate) use registers::push_copy;
 
-use crate::slot::Slot;
+use crate::pending::PendingValue;
 use crate::value::Value;
 
 /// A list under construction by a comprehension.
 #[derive(Debug, Default)]
-pub struct Acc {
+pub struct Accumulator {
     pub(crate) items: RefCell<Vec<Value>>,
     /// Places in `items` where an unknown number of elements is still to come: the results of items
     /// that stepped aside before it was known whether they give an element.
-    pub(crate) holes: RefCell<Vec<(usize, Slot)>>,
+    pub(crate) holes: RefCell<Vec<(usize, PendingValue)>>,
 }
 
-impl Drop for Acc {
+impl Drop for Accumulator {
     fn drop(&mut self) {
         crate::value::drop_row(self.items.get_mut());
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use arcstr::ArcStr;
 use num_traits::Signed;
 
-use crate::code::{Binary, Order};
+use crate::code::{Binary, Comparison};
 use crate::error::{Failure, Kind as Error, Stop};
 use crate::native::{Ctx, ENTRY};
 use crate::value::view::{self, Kind, type_name};
@@ -324,16 +324,16 @@ fn counted<T>(ctx: &mut Ctx<'_>, compare: impl FnOnce(&mut u64) -> Result<T, Sto
 
 /// `a < b` and its like.
 #[inline]
-pub(crate) fn ordered(ctx: &mut Ctx<'_>, op: Order, a: &Value, b: &Value) -> Result<bool, Stop> {
+pub(crate) fn ordered(ctx: &mut Ctx<'_>, op: Comparison, a: &Value, b: &Value) -> Result<bool, Stop> {
     let order = match (a, b) {
         (Value::Int(a), Value::Int(b)) => a.cmp(b),
         _ => counted(ctx, |work| compare::order_counted(a, b, work))?,
     };
     Ok(match op {
-        Order::Less => order == Ordering::Less,
-        Order::LessEqual => order != Ordering::Greater,
-        Order::Greater => order == Ordering::Greater,
-        Order::GreaterEqual => order != Ordering::Less,
+        Comparison::Less => order == Ordering::Less,
+        Comparison::LessEqual => order != Ordering::Greater,
+        Comparison::Greater => order == Ordering::Greater,
+        Comparison::GreaterEqual => order != Ordering::Less,
     })
 }
 

@@ -1,12 +1,12 @@
 //! The run loop of one fiber: frames come and go, operations are [`super::step`]'s.
 
 use super::args::{self, Callee};
+use super::borrow::release_borrows;
 use super::build::{build_from, open_hole};
-use super::fiber::{End, Fiber, Gather};
+use super::dispatch::{Action, Cx, place, step};
+use super::fiber::{End, Fiber, PendingComprehension};
 use super::instance::{State, placed};
-use super::lend::unlend;
-use super::step::{Action, Cx, place, step};
-use super::{Frame, Machine, none};
+use super::{Frame, Machine, none_provenance};
 use crate::error::{Failure, Kind, Stop};
 use crate::host::Host;
 use crate::program::ProgramData;
@@ -79,12 +79,12 @@ impl State {
                 Action::Fuel => return Exit::Yield,
                 Action::ItemEnd(item) => {
                     let reg = frame.base as usize + usize::from(code.items[usize::from(item)].acc);
-                    let Value::Acc(acc) = std::mem::take(&mut machine.regs[reg]) else {
+                    let Value::Accumulator(acc) = std::mem::take(&mut machine.regs[reg]) else {
                         return Exit::Done(Value::None);
                     };
                     machine.regs.clear();
                     machine.frames.clear();
-                    let End::Item { slot, one, .. } = &fiber.end else { return Exit::Done(Value::None) };
+                    let End::Item { pending, one, .. } = &fiber.end else { return Exit::Done(Value::None) };
                     if *one {
                         let element = acc.items.borrow_mut().pop();
                         return Exit::Done(element.unwrap_or_default());
@@ -92,30 +92,36 @@ impl State {
                     match open_hole(&acc) {
                         None => return Exit::Done(build_from(&acc, None)),
                         Some(hole) => {
-                            fiber.end = End::Gather(Box::new(Gather { slot: slot.clone(), acc, build: None }));
+                            fiber.end = End::PendingComprehension(Box::new(PendingComprehension {
+                                pending: pending.clone(),
+                                acc,
+                                build: None,
+                            }));
                             return Exit::Park(Stop::Wait(hole));
                         }
                     }
                 }
-                Action::Gather { dst, acc, build } => match self.gather(program, machine, fiber, acc, build) {
-                    Ok(slot) => {
-                        machine.regs[frame.base as usize + usize::from(dst)] = Value::Pending(slot);
-                        continue;
-                    }
-                    Err(stop) => {
-                        if let Some(top) = machine.frames.last_mut() {
-                            top.pc -= 1;
+                Action::PendingComprehension { dst, acc, build } => {
+                    match self.suspend_comprehension(program, machine, fiber, acc, build) {
+                        Ok(pending) => {
+                            machine.regs[frame.base as usize + usize::from(dst)] = Value::Pending(pending);
+                            continue;
                         }
-                        stop
+                        Err(stop) => {
+                            if let Some(top) = machine.frames.last_mut() {
+                                top.pc -= 1;
+                            }
+                            stop
+                        }
                     }
-                },
+                }
             };
             let stop = match stop {
-                // It may be lent to this very fiber, which made it before it first waited. Nobody else
+                // It may be borrowed to this very fiber, which made it before it first last_wait. Nobody else
                 // can change what a fiber made, so its own marks may go until it waits again.
-                Stop::Lent if fiber.lends.is_some() => {
-                    unlend(&mut fiber.lends);
-                    fiber.lent = false;
+                Stop::Borrowed if fiber.borrows.is_some() => {
+                    release_borrows(&mut fiber.borrows);
+                    fiber.borrowed = false;
                     continue;
                 }
                 // It counts again when it goes on: what gave a step back here would never run out of them.
@@ -125,7 +131,7 @@ impl State {
             };
             // The operation runs again, and counts then.
             self.meter.fuel += 1;
-            match self.step_aside(program, machine, fiber, stop) {
+            match self.suspend_frame(program, machine, fiber, stop) {
                 Ok(()) => {}
                 Err(Stop::Fail(failure)) => return Exit::Failed(failed(program, machine, fiber, failure, host)),
                 Err(stop) => return Exit::Park(stop),
@@ -175,7 +181,7 @@ fn failed(
     let pc = machine.frames.last().map_or(0, |frame| frame.pc as usize);
     let mut failure = failure;
     if let Some(frame) = machine.frames.last() {
-        none::explain(program, machine, *frame, &mut failure);
+        none_provenance::explain(program, machine, *frame, &mut failure);
     }
     placed(program, failure, &place(&machine.frames, &fiber.callers, pc), host)
 }

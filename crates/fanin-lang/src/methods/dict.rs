@@ -2,7 +2,7 @@
 
 use crate::error::{Kind, Stop};
 use crate::host::Args;
-use crate::native::{Changes, Ctx, NativeFn, Waits};
+use crate::native::{Awaits, Changes, Ctx, NativeFn};
 use crate::value::view::{self, type_name};
 use crate::value::{Value, compare};
 
@@ -11,13 +11,13 @@ use super::list::shorten;
 
 pub(super) static METHODS: [NativeFn; 9] = [
     NativeFn::new("clear", clear).changes(Changes::This),
-    NativeFn::new("get", get).waits(Waits::These(0b11)),
+    NativeFn::new("get", get).awaits(Awaits::These(0b11)),
     NativeFn::new("items", items),
     NativeFn::new("keys", keys),
-    NativeFn::new("pop", pop).waits(Waits::These(0b11)).changes(Changes::This),
+    NativeFn::new("pop", pop).awaits(Awaits::These(0b11)).changes(Changes::This),
     NativeFn::new("popitem", popitem).changes(Changes::This),
-    NativeFn::new("setdefault", setdefault).waits(Waits::These(0b11)).changes(Changes::This),
-    NativeFn::new("update", update).waits(Waits::These(0b11)).changes(Changes::This),
+    NativeFn::new("setdefault", setdefault).awaits(Awaits::These(0b11)).changes(Changes::This),
+    NativeFn::new("update", update).awaits(Awaits::These(0b11)).changes(Changes::This),
     NativeFn::new("values", values),
 ];
 

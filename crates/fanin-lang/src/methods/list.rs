@@ -3,17 +3,17 @@
 use crate::error::{Kind, Stop};
 use crate::host::Args;
 use crate::machine::{ops, push_copy};
-use crate::native::{Changes, Ctx, NativeFn, Waits};
+use crate::native::{Awaits, Changes, Ctx, NativeFn};
 use crate::value::{Value, view};
 
 use super::args::{each, int, optional_int};
 
 pub(super) static METHODS: [NativeFn; 7] = [
-    NativeFn::new("append", append).taking(append_taken).waits(Waits::These(1)).changes(Changes::This),
+    NativeFn::new("append", append).taking(append_taken).awaits(Awaits::These(1)).changes(Changes::This),
     NativeFn::new("clear", clear).changes(Changes::This),
     NativeFn::new("extend", extend).changes(Changes::This),
     NativeFn::new("index", index),
-    NativeFn::new("insert", insert).waits(Waits::These(0b11)).changes(Changes::This),
+    NativeFn::new("insert", insert).awaits(Awaits::These(0b11)).changes(Changes::This),
     NativeFn::new("pop", pop).changes(Changes::This),
     NativeFn::new("remove", remove).changes(Changes::This),
 ];

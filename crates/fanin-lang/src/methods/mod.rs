@@ -4,10 +4,10 @@ pub(crate) mod args;
 mod bytes;
 pub(crate) mod dict;
 pub(crate) mod list;
-mod rewrite;
 pub(crate) mod set;
-mod split;
 mod string;
+mod string_split;
+mod string_transform;
 
 use crate::native::Globals;
 use crate::value::ValueKind;
@@ -15,8 +15,8 @@ use crate::value::ValueKind;
 /// Adds all methods.
 pub(crate) fn register(globals: &mut Globals) {
     globals.methods(ValueKind::Str, &string::METHODS);
-    globals.methods(ValueKind::Str, &rewrite::METHODS);
-    globals.methods(ValueKind::Str, &split::METHODS);
+    globals.methods(ValueKind::Str, &string_transform::METHODS);
+    globals.methods(ValueKind::Str, &string_split::METHODS);
     globals.methods(ValueKind::Bytes, &bytes::METHODS);
     globals.methods(ValueKind::List, &list::METHODS);
     globals.methods(ValueKind::Dict, &dict::METHODS);

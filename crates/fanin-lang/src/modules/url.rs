@@ -5,14 +5,14 @@ use percent_encoding::percent_decode_str;
 use crate::error::{Kind, Stop};
 use crate::host::Args;
 use crate::methods::args::{each, text, wrong_type};
-use crate::native::{Ctx, NativeFn, Waits};
+use crate::native::{Awaits, Ctx, NativeFn};
 use crate::value::view::{self, type_name};
 use crate::value::{Struct, Value};
 
 pub(super) static FUNCTIONS: [NativeFn; 6] = [
     NativeFn::new("url.quote", quote),
     NativeFn::new("url.unquote", unquote),
-    NativeFn::new("url.query", query).waits(Waits::Deep),
+    NativeFn::new("url.query", query).awaits(Awaits::Deep),
     NativeFn::new("url.parse_query", parse_query),
     NativeFn::new("url.parse", parse),
     NativeFn::new("url.join", join),

@@ -6,12 +6,12 @@ use arcstr::ArcStr;
 
 use super::CallFound;
 use super::heap::Object;
-use super::run::{Failed, Frame, Walk};
-use super::state::{FunctionValue, Known, MOST_ITEMS, Origins, Shape, State};
-use super::time::Sum;
+use super::interpreter::{Failed, Frame, Interpreter};
+use super::state::{AbstractValue, FunctionValue, MOST_ITEMS, Origins, Shape, State};
+use super::symbolic::Sum;
 use crate::code::{CallInfo, Target};
 use crate::host::{Effect, HostRef};
-use crate::native::{Changes, NativeFn, Waits};
+use crate::native::{Awaits, Changes, NativeFn};
 
 /// Natives that look at their arguments but not at the elements in them.
 const SHALLOW: [&str; 18] = [
@@ -37,14 +37,20 @@ const SHALLOW: [&str; 18] = [
 /// Functions deeper than this are not followed.
 const MOST_DEPTH: usize = 40;
 
-impl Walk<'_> {
+impl Interpreter<'_> {
     /// A call. `None` if it always fails.
-    pub(super) fn call(&mut self, frame: &mut Frame<'_>, state: &mut State, pc: usize, call: u16) -> Option<Known> {
+    pub(super) fn call(
+        &mut self,
+        frame: &mut Frame<'_>,
+        state: &mut State,
+        pc: usize,
+        call: u16,
+    ) -> Option<AbstractValue> {
         let code = frame.code;
         let info = &code.calls[usize::from(call)];
         let base = usize::from(info.base);
         let count = usize::from(info.positional) + info.names.len();
-        let mut args: Vec<Known> = state.regs[base..base + count].to_vec();
+        let mut args: Vec<AbstractValue> = state.regs[base..base + count].to_vec();
         for reg in info.star.iter().chain(&info.star_star) {
             self.decide(frame, state, pc, *reg);
             let element = state.elements(&state.regs[usize::from(*reg)]).1;
@@ -59,7 +65,7 @@ impl Walk<'_> {
             Target::Method { name, id, .. } => return self.method(frame, state, pc, info, name, *id, args),
             Target::Global(index) => match self.program.globals.get(*index as usize) {
                 Some(value) => self.frozen(state, value),
-                None => Known::plain(Shape::Unknown),
+                None => AbstractValue::plain(Shape::Unknown),
             },
             Target::Known(value) => self.frozen(state, value),
             Target::Value(reg) => {
@@ -74,14 +80,21 @@ impl Walk<'_> {
         }
     }
 
-    fn unknown(&mut self, frame: &Frame<'_>, state: &State, pc: usize, what: &str, args: &[Known]) -> Known {
+    fn unknown(
+        &mut self,
+        frame: &Frame<'_>,
+        state: &State,
+        pc: usize,
+        what: &str,
+        args: &[AbstractValue],
+    ) -> AbstractValue {
         self.notes.insert(((frame.index, pc as u32), what.to_owned()));
         self.given(state, args)
     }
 
     /// What can only hold what it was given.
-    fn given(&self, state: &State, args: &[Known]) -> Known {
-        let mut result = Known::plain(Shape::Unknown);
+    fn given(&self, state: &State, args: &[AbstractValue]) -> AbstractValue {
+        let mut result = AbstractValue::plain(Shape::Unknown);
         for arg in args {
             result.whole.max(&state.whole(arg));
             result.origins.extend(state.all_origins(arg));
@@ -101,8 +114,8 @@ impl Walk<'_> {
         pc: usize,
         info: &CallInfo,
         function: &Rc<FunctionValue>,
-        args: &[Known],
-    ) -> Option<Known> {
+        args: &[AbstractValue],
+    ) -> Option<AbstractValue> {
         let code = &self.program.codes[function.code as usize];
         if self.stack.contains(&function.code) || self.stack.len() >= MOST_DEPTH {
             return Some(self.unknown(frame, state, pc, "calls itself", args));
@@ -110,12 +123,12 @@ impl Walk<'_> {
         let params = &code.params;
         let spread = !info.simple();
         let any = |state: &State| {
-            let mut all = Known::plain(Shape::Nothing);
+            let mut all = AbstractValue::plain(Shape::Nothing);
             args.iter().for_each(|arg| all.join(arg));
             all.whole.max(&state.whole(&all.clone()));
             all
         };
-        let mut regs: Vec<Known> = vec![Known::plain(Shape::Nothing); params.names.len()];
+        let mut regs: Vec<AbstractValue> = vec![AbstractValue::plain(Shape::Nothing); params.names.len()];
         let positional = usize::from(info.positional);
         let mut more = Vec::new();
         for (at, arg) in args.iter().enumerate().take(positional) {
@@ -124,7 +137,7 @@ impl Walk<'_> {
                 None => more.push(arg.clone()),
             }
         }
-        let mut named_more = Known::plain(Shape::Nothing);
+        let mut named_more = AbstractValue::plain(Shape::Nothing);
         for (name, arg) in info.names.iter().zip(args.iter().skip(positional)) {
             match params.names.iter().position(|param| param == name) {
                 Some(at) => regs[at] = arg.clone(),
@@ -172,7 +185,7 @@ impl Walk<'_> {
             }
             state.aside.max(&failed.at);
             failed.calls.iter().for_each(|calls| state.calls.max(calls));
-            return Some(Known::at(failed.at, Origins::new()));
+            return Some(AbstractValue::at(failed.at, Origins::new()));
         };
         let waits: Origins = after.waited.difference(&waited).copied().collect();
         value.origins.extend(&waits);
@@ -182,7 +195,7 @@ impl Walk<'_> {
                 // It has stepped aside: its result comes when it ends, and what it sees cannot be changed until then.
                 value.there.max(&end);
                 after.aside.max(&end);
-                after.lend(args.iter().chain(&function.captured).chain(&function.defaults), &end, &waits);
+                after.borrow(args.iter().chain(&function.captured).chain(&function.defaults), &end, &waits);
             }
             after.now = now;
             after.waited = waited;
@@ -198,20 +211,20 @@ impl Walk<'_> {
         pc: usize,
         info: &CallInfo,
         native: &'static NativeFn,
-        args: &[Known],
-    ) -> Option<Known> {
+        args: &[AbstractValue],
+    ) -> Option<AbstractValue> {
         let method = matches!(info.target, Target::Method { .. });
         let shallow = SHALLOW.contains(&native.name);
         for (at, arg) in args.iter().enumerate() {
             let positional = at < usize::from(info.positional);
-            let (time, origins) = match native.waits {
-                Waits::These(bits) if positional && at < 32 && bits & 1 << at == 0 => continue,
-                Waits::These(_) if !positional => continue,
-                Waits::Deep => (state.whole(arg), state.all_origins(arg)),
+            let (time, origins) = match native.awaits {
+                Awaits::These(bits) if positional && at < 32 && bits & 1 << at == 0 => continue,
+                Awaits::These(_) if !positional => continue,
+                Awaits::Deep => (state.whole(arg), state.all_origins(arg)),
                 // What a container is given is only put into it.
-                Waits::All if method && shallow && at > 0 && native.changes == Changes::This => continue,
-                Waits::All | Waits::These(_) if shallow => (state.there(arg), arg.origins.clone()),
-                Waits::All | Waits::These(_) => (state.whole(arg), state.all_origins(arg)),
+                Awaits::All if method && shallow && at > 0 && native.changes == Changes::This => continue,
+                Awaits::All | Awaits::These(_) if shallow => (state.there(arg), arg.origins.clone()),
+                Awaits::All | Awaits::These(_) => (state.whole(arg), state.all_origins(arg)),
             };
             self.wait(frame, state, pc, &time, &origins);
         }
@@ -225,7 +238,7 @@ impl Walk<'_> {
             && let Some((of, put)) = args.split_first()
         {
             let spread = matches!(native.name, "extend" | "update");
-            let put: Vec<Known> = put
+            let put: Vec<AbstractValue> = put
                 .iter()
                 .map(|one| {
                     if !spread {
@@ -241,11 +254,11 @@ impl Walk<'_> {
         }
         Some(match native.name {
             "range" => match args {
-                [Known { shape: Shape::Int(count), .. }] if (0..=MOST_ITEMS as i64).contains(count) => {
-                    let items = (0..*count).map(|at| Known::plain(Shape::Int(at))).collect();
+                [AbstractValue { shape: Shape::Int(count), .. }] if (0..=MOST_ITEMS as i64).contains(count) => {
+                    let items = (0..*count).map(|at| AbstractValue::plain(Shape::Int(at))).collect();
                     self.make(state, Object::new(Some(items), None))
                 }
-                _ => Known::plain(Shape::Unknown),
+                _ => AbstractValue::plain(Shape::Unknown),
             },
             "list" | "tuple" | "reversed" if args.len() == 1 => {
                 let (items, element) = (state.in_places(&args[0]), state.elements(&args[0]).1);
@@ -268,7 +281,7 @@ impl Walk<'_> {
                 let mut tuple = |this: &mut Self, at: Option<usize>| {
                     let mut row = Vec::new();
                     if native.name == "enumerate" {
-                        row.push(Known::plain(at.map_or(Shape::Unknown, |at| Shape::Int(at as i64))));
+                        row.push(AbstractValue::plain(at.map_or(Shape::Unknown, |at| Shape::Int(at as i64))));
                     }
                     for (items, element) in &columns {
                         let item = at.and_then(|at| items.as_ref().and_then(|items| items.get(at)));
@@ -278,8 +291,8 @@ impl Walk<'_> {
                 };
                 let (items, element) = match length.flatten() {
                     Some(length) => {
-                        let items: Vec<Known> = (0..length).map(|at| tuple(self, Some(at))).collect();
-                        (Some(items), Known::plain(Shape::Nothing))
+                        let items: Vec<AbstractValue> = (0..length).map(|at| tuple(self, Some(at))).collect();
+                        (Some(items), AbstractValue::plain(Shape::Nothing))
                     }
                     None => (None, tuple(self, None)),
                 };
@@ -293,7 +306,7 @@ impl Walk<'_> {
                 object.element.whole.max(&state.whole(&args[0]));
                 self.make(state, object)
             }
-            "len" | "str" | "type" | "bool" | "int" | "float" | "print" => Known::plain(Shape::Unknown),
+            "len" | "str" | "type" | "bool" | "int" | "float" | "print" => AbstractValue::plain(Shape::Unknown),
             "getattr" => {
                 let mut found = self.given(state, args);
                 found.there.clone_from(&found.whole);
@@ -312,8 +325,8 @@ impl Walk<'_> {
         info: &CallInfo,
         name: &ArcStr,
         id: Option<u16>,
-        args: Vec<Known>,
-    ) -> Option<Known> {
+        args: Vec<AbstractValue>,
+    ) -> Option<AbstractValue> {
         let this = args[0].clone();
         let time = state.there(&this);
         self.wait(frame, state, pc, &time, &this.origins);
@@ -363,7 +376,7 @@ impl Walk<'_> {
             object.element = if name == "values" {
                 element
             } else {
-                let pair = vec![Known::plain(Shape::Unknown), element];
+                let pair = vec![AbstractValue::plain(Shape::Unknown), element];
                 self.make(state, Object::new(Some(pair), None))
             };
             return Some(self.make(state, object));
@@ -391,8 +404,8 @@ impl Walk<'_> {
         objects: Vec<HostRef>,
         method: String,
         effect: Effect,
-        args: Vec<Known>,
-    ) -> Known {
+        args: Vec<AbstractValue>,
+    ) -> AbstractValue {
         let mut ready = Sum::default();
         let mut needs = Origins::new();
         for arg in &args {
@@ -466,6 +479,6 @@ impl Walk<'_> {
         if writes {
             self.wait(frame, state, pc, &end, &Origins::from([number]));
         }
-        Known::at(end, Origins::from([number]))
+        AbstractValue::at(end, Origins::from([number]))
     }
 }

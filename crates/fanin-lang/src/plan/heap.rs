@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use arcstr::ArcStr;
 
-use super::state::{Known, MOST_ITEMS, Origins, Shape};
-use super::time::Sum;
+use super::state::{AbstractValue, MOST_ITEMS, Origins, Shape};
+use super::symbolic::Sum;
 
 /// A container that the flow has made.
 #[derive(Debug, Clone)]
@@ -14,9 +14,9 @@ pub(super) struct Object {
     /// When its length is known.
     pub(super) there: Sum,
     /// All elements in one.
-    pub(super) element: Known,
+    pub(super) element: AbstractValue,
     /// Each element, if all are known.
-    pub(super) items: Option<Vec<Known>>,
+    pub(super) items: Option<Vec<AbstractValue>>,
     /// Some of `items` may be absent, so that their places say nothing.
     pub(super) sparse: bool,
     /// The keys of `items`, if it is a dict.
@@ -28,8 +28,8 @@ pub(super) struct Object {
 }
 
 impl Object {
-    pub(super) fn new(items: Option<Vec<Known>>, keys: Option<Rc<[ArcStr]>>) -> Self {
-        let mut element = Known::plain(Shape::Nothing);
+    pub(super) fn new(items: Option<Vec<AbstractValue>>, keys: Option<Rc<[ArcStr]>>) -> Self {
+        let mut element = AbstractValue::plain(Shape::Nothing);
         items.iter().flatten().for_each(|item| element.join(item));
         let items = items.filter(|items| items.len() <= MOST_ITEMS);
         Self {

@@ -9,18 +9,18 @@
 
 mod call;
 mod heap;
+mod interpreter;
+mod loops;
 mod ops;
-mod run;
 mod state;
-mod time;
-mod turns;
+mod symbolic;
 
 use std::collections::BTreeSet;
 
 use self::heap::Heap;
-use self::run::{MOST_STEPS, Walk};
-use self::state::{Known, Origins, Shape, State};
-use self::time::Sum;
+use self::interpreter::{Interpreter, MOST_STEPS};
+use self::state::{AbstractValue, Origins, Shape, State};
+use self::symbolic::Sum;
 use crate::check::lint::Lint;
 use crate::error::{Diagnostic, Position};
 use crate::program::{FunctionRef, Program, ProgramData};
@@ -175,8 +175,8 @@ fn numbers(origins: &Origins) -> Vec<u32> {
     origins.iter().map(|number| number + 1).collect()
 }
 
-fn walk(program: &ProgramData, index: u32, fuel: u64) -> (Walk<'_>, Option<(Known, State)>) {
-    let mut walk = Walk::new(program, fuel);
+fn walk(program: &ProgramData, index: u32, fuel: u64) -> (Interpreter<'_>, Option<(AbstractValue, State)>) {
+    let mut walk = Interpreter::new(program, fuel);
     let mut state = State {
         regs: Vec::new(),
         heap: Heap::default(),
@@ -188,7 +188,7 @@ fn walk(program: &ProgramData, index: u32, fuel: u64) -> (Walk<'_>, Option<(Know
         share: 1.0,
     };
     let code = &program.codes[index as usize];
-    let mut regs: Vec<Known> = vec![Known::plain(Shape::Unknown); code.params.registers()];
+    let mut regs: Vec<AbstractValue> = vec![AbstractValue::plain(Shape::Unknown); code.params.registers()];
     let function = program.globals.iter().find_map(|value| match value {
         FrozenValue::Frozen(frozen) => match &**frozen {
             Frozen::Function(function) if function.code == index => Some(function),

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use super::heap::Object;
-use super::run::{Frame, Walk};
-use super::state::{FunctionValue, Known, MOST_ITEMS, Shape, State};
+use super::interpreter::{Frame, Interpreter};
+use super::state::{AbstractValue, FunctionValue, MOST_ITEMS, Shape, State};
 use crate::code::{Binary, ItemInfo, Op, Piece, Reg};
 use crate::value::{Frozen, FrozenValue};
 
@@ -23,9 +23,9 @@ fn holds_host(value: &FrozenValue) -> bool {
     }
 }
 
-impl Walk<'_> {
+impl Interpreter<'_> {
     /// A module's value.
-    pub(super) fn frozen(&mut self, state: &mut State, value: &FrozenValue) -> Known {
+    pub(super) fn frozen(&mut self, state: &mut State, value: &FrozenValue) -> AbstractValue {
         let shape = match value {
             FrozenValue::Str(text) => Shape::Text(text.clone()),
             FrozenValue::Int(int) => Shape::Int(*int),
@@ -51,7 +51,7 @@ impl Walk<'_> {
             },
             _ => Shape::Unknown,
         };
-        Known::plain(shape)
+        AbstractValue::plain(shape)
     }
 
     /// An operation that control passes on to the next from. `None` if it always fails.
@@ -63,19 +63,19 @@ impl Walk<'_> {
                 state.regs[usize::from($reg)]
             };
         }
-        let row = |state: &State, base: Reg, count: usize| -> Vec<Known> {
+        let row = |state: &State, base: Reg, count: usize| -> Vec<AbstractValue> {
             state.regs[usize::from(base)..usize::from(base) + count].to_vec()
         };
         match op {
             Op::Const { dst, k } => r!(dst) = self.frozen(&mut state, &code.consts[usize::from(k)]),
-            Op::Int { dst, value } => r!(dst) = Known::plain(Shape::Int(i64::from(value))),
-            Op::None { dst } => r!(dst) = Known::plain(Shape::Unknown),
-            Op::Bool { dst, value } => r!(dst) = Known::plain(Shape::Bool(value)),
+            Op::Int { dst, value } => r!(dst) = AbstractValue::plain(Shape::Int(i64::from(value))),
+            Op::None { dst } => r!(dst) = AbstractValue::plain(Shape::Unknown),
+            Op::Bool { dst, value } => r!(dst) = AbstractValue::plain(Shape::Bool(value)),
             Op::Move { dst, src } => r!(dst) = r!(src).clone(),
             Op::Global { dst, index } => {
                 r!(dst) = match self.program.globals.get(index as usize) {
                     Some(value) => self.frozen(&mut state, value),
-                    None => Known::plain(Shape::Unknown),
+                    None => AbstractValue::plain(Shape::Unknown),
                 }
             }
             Op::SetGlobal { .. } | Op::Check { .. } | Op::Forget { .. } => {}
@@ -84,7 +84,7 @@ impl Walk<'_> {
                 let cell = r!(cell).clone();
                 r!(dst) = match &cell.shape {
                     Shape::Object(ids) => {
-                        let mut value = Known::plain(Shape::Nothing);
+                        let mut value = AbstractValue::plain(Shape::Nothing);
                         ids.iter().filter_map(|id| state.heap.get(*id)).for_each(|cell| value.join(&cell.element));
                         value
                     }
@@ -117,7 +117,7 @@ impl Walk<'_> {
                 if let (true, Shape::Object(_)) = (in_place, &left.shape) {
                     r!(dst) = left;
                 } else {
-                    let mut sum = Known::plain(Shape::Unknown);
+                    let mut sum = AbstractValue::plain(Shape::Unknown);
                     sum.whole = state.whole(&left);
                     sum.whole.max(&state.whole(&right));
                     sum.origins = state.all_origins(&left);
@@ -128,17 +128,17 @@ impl Walk<'_> {
             }
             Op::BinaryInt { dst, a, .. } => {
                 self.decide(frame, &mut state, pc, a);
-                r!(dst) = Known { whole: state.whole(&r!(a)), ..Known::plain(Shape::Unknown) };
+                r!(dst) = AbstractValue { whole: state.whole(&r!(a)), ..AbstractValue::plain(Shape::Unknown) };
             }
             Op::Compare { dst, a, b, .. } | Op::Equal { dst, a, b, .. } => {
                 self.decide_all(frame, &mut state, pc, a);
                 self.decide_all(frame, &mut state, pc, b);
-                r!(dst) = Known::plain(Shape::Unknown);
+                r!(dst) = AbstractValue::plain(Shape::Unknown);
             }
             Op::In { dst, a, b, .. } => {
                 self.decide_all(frame, &mut state, pc, a);
                 self.decide_all(frame, &mut state, pc, b);
-                r!(dst) = Known::plain(Shape::Unknown);
+                r!(dst) = AbstractValue::plain(Shape::Unknown);
             }
             Op::Not { dst, src } => {
                 self.decide(frame, &mut state, pc, src);
@@ -146,11 +146,11 @@ impl Walk<'_> {
                     Shape::Bool(value) => Shape::Bool(!value),
                     _ => Shape::Unknown,
                 };
-                r!(dst) = Known::plain(shape);
+                r!(dst) = AbstractValue::plain(shape);
             }
             Op::Negate { dst, src } | Op::Plus { dst, src } | Op::Invert { dst, src } => {
                 self.decide(frame, &mut state, pc, src);
-                r!(dst) = Known::plain(Shape::Unknown);
+                r!(dst) = AbstractValue::plain(Shape::Unknown);
             }
             Op::Index { dst, of, key } => {
                 self.decide(frame, &mut state, pc, key);
@@ -175,7 +175,7 @@ impl Walk<'_> {
             Op::Attribute { dst, of, .. } => {
                 self.decide(frame, &mut state, pc, of);
                 let of = r!(of).clone();
-                let mut found = Known::plain(Shape::Unknown);
+                let mut found = AbstractValue::plain(Shape::Unknown);
                 found.whole = state.whole(&of);
                 found.there.clone_from(&found.whole);
                 found.origins = state.all_origins(&of);
@@ -215,7 +215,7 @@ impl Walk<'_> {
                         }
                     }
                 }
-                r!(dst) = Known::plain(Shape::Text(text.into()));
+                r!(dst) = AbstractValue::plain(Shape::Text(text.into()));
             }
             Op::Call { dst, call } => {
                 let value = self.call(frame, &mut state, pc, call)?;
@@ -225,7 +225,11 @@ impl Walk<'_> {
                 let info = &code.closures[usize::from(closure)];
                 let defaults = row(&state, info.defaults, usize::from(info.default_count));
                 let captured = info.captures.iter().map(|reg| r!(*reg).clone()).collect();
-                r!(dst) = Known::plain(Shape::Function(Rc::new(FunctionValue { code: info.code, defaults, captured })));
+                r!(dst) = AbstractValue::plain(Shape::Function(Rc::new(FunctionValue {
+                    code: info.code,
+                    defaults,
+                    captured,
+                })));
             }
             Op::TypeWait { src, .. } => self.decide_all(frame, &mut state, pc, src),
             Op::Await { src } => self.decide(frame, &mut state, pc, src),
@@ -245,7 +249,7 @@ impl Walk<'_> {
                     }
                 }
                 let of = r!(src).clone();
-                r!(dst) = Known { refs: of.refs.clone(), ..Known::plain(Shape::Iter(Box::new(of))) };
+                r!(dst) = AbstractValue { refs: of.refs.clone(), ..AbstractValue::plain(Shape::Iter(Box::new(of))) };
             }
             Op::Unpack { src, base, count } => {
                 self.decide(frame, &mut state, pc, src);
@@ -312,7 +316,7 @@ impl Walk<'_> {
                     let (until, element) = (object.there.clone(), object.element.clone());
                     if until.exceeds(&state.now) {
                         // It waits for items that may give nothing, and holds what the others have given.
-                        state.lend([&element], &until, &element.origins);
+                        state.borrow([&element], &until, &element.origins);
                     }
                 }
                 r!(dst) = whole;

@@ -7,22 +7,22 @@ use std::rc::Rc;
 use arcstr::ArcStr;
 
 use super::heap::{Heap, Object};
-use super::time::Sum;
+use super::symbolic::Sum;
 use crate::host::HostRef;
 use crate::native::NativeFn;
 
 /// The calls that a value comes from, by number.
 pub(super) type Origins = BTreeSet<u32>;
 
-/// Known elements are followed one by one up to this number.
+/// AbstractValue elements are followed one by one up to this number.
 pub(super) const MOST_ITEMS: usize = 16;
 
 /// A function with what it has captured.
 #[derive(Debug)]
 pub(super) struct FunctionValue {
     pub(super) code: u32,
-    pub(super) defaults: Vec<Known>,
-    pub(super) captured: Vec<Known>,
+    pub(super) defaults: Vec<AbstractValue>,
+    pub(super) captured: Vec<AbstractValue>,
 }
 
 /// What a value is, as far as that matters.
@@ -43,12 +43,12 @@ pub(super) enum Shape {
     /// One of these containers of the heap.
     Object(BTreeSet<u32>),
     /// What a loop goes through.
-    Iter(Box<Known>),
+    Iter(Box<AbstractValue>),
 }
 
 /// A value.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct AbstractValue {
     /// When it can be decided on.
     pub(super) there: Sum,
     /// When everything inside is there too, containers of the heap not counted.
@@ -59,7 +59,7 @@ pub(super) struct Known {
     pub(super) shape: Shape,
 }
 
-impl Known {
+impl AbstractValue {
     /// A value that is there.
     pub(super) fn plain(shape: Shape) -> Self {
         let refs = match &shape {
@@ -120,7 +120,7 @@ impl Known {
 /// A function at one place.
 #[derive(Debug, Clone)]
 pub(super) struct State {
-    pub(super) regs: Vec<Known>,
+    pub(super) regs: Vec<AbstractValue>,
     pub(super) heap: Heap,
     /// When control is here.
     pub(super) now: Sum,
@@ -149,7 +149,7 @@ impl State {
     }
 
     /// When a value is there with everything inside.
-    pub(super) fn whole(&self, value: &Known) -> Sum {
+    pub(super) fn whole(&self, value: &AbstractValue) -> Sum {
         let mut time = value.whole.clone();
         time.max(&value.there);
         self.objects(value, &mut BTreeSet::new(), &mut |object| {
@@ -161,14 +161,14 @@ impl State {
     }
 
     /// The calls that a value and everything inside come from.
-    pub(super) fn all_origins(&self, value: &Known) -> Origins {
+    pub(super) fn all_origins(&self, value: &AbstractValue) -> Origins {
         let mut origins = value.origins.clone();
         self.objects(value, &mut BTreeSet::new(), &mut |object| origins.extend(&object.element.origins));
         origins
     }
 
     /// When a value can be decided on.
-    pub(super) fn there(&self, value: &Known) -> Sum {
+    pub(super) fn there(&self, value: &AbstractValue) -> Sum {
         let mut time = value.there.clone();
         let of = |ids: &BTreeSet<u32>, time: &mut Sum| {
             ids.iter().filter_map(|id| self.heap.get(*id)).for_each(|object| time.max(&object.there));
@@ -182,7 +182,7 @@ impl State {
         time
     }
 
-    fn objects(&self, value: &Known, seen: &mut BTreeSet<u32>, visit: &mut dyn FnMut(&Object)) {
+    fn objects(&self, value: &AbstractValue, seen: &mut BTreeSet<u32>, visit: &mut dyn FnMut(&Object)) {
         for id in &value.refs {
             if let (true, Some(object)) = (seen.insert(*id), self.heap.get(*id)) {
                 visit(object);
@@ -192,7 +192,7 @@ impl State {
     }
 
     /// Containers that can be reached from a value.
-    fn reachable(&self, value: &Known, ids: &mut BTreeSet<u32>) {
+    fn reachable(&self, value: &AbstractValue, ids: &mut BTreeSet<u32>) {
         for id in &value.refs {
             if let (true, Some(object)) = (ids.insert(*id), self.heap.get(*id)) {
                 self.reachable(&object.element, ids);
@@ -201,7 +201,7 @@ impl State {
     }
 
     /// Something waits until a time, for these calls, and sees values meanwhile: no container in them can be changed before.
-    pub(super) fn lend<'k>(&mut self, seen: impl IntoIterator<Item = &'k Known>, until: &Sum, on: &Origins) {
+    pub(super) fn borrow<'k>(&mut self, seen: impl IntoIterator<Item = &'k AbstractValue>, until: &Sum, on: &Origins) {
         let mut ids = BTreeSet::new();
         seen.into_iter().for_each(|value| self.reachable(value, &mut ids));
         for id in ids {
@@ -213,10 +213,10 @@ impl State {
     }
 
     /// The elements of a value: each if they are known, and all in one.
-    pub(super) fn elements(&self, value: &Known) -> (Option<Vec<Known>>, Known) {
-        let mut later = Known::at(self.there(value), value.origins.clone());
+    pub(super) fn elements(&self, value: &AbstractValue) -> (Option<Vec<AbstractValue>>, AbstractValue) {
+        let mut later = AbstractValue::at(self.there(value), value.origins.clone());
         if let Shape::Object(ids) = &value.shape {
-            let mut element = Known::plain(Shape::Nothing);
+            let mut element = AbstractValue::plain(Shape::Nothing);
             ids.iter().filter_map(|id| self.heap.get(*id)).for_each(|object| element.join(&object.element));
             element.there.max(&later.there);
             element.whole.max(&value.whole);
@@ -238,7 +238,7 @@ impl State {
     }
 
     /// Whether a value may be one of the host's objects or hold some.
-    pub(super) fn may_hold_host(&self, value: &Known) -> bool {
+    pub(super) fn may_hold_host(&self, value: &AbstractValue) -> bool {
         let host = |shape: &Shape| matches!(shape, Shape::Host(_) | Shape::Blurred);
         let mut found = host(&value.shape);
         self.objects(value, &mut BTreeSet::new(), &mut |object| {
@@ -248,8 +248,8 @@ impl State {
     }
 
     /// Each element, if it is known of all these containers which they are.
-    fn items(&self, ids: &BTreeSet<u32>) -> Option<Vec<Known>> {
-        let mut all: Option<Vec<Known>> = None;
+    fn items(&self, ids: &BTreeSet<u32>) -> Option<Vec<AbstractValue>> {
+        let mut all: Option<Vec<AbstractValue>> = None;
         for id in ids {
             let object = self.heap.get(*id).filter(|object| object.keys.is_none())?;
             let items = object.items.as_ref()?;
@@ -265,14 +265,14 @@ impl State {
     }
 
     /// The elements in their places, if that is known.
-    pub(super) fn in_places(&self, value: &Known) -> Option<Vec<Known>> {
+    pub(super) fn in_places(&self, value: &AbstractValue) -> Option<Vec<AbstractValue>> {
         let Shape::Object(ids) = &value.shape else { return None };
         let sparse = ids.iter().filter_map(|id| self.heap.get(*id)).any(|object| object.sparse);
         if sparse { None } else { self.items(ids) }
     }
 
     /// A part of a value: of `key` if that is known.
-    pub(super) fn part(&self, of: &Known, key: Option<&Shape>) -> Known {
+    pub(super) fn part(&self, of: &AbstractValue, key: Option<&Shape>) -> AbstractValue {
         if let Shape::Object(ids) = &of.shape
             && let (1, Some(object)) = (ids.len(), ids.first().and_then(|id| self.heap.get(*id)))
             && let Some(items) = object.items.as_ref().filter(|_| !object.sparse)
@@ -300,7 +300,8 @@ impl State {
     pub(super) fn kinds(&self, start: &Self) -> Vec<(Discriminant<Shape>, Vec<u32>)> {
         let elements = start.heap.iter().filter_map(|(id, _)| self.heap.get(id)).map(|object| &object.element);
         // Each turn makes containers of its own: which, makes no difference.
-        let refs = |value: &Known| value.refs.iter().copied().filter(|id| start.heap.get(*id).is_some()).collect();
+        let refs =
+            |value: &AbstractValue| value.refs.iter().copied().filter(|id| start.heap.get(*id).is_some()).collect();
         self.regs.iter().chain(elements).map(|value| (discriminant(&value.shape), refs(value))).collect()
     }
 
@@ -319,7 +320,7 @@ impl State {
             times.insert(Place::Element(id), object.element.there.clone());
             times.insert(Place::ElementWhole(id), object.element.whole.clone());
             times.insert(Place::Length(id), object.there.clone());
-            times.insert(Place::Lent(id), object.lent.clone());
+            times.insert(Place::Borrowed(id), object.lent.clone());
         }
         times
     }
@@ -335,7 +336,7 @@ impl State {
             Place::Element(id) => &mut self.heap.get_mut(id)?.element.there,
             Place::ElementWhole(id) => &mut self.heap.get_mut(id)?.element.whole,
             Place::Length(id) => &mut self.heap.get_mut(id)?.there,
-            Place::Lent(id) => &mut self.heap.get_mut(id)?.lent,
+            Place::Borrowed(id) => &mut self.heap.get_mut(id)?.lent,
         })
     }
 }
@@ -351,5 +352,5 @@ pub(super) enum Place {
     Element(u32),
     ElementWhole(u32),
     Length(u32),
-    Lent(u32),
+    Borrowed(u32),
 }

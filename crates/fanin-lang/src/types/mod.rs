@@ -3,11 +3,11 @@
 //! A type describes decided values. [`may_be`](Type::may_be) is for checks before anything runs: it is
 //! `false` only if no value can be of both types, so that what is refused would certainly have failed.
 
-mod hold;
+mod conform;
 
 use std::fmt;
 
-pub(crate) use hold::{Mismatch, hold};
+pub(crate) use conform::{Mismatch, mismatch};
 
 /// A type, as an annotation spells it.
 #[derive(Debug, Clone, PartialEq, Eq)]

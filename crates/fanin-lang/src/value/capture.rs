@@ -7,17 +7,17 @@ use smallvec::SmallVec;
 
 use super::{Dict, List, Map, Set, Struct, Tuple, Value, compare};
 use crate::error::{Failure, Kind};
-use crate::machine::Place;
-use crate::order::Order;
-use crate::slot::{Derived, Later, Slot, SlotKind};
+use crate::machine::ProgramPoint;
+use crate::pending::{Derived, Later, PendingKind, PendingValue};
+use crate::program_order::ProgramOrder;
 
 /// What stands in the way of using all of a value.
 #[derive(Debug)]
-pub enum Deep {
+pub enum Readiness {
     /// Nothing.
     Ready,
-    /// Something is not there yet: this slot, and perhaps others.
-    Pending(Slot),
+    /// Something is not there yet: this pending, and perhaps others.
+    Pending(PendingValue),
     /// All is there, and this is the first of it, in the order of the value, that failed.
     Failed(Rc<Failure>),
     /// All is there, nothing failed, and this is the first that an optional call left out.
@@ -28,11 +28,11 @@ pub enum Deep {
 
 /// Looks through a value and everything inside it.
 #[must_use]
-pub fn deep(value: &Value) -> Deep {
+pub fn readiness(value: &Value) -> Readiness {
     match value {
         // By far the most common ones.
         Value::Json { .. } | Value::Str(_) | Value::Int(_) | Value::Float(_) | Value::Bool(_) | Value::None => {
-            return Deep::Ready;
+            return Readiness::Ready;
         }
         _ => {}
     }
@@ -40,9 +40,9 @@ pub fn deep(value: &Value) -> Deep {
     match walk.value(value, 0) {
         Err(found) => found,
         Ok(()) => match (walk.failed, walk.absent) {
-            (Some(failure), _) => Deep::Failed(failure),
-            (None, Some(failure)) => Deep::Absent(failure),
-            (None, None) => Deep::Ready,
+            (Some(failure), _) => Readiness::Failed(failure),
+            (None, Some(failure)) => Readiness::Absent(failure),
+            (None, None) => Readiness::Ready,
         },
     }
 }
@@ -55,16 +55,16 @@ struct Walk {
 }
 
 impl Walk {
-    fn value(&mut self, value: &Value, depth: usize) -> Result<(), Deep> {
+    fn value(&mut self, value: &Value, depth: usize) -> Result<(), Readiness> {
         if depth > compare::MAX_NESTING {
-            return Err(Deep::TooDeep);
+            return Err(Readiness::TooDeep);
         }
         match value {
             Value::Absent(failure) => {
                 self.absent.get_or_insert_with(|| failure.clone());
             }
-            Value::Pending(slot) => match slot.outcome() {
-                None => return Err(Deep::Pending(slot.clone())),
+            Value::Pending(pending) => match pending.outcome() {
+                None => return Err(Readiness::Pending(pending.clone())),
                 Some(Err(failure)) => {
                     self.failed.get_or_insert(failure);
                 }
@@ -111,7 +111,7 @@ impl Walk {
 /// so, but a fiber's result is copied the moment it comes.
 ///
 /// `order` and `place` are where the snapshot is taken, for a failure that shows only later.
-pub(crate) fn capture(value: &Value, order: &Order, place: &dyn Fn() -> Place) -> Result<Value, Failure> {
+pub(crate) fn capture(value: &Value, order: &ProgramOrder, place: &dyn Fn() -> ProgramPoint) -> Result<Value, Failure> {
     match value {
         Value::List(_)
         | Value::Dict(_)
@@ -122,7 +122,7 @@ pub(crate) fn capture(value: &Value, order: &Order, place: &dyn Fn() -> Place) -
         | Value::Unbound
         | Value::Iter(_)
         | Value::Cell(_)
-        | Value::Acc(_) => {
+        | Value::Accumulator(_) => {
             // Mostly a dict written in the call itself: nobody else can ever change it.
             if is_sole(value, 0, &mut { MOST }) {
                 return Ok(value.clone());
@@ -157,8 +157,8 @@ fn is_sole(value: &Value, depth: usize, left: &mut usize) -> bool {
         Value::Struct(fields) => {
             Rc::strong_count(fields) == 1 && fields.fields().iter().all(|(_, value)| is_sole(value, below, left))
         }
-        Value::Pending(slot) => slot.is_soft(),
-        Value::Unbound | Value::Iter(_) | Value::Cell(_) | Value::Acc(_) => false,
+        Value::Pending(pending) => pending.is_soft(),
+        Value::Unbound | Value::Iter(_) | Value::Cell(_) | Value::Accumulator(_) => false,
         _ => true,
     }
 }
@@ -166,8 +166,8 @@ fn is_sole(value: &Value, depth: usize, left: &mut usize) -> bool {
 struct Capture<'a> {
     /// Shared containers that were copied. Keyed by address; the values are alive.
     copies: HashMap<usize, Value>,
-    order: &'a Order,
-    place: &'a dyn Fn() -> Place,
+    order: &'a ProgramOrder,
+    place: &'a dyn Fn() -> ProgramPoint,
     /// Elements that may still be copied.
     left: usize,
 }
@@ -226,10 +226,10 @@ impl Capture<'_> {
                 }
                 Ok(Value::Struct(Rc::new(Struct::new(copied))))
             }),
-            Value::Pending(slot) if !slot.is_soft() => match slot.outcome() {
+            Value::Pending(pending) if !pending.is_soft() => match pending.outcome() {
                 Some(Ok(inner)) => self.value(&inner, below),
                 Some(Err(_)) => Ok(value.clone()),
-                None => Ok(Value::Pending(self.later(slot))),
+                None => Ok(Value::Pending(self.later(pending))),
             },
             Value::Unbound => Ok(Value::None),
             other => Ok(other.clone()),
@@ -237,14 +237,14 @@ impl Capture<'_> {
     }
 
     /// A slot for the copy of a fiber's result.
-    fn later(&self, slot: &Slot) -> Slot {
-        let (root, path) = match &slot.0.kind {
-            SlotKind::Derived(way) => (way.of.clone(), way.path.clone()),
-            _ => (slot.clone(), Box::default()),
+    fn later(&self, pending: &PendingValue) -> PendingValue {
+        let (root, path) = match &pending.0.kind {
+            PendingKind::Derived(way) => (way.of.clone(), way.path.clone()),
+            _ => (pending.clone(), Box::default()),
         };
-        let derived = Slot::derived(root.clone(), path.clone());
+        let derived = PendingValue::derived(root.clone(), path.clone());
         root.derive(Derived::Capture(Later {
-            slot: derived.clone(),
+            pending: derived.clone(),
             path,
             order: self.order.clone(),
             place: (self.place)(),

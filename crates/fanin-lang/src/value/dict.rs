@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use super::drop::{drop_pairs, drop_values, is_long, is_nested};
-use super::list::Marks;
+use super::list::MutationGuard;
 use super::{Value, compare};
 use crate::error::Stop;
 
@@ -227,7 +227,7 @@ impl Drop for Map {
 /// A dict.
 #[derive(Debug, Default)]
 pub struct Dict {
-    pub(crate) marks: Marks,
+    pub(crate) guard: MutationGuard,
     map: RefCell<Map>,
 }
 
@@ -235,7 +235,7 @@ impl Dict {
     /// A new dict.
     #[must_use]
     pub fn new(map: Map) -> Self {
-        Self { marks: Marks::default(), map: RefCell::new(map) }
+        Self { guard: MutationGuard::default(), map: RefCell::new(map) }
     }
 
     /// The entries. Let go of them before anything else runs.
@@ -251,7 +251,7 @@ impl Dict {
     /// While a loop runs over it, or a waiting fiber can see it.
     #[inline]
     pub fn edit(&self) -> Result<RefMut<'_, Map>, Stop> {
-        self.marks.check("dict")?;
+        self.guard.check("dict")?;
         Ok(self.map.borrow_mut())
     }
 
@@ -269,7 +269,7 @@ impl Dict {
                 match std::mem::take(value) {
                     Value::Str(text) => map.entries.push((key, Value::Str(text))),
                     Value::Int(int) => map.entries.push((key, Value::Int(int))),
-                    Value::Pending(slot) => map.entries.push((key, Value::Pending(slot))),
+                    Value::Pending(pending) => map.entries.push((key, Value::Pending(pending))),
                     other => map.entries.push((key, other)),
                 }
             }

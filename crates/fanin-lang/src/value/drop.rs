@@ -33,13 +33,13 @@ thread_local! {
 }
 
 /// Does something that may drop large values, of which only a part is dropped now. Gives besides whether it left
-/// something to [`drop_rest`] on this thread; nobody else does that.
-pub fn drop_in_parts<T>(work: impl FnOnce() -> T) -> (T, bool) {
+/// something to [`drop_remaining`] on this thread; nobody else does that.
+pub fn drop_incrementally<T>(work: impl FnOnce() -> T) -> (T, bool) {
     in_part(work)
 }
 
-/// Drops another part of what [`drop_in_parts`] left on this thread, and gives whether that was not all.
-pub fn drop_rest() -> bool {
+/// Drops another part of what [`drop_incrementally`] left on this thread, and gives whether that was not all.
+pub fn drop_remaining() -> bool {
     let rest = || {
         while LEFT.get().is_none_or(|left| left > 0)
             && let Some(left) = REST.with_borrow_mut(Vec::pop)
@@ -104,7 +104,7 @@ fn charge<'v>(values: impl Iterator<Item = &'v Value>) {
     }
 }
 
-/// Leaves the elements of a long container to [`drop_rest`]. Gives them back if nothing is dropped in parts now.
+/// Leaves the elements of a long container to [`drop_remaining`]. Gives them back if nothing is dropped in parts now.
 fn leave<T>(elements: Vec<T>, left: fn(Vec<T>) -> Left) -> Option<Vec<T>> {
     if elements.len() <= ROW || LEFT.try_with(Cell::get).ok().flatten().is_none() {
         return Some(elements);
@@ -215,7 +215,7 @@ pub(crate) fn is_nested(value: &Value) -> bool {
         | Value::Bound(_)
         | Value::Object(_)
         | Value::Cell(_) => true,
-        Value::Pending(slot) => !slot.is_soft(),
+        Value::Pending(pending) => !pending.is_soft(),
         _ => false,
     }
 }
@@ -287,17 +287,17 @@ mod tests {
         let probe = Rc::new(RefCell::new(Value::None));
         let shared = Value::list(vec![Value::list(vec![Value::Cell(probe.clone())])]);
         let all = vec![deep, wide, shared.clone()];
-        assert!(drop_in_parts(|| drop(all)).1);
+        assert!(drop_incrementally(|| drop(all)).1);
         // Nobody else's values wait for it, and nobody else has its work to do.
         drop(shared);
         let mut parts = 1;
-        while drop_rest() {
+        while drop_remaining() {
             parts += 1;
         }
         assert!((100..250).contains(&parts), "{parts}");
         assert_eq!(Rc::strong_count(&probe), 1);
-        assert!(!drop_rest());
-        assert!(!drop_in_parts(|| drop(Value::list(vec![Value::list(vec![])]))).1);
+        assert!(!drop_remaining());
+        assert!(!drop_incrementally(|| drop(Value::list(vec![Value::list(vec![])]))).1);
     }
 
     #[test]
@@ -314,27 +314,27 @@ mod tests {
             (
                 "items of a comprehension",
                 Box::new(|| {
-                    let acc = crate::machine::Acc::default();
+                    let acc = crate::machine::Accumulator::default();
                     *acc.items.borrow_mut() = texts(0);
-                    Value::Acc(Rc::new(acc))
+                    Value::Accumulator(Rc::new(acc))
                 }),
             ),
         ];
         for (name, make) in makers {
             let value = make();
-            assert!(drop_in_parts(|| drop(value)).1, "{name}");
+            assert!(drop_incrementally(|| drop(value)).1, "{name}");
             let mut parts = 1;
-            while drop_rest() {
+            while drop_remaining() {
                 parts += 1;
             }
             assert!((8..40).contains(&parts), "{name}: {parts}");
             // Outside of parts all is dropped at once, and what others have stays.
             drop(make());
-            assert!(!drop_rest(), "{name}");
+            assert!(!drop_remaining(), "{name}");
         }
-        assert!(drop_in_parts(|| drop(Row(texts(0)))).1, "elements on their way into a container");
-        while drop_rest() {}
-        assert!(!drop_in_parts(|| drop(shared.clone())).1);
+        assert!(drop_incrementally(|| drop(Row(texts(0)))).1, "elements on their way into a container");
+        while drop_remaining() {}
+        assert!(!drop_incrementally(|| drop(shared.clone())).1);
         assert_eq!(crate::value::view::len(&shared), Some(10_000));
     }
 }

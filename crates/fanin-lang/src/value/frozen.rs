@@ -209,7 +209,7 @@ impl Freezer {
                 let inner = cell.borrow().clone();
                 return self.freeze(&inner, depth + 1);
             }
-            Value::Unbound | Value::Iter(_) | Value::Acc(_) => return Ok(FrozenValue::None),
+            Value::Unbound | Value::Iter(_) | Value::Accumulator(_) => return Ok(FrozenValue::None),
             Value::Pending(_) | Value::Absent(_) | Value::Object(_) => {
                 return Err(Failure::new(Kind::Type, "a value of a running flow cannot be a module's value"));
             }

@@ -10,22 +10,22 @@ use crate::error::{Kind, Stop};
 
 /// What a mutable container knows besides its contents.
 #[derive(Debug, Default)]
-pub struct Marks {
+pub struct MutationGuard {
     /// Waiting fibers that can still see it.
-    pub(crate) lent: Cell<u32>,
+    pub(crate) borrowed: Cell<u32>,
     /// Loops that are running over it.
     pub(crate) iterating: Cell<u32>,
     /// Known to the instance, which takes cycles apart at the end.
     pub(crate) tracked: Cell<bool>,
 }
 
-impl Marks {
+impl MutationGuard {
     /// Whether it may be changed now.
     #[inline]
     pub(crate) fn check(&self, what: &str) -> Result<(), Stop> {
-        // The loop may be one of the fiber that it is lent to: it is over when that has ended.
-        if self.lent.get() != 0 {
-            return Err(Stop::Lent);
+        // The loop may be one of the fiber that it is borrowed to: it is over when that has ended.
+        if self.borrowed.get() != 0 {
+            return Err(Stop::Borrowed);
         }
         if self.iterating.get() != 0 {
             return Err(Stop::fail(Kind::Frozen, format!("this {what} cannot be changed while a loop runs over it")));
@@ -37,7 +37,7 @@ impl Marks {
 /// A list.
 #[derive(Debug, Default)]
 pub struct List {
-    pub(crate) marks: Marks,
+    pub(crate) guard: MutationGuard,
     items: RefCell<Vec<Value>>,
 }
 
@@ -45,7 +45,7 @@ impl List {
     /// A new list.
     #[must_use]
     pub fn new(items: Vec<Value>) -> Self {
-        Self { marks: Marks::default(), items: RefCell::new(items) }
+        Self { guard: MutationGuard::default(), items: RefCell::new(items) }
     }
 
     /// The elements. Let go of them before anything else runs.
@@ -61,7 +61,7 @@ impl List {
     /// While a loop runs over it, or a waiting fiber can see it.
     #[inline]
     pub fn edit(&self) -> Result<RefMut<'_, Vec<Value>>, Stop> {
-        self.marks.check("list")?;
+        self.guard.check("list")?;
         Ok(self.items.borrow_mut())
     }
 
@@ -79,7 +79,7 @@ impl Drop for List {
 /// A set: a dict's keys.
 #[derive(Debug, Default)]
 pub struct Set {
-    pub(crate) marks: Marks,
+    pub(crate) guard: MutationGuard,
     items: RefCell<Map>,
 }
 
@@ -87,7 +87,7 @@ impl Set {
     /// A new set of the keys of `items`.
     #[must_use]
     pub fn new(items: Map) -> Self {
-        Self { marks: Marks::default(), items: RefCell::new(items) }
+        Self { guard: MutationGuard::default(), items: RefCell::new(items) }
     }
 
     /// The elements as keys. Let go of them before anything else runs.
@@ -101,7 +101,7 @@ impl Set {
     /// # Errors
     /// While a loop runs over it, or a waiting fiber can see it.
     pub fn edit(&self) -> Result<RefMut<'_, Map>, Stop> {
-        self.marks.check("set")?;
+        self.guard.check("set")?;
         Ok(self.items.borrow_mut())
     }
 }

@@ -6,13 +6,13 @@
 pub mod capture;
 pub mod compare;
 pub mod dict;
+pub mod display;
 pub(crate) mod drop;
 pub mod frozen;
 pub mod list;
 pub mod number;
 pub mod object;
 pub mod part;
-pub mod show;
 pub mod view;
 
 use std::rc::Rc;
@@ -25,12 +25,12 @@ use num_bigint::BigInt;
 use crate::error::{Failure, Stop};
 use crate::host::HostRef;
 use crate::native::NativeFn;
-use crate::slot::Slot;
+use crate::pending::PendingValue;
 
 pub use dict::{Dict, Map};
 pub(crate) use drop::drop_row;
 pub use frozen::{Frozen, FrozenValue};
-pub use list::{List, Marks, Set, Tuple};
+pub use list::{List, MutationGuard, Set, Tuple};
 pub use object::{Bound, Function, Object, ObjectRef, Struct};
 pub use part::Key;
 pub use view::{Iter, Kind as ValueKind};
@@ -134,7 +134,7 @@ pub enum Value {
     /// An object of the host's that belongs to this flow, such as the request.
     Object(ObjectRef),
     /// Not there yet, or a call's answer with its link to the call.
-    Pending(Slot),
+    Pending(PendingValue),
     /// What an optional call that failed left: `None` in every decision.
     Absent(Rc<Failure>),
     /// Only in registers, as the three below it; no operation or native ever sees one: a variable
@@ -149,7 +149,7 @@ pub enum Value {
     Cell(Rc<std::cell::RefCell<Value>>),
     /// A list under construction by a comprehension.
     #[doc(hidden)]
-    Acc(Rc<crate::machine::Acc>),
+    Accumulator(Rc<crate::machine::Accumulator>),
 }
 
 impl Value {
@@ -229,8 +229,8 @@ impl Value {
         let mut value = self.clone();
         loop {
             match &value {
-                Self::Pending(slot) => match slot.outcome() {
-                    None => return Err(Stop::Wait(slot.clone())),
+                Self::Pending(pending) => match pending.outcome() {
+                    None => return Err(Stop::Wait(pending.clone())),
                     Some(Ok(inner)) => value = inner,
                     Some(Err(failure)) => return Err(Stop::Fail(Box::new((*failure).clone()))),
                 },
@@ -325,7 +325,7 @@ impl From<BigInt> for Value {
 
 impl std::fmt::Debug for Value {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        show::debug(self, f)
+        display::debug(self, f)
     }
 }
 

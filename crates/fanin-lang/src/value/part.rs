@@ -9,7 +9,7 @@ use fanin_json::{Doc, Kind, Node};
 
 use super::{Frozen, FrozenValue, Value};
 use crate::error::{Failure, Kind as Error, Position};
-use crate::slot::{Outcome, Slot};
+use crate::pending::{Outcome, PendingValue};
 
 /// One step into an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,7 +95,8 @@ fn missing(doc: &Doc, node: Node<'_>, key: &Key) -> Failure {
     let hint = match (key, node.kind()) {
         (Key::Str(name), Kind::Object) => {
             let names: Vec<_> = node.entries().take(100).filter_map(|(key, _)| key.as_str()).collect();
-            crate::hint::nearest(name, names.iter().map(|name| &**name)).map(|near| format!("did you mean {near:?}?"))
+            crate::suggest::nearest(name, names.iter().map(|name| &**name))
+                .map(|near| format!("did you mean {near:?}?"))
         }
         _ => None,
     };
@@ -169,7 +170,7 @@ pub(crate) fn walk(whole: &Value, path: &[Key]) -> Outcome {
 pub(crate) fn soft(doc: &Doc, at: u32, key: &Key) -> Value {
     match of_json(doc, at, key) {
         Ok(value) => value,
-        Err(failure) => Value::Pending(Slot::failed(failure)),
+        Err(failure) => Value::Pending(PendingValue::failed(failure)),
     }
 }
 

@@ -100,7 +100,7 @@ pub fn kind(value: &Value) -> Kind {
         | Value::Unbound
         | Value::Iter(_)
         | Value::Cell(_)
-        | Value::Acc(_) => Kind::Object,
+        | Value::Accumulator(_) => Kind::Object,
     }
 }
 
@@ -278,15 +278,15 @@ impl Iter {
     pub fn of(value: &Value) -> Result<Self, Stop> {
         let source = match value {
             Value::List(list) => {
-                list.marks.iterating.set(list.marks.iterating.get() + 1);
+                list.guard.iterating.set(list.guard.iterating.get() + 1);
                 Source::List(list.clone())
             }
             Value::Dict(dict) => {
-                dict.marks.iterating.set(dict.marks.iterating.get() + 1);
+                dict.guard.iterating.set(dict.guard.iterating.get() + 1);
                 Source::Dict(dict.clone())
             }
             Value::Set(set) => {
-                set.marks.iterating.set(set.marks.iterating.get() + 1);
+                set.guard.iterating.set(set.guard.iterating.get() + 1);
                 Source::Set(set.clone())
             }
             Value::Tuple(tuple) => Source::Tuple(tuple.clone()),
@@ -379,13 +379,13 @@ impl Iter {
 
 impl Drop for Iter {
     fn drop(&mut self) {
-        let marks = match &self.source {
-            Source::List(list) => &list.marks,
-            Source::Dict(dict) => &dict.marks,
-            Source::Set(set) => &set.marks,
+        let guard = match &self.source {
+            Source::List(list) => &list.guard,
+            Source::Dict(dict) => &dict.guard,
+            Source::Set(set) => &set.guard,
             _ => return,
         };
-        marks.iterating.set(marks.iterating.get().saturating_sub(1));
+        guard.iterating.set(guard.iterating.get().saturating_sub(1));
     }
 }
 

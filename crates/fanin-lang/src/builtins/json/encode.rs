@@ -7,7 +7,7 @@ use fanin_json::Writer;
 use crate::error::{Kind, Stop};
 use crate::methods::args::wrong_type;
 use crate::native::Ctx;
-use crate::value::capture::{Deep, deep};
+use crate::value::capture::{Readiness, readiness};
 use crate::value::view::{self, Iter, type_name};
 use crate::value::{Dict, Value, compare};
 
@@ -34,11 +34,11 @@ pub(super) fn encoded(ctx: &mut Ctx<'_>, value: &Value) -> Result<Vec<u8>, Stop>
     let mut encode = match ctx.resume::<Encode>() {
         Some(encode) => encode,
         None => {
-            match deep(value) {
-                Deep::Ready | Deep::Absent(_) => {}
-                Deep::Pending(slot) => return Err(Stop::Wait(slot)),
-                Deep::Failed(failure) => return Err(Stop::Fail(Box::new((*failure).clone()))),
-                Deep::TooDeep => return Err(compare::too_deep().into()),
+            match readiness(value) {
+                Readiness::Ready | Readiness::Absent(_) => {}
+                Readiness::Pending(pending) => return Err(Stop::Wait(pending)),
+                Readiness::Failed(failure) => return Err(Stop::Fail(Box::new((*failure).clone()))),
+                Readiness::TooDeep => return Err(compare::too_deep().into()),
             }
             Box::new(Encode { out: Vec::new(), charged: 0, open: Vec::new(), root: Some(value.clone()) })
         }
@@ -127,8 +127,8 @@ fn write_key(writer: &mut Writer<'_>, key: &Value) -> Result<(), Stop> {
 /// Writes a scalar, or opens a container.
 fn begin(writer: &mut Writer<'_>, value: Value) -> Result<Option<Open>, Stop> {
     let mut value = value;
-    while let Value::Pending(slot) = &value {
-        value = match slot.outcome() {
+    while let Value::Pending(pending) = &value {
+        value = match pending.outcome() {
             Some(Ok(inner)) => inner,
             // It was looked through before: this cannot be.
             _ => value.decide()?,

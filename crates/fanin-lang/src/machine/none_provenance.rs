@@ -2,8 +2,8 @@
 
 use super::{Frame, Machine};
 use crate::code::{Code, CodeTables, Op, Reg, Target};
+use crate::compile::line_column;
 use crate::error::{Failure, Kind};
-use crate::lower::line_column;
 use crate::program::ProgramData;
 use crate::value::Value;
 

@@ -6,14 +6,14 @@ use std::borrow::Cow;
 use crate::error::{Fault, JsonError, JsonErrorKind};
 use crate::number::{self, Number};
 use crate::scan::{self, Nesting, Sink, peek, skip_space};
-use crate::text;
+use crate::unescape;
 
 /// What stands next in a document.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step<'t> {
-    /// An array opens: its elements follow, up to [`Step::Close`].
+pub enum Event<'t> {
+    /// An array opens: its elements follow, up to [`Event::Close`].
     Array,
-    /// An object opens: [`Step::Key`] and value by turns follow, up to [`Step::Close`].
+    /// An object opens: [`Event::Key`] and value by turns follow, up to [`Event::Close`].
     Object,
     /// The innermost array or object that is open ends.
     Close,
@@ -31,7 +31,7 @@ pub enum Step<'t> {
 
 /// A place in a document that is read step by step: plain data, which does not hold the text.
 #[derive(Debug)]
-pub struct Steps {
+pub struct PullParser {
     at: usize,
     next: Next,
     nesting: Nesting,
@@ -49,7 +49,7 @@ enum Next {
     Nothing,
 }
 
-impl Steps {
+impl PullParser {
     /// Before the first step of a document whose arrays and objects are nested at most `max_depth` deep.
     #[must_use]
     pub fn new(max_depth: usize) -> Self {
@@ -66,14 +66,14 @@ impl Steps {
     ///
     /// # Errors
     /// As [`Doc::parse`](crate::Doc::parse), once what is wrong comes. There is no next step then.
-    pub fn next<'t>(&mut self, text: &'t str) -> Result<Option<Step<'t>>, JsonError> {
+    pub fn next<'t>(&mut self, text: &'t str) -> Result<Option<Event<'t>>, JsonError> {
         self.step(text).map_err(|fault| {
             self.next = Next::Nothing;
             fault.locate(text.as_bytes())
         })
     }
 
-    fn step<'t>(&mut self, text: &'t str) -> Result<Option<Step<'t>>, Fault> {
+    fn step<'t>(&mut self, text: &'t str) -> Result<Option<Event<'t>>, Fault> {
         let bytes = text.as_bytes();
         if u32::try_from(bytes.len()).is_err() {
             return Err(Fault { kind: JsonErrorKind::TooLarge, at: 0 });
@@ -108,29 +108,29 @@ impl Steps {
         }
     }
 
-    fn close<'t>(&mut self) -> Step<'t> {
+    fn close<'t>(&mut self) -> Event<'t> {
         self.at += 1;
         self.nesting.pop();
         self.next = Next::Rest;
-        Step::Close
+        Event::Close
     }
 
-    fn key<'t>(&mut self, text: &'t str, expected: &'static str) -> Result<Step<'t>, Fault> {
+    fn key<'t>(&mut self, text: &'t str, expected: &'static str) -> Result<Event<'t>, Fault> {
         let bytes = text.as_bytes();
         let mut key = Seen(None);
         self.at = scan::key(bytes, self.at, expected, &mut 0, &mut key)?;
         self.next = Next::Value;
-        Ok(Step::Key(key.text(text)))
+        Ok(Event::Key(key.text(text)))
     }
 
-    fn value<'t>(&mut self, text: &'t str) -> Result<Step<'t>, Fault> {
+    fn value<'t>(&mut self, text: &'t str) -> Result<Event<'t>, Fault> {
         let (bytes, start) = (text.as_bytes(), self.at);
         self.next = Next::Rest;
         Ok(match peek(bytes, start) {
             b'"' => {
                 let mut string = Seen(None);
                 self.at = scan::string(bytes, start, &mut 0, &mut string)?;
-                Step::String(string.text(text))
+                Event::String(string.text(text))
             }
             open @ (b'{' | b'[') => {
                 if self.nesting.depth() >= self.max_depth {
@@ -139,15 +139,15 @@ impl Steps {
                 self.nesting.push(open == b'{');
                 self.at += 1;
                 self.next = Next::First;
-                if open == b'{' { Step::Object } else { Step::Array }
+                if open == b'{' { Event::Object } else { Event::Array }
             }
             b'-' | b'0'..=b'9' => {
                 self.at = scan::number(bytes, start)?;
-                Step::Number(&text[start..self.at])
+                Event::Number(&text[start..self.at])
             }
-            b't' => self.literal(bytes, b"true", "`true`", Step::Bool(true))?,
-            b'f' => self.literal(bytes, b"false", "`false`", Step::Bool(false))?,
-            b'n' => self.literal(bytes, b"null", "`null`", Step::Null)?,
+            b't' => self.literal(bytes, b"true", "`true`", Event::Bool(true))?,
+            b'f' => self.literal(bytes, b"false", "`false`", Event::Bool(false))?,
+            b'n' => self.literal(bytes, b"null", "`null`", Event::Null)?,
             _ => return Err(Fault::expected(bytes, start, "a value")),
         })
     }
@@ -157,15 +157,15 @@ impl Steps {
         bytes: &[u8],
         word: &'static [u8],
         expected: &'static str,
-        step: Step<'t>,
-    ) -> Result<Step<'t>, Fault> {
+        step: Event<'t>,
+    ) -> Result<Event<'t>, Fault> {
         self.at = scan::literal(bytes, self.at, word, expected, &mut Seen(None))?;
         Ok(step)
     }
 }
 
 impl<'a> Number<'a> {
-    /// What the text of a [`Step::Number`] means.
+    /// What the text of a [`Event::Number`] means.
     #[must_use]
     pub fn read(text: &'a str) -> Self {
         number::read(text)
@@ -179,7 +179,7 @@ impl Seen {
     fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.0 {
             // Quotes are one byte each.
-            Some((start, end, true)) => Cow::Owned(text::unescape(&text.as_bytes()[start + 1..end - 1])),
+            Some((start, end, true)) => Cow::Owned(unescape::unescape(&text.as_bytes()[start + 1..end - 1])),
             Some((start, end, false)) => Cow::Borrowed(&text[start + 1..end - 1]),
             None => Cow::Borrowed(""),
         }
@@ -206,8 +206,8 @@ mod tests {
     const DEEPEST: usize = 4;
 
     /// All steps of a text.
-    fn steps(text: &str) -> Result<Vec<Step<'_>>, JsonError> {
-        let (mut steps, mut all) = (Steps::new(DEEPEST), Vec::new());
+    fn steps(text: &str) -> Result<Vec<Event<'_>>, JsonError> {
+        let (mut steps, mut all) = (PullParser::new(DEEPEST), Vec::new());
         while let Some(step) = steps.next(text)? {
             all.push(step);
         }
@@ -216,24 +216,24 @@ mod tests {
     }
 
     /// The steps of a document that has been read as a whole.
-    fn of<'t>(node: Node<'t>, steps: &mut Vec<Step<'t>>) {
+    fn of<'t>(node: Node<'t>, steps: &mut Vec<Event<'t>>) {
         match node.kind() {
-            Kind::Null => steps.push(Step::Null),
-            Kind::Bool => steps.push(Step::Bool(node.as_bool().unwrap())),
-            Kind::Number => steps.push(Step::Number(node.as_number_text().unwrap())),
-            Kind::String => steps.push(Step::String(node.as_str().unwrap())),
+            Kind::Null => steps.push(Event::Null),
+            Kind::Bool => steps.push(Event::Bool(node.as_bool().unwrap())),
+            Kind::Number => steps.push(Event::Number(node.as_number_text().unwrap())),
+            Kind::String => steps.push(Event::String(node.as_str().unwrap())),
             Kind::Array => {
-                steps.push(Step::Array);
+                steps.push(Event::Array);
                 node.elements().for_each(|element| of(element, steps));
-                steps.push(Step::Close);
+                steps.push(Event::Close);
             }
             Kind::Object => {
-                steps.push(Step::Object);
+                steps.push(Event::Object);
                 for (key, value) in node.entries() {
-                    steps.push(Step::Key(key.as_str().unwrap()));
+                    steps.push(Event::Key(key.as_str().unwrap()));
                     of(value, steps);
                 }
-                steps.push(Step::Close);
+                steps.push(Event::Close);
             }
         }
     }

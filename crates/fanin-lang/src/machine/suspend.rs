@@ -4,21 +4,21 @@ use std::rc::Rc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::fiber::{End, Fiber, Gather, Waited};
+use super::borrow::borrow;
+use super::dispatch::callers_of;
+use super::fiber::{End, Fiber, LastWait, PendingComprehension};
 use super::instance::State;
-use super::lend::lend;
-use super::step::callers_of;
-use super::{Acc, Frame, Machine};
+use super::{Accumulator, Frame, Machine};
 use crate::code::ItemInfo;
 use crate::error::Stop;
+use crate::pending::{PendingValue, Waiter};
 use crate::program::ProgramData;
-use crate::slot::{Slot, Waiter};
 use crate::value::Value;
 
 impl State {
     /// The top frame must wait. Gives the stop back if the whole fiber must; otherwise what must wait
     /// has stepped aside and the fiber goes on.
-    pub(super) fn step_aside(
+    pub(super) fn suspend_frame(
         &mut self,
         program: &ProgramData,
         machine: &mut Machine,
@@ -40,45 +40,52 @@ impl State {
             let own = matches!(fiber.end, End::Item { item, .. } if item == index && below == 0);
             if item.pure && !own {
                 self.meter.fibers(self.live)?;
-                self.fork(program, machine, fiber, frame, index, item, code.registers, stop);
+                self.suspend_item(program, machine, fiber, frame, index, item, code.registers, stop);
                 return Ok(());
             }
         }
         if code.pure && below > 0 {
             self.meter.fibers(self.live)?;
-            self.detach(program, machine, fiber, frame, stop);
+            self.suspend_function(program, machine, fiber, frame, stop);
             return Ok(());
         }
         Err(stop)
     }
 
     /// A pure function steps aside: its caller goes on with a result that is not there yet.
-    fn detach(&mut self, program: &ProgramData, machine: &mut Machine, fiber: &mut Fiber, frame: Frame, stop: Stop) {
-        let slot = Slot::fiber();
+    fn suspend_function(
+        &mut self,
+        program: &ProgramData,
+        machine: &mut Machine,
+        fiber: &mut Fiber,
+        frame: Frame,
+        stop: Stop,
+    ) {
+        let pending = PendingValue::fiber();
         machine.frames.pop();
         let aside = Fiber {
             regs: machine.regs.drain(frame.base as usize..).collect(),
             frames: smallvec![Frame { base: 0, ..frame }],
-            end: End::Function(slot.clone()),
+            end: End::Function(pending.clone()),
             path: fiber.path.below(fiber.tick + 1),
             tick: 0,
             depth: fiber.depth + machine.frames.len() as u32,
             callers: callers_of(&machine.frames, &fiber.callers),
-            lends: None,
-            lent: false,
-            waited: Waited::default(),
+            borrows: None,
+            borrowed: false,
+            last_wait: LastWait::default(),
             turns: 0,
         };
         fiber.tick += 1;
         if let Some(caller) = machine.frames.last() {
-            machine.regs[caller.base as usize + usize::from(frame.dst)] = Value::Pending(slot);
+            machine.regs[caller.base as usize + usize::from(frame.dst)] = Value::Pending(pending);
         }
         self.start_waiting(program, aside, stop);
     }
 
     /// An item of a comprehension steps aside: the loop goes on with the next.
     #[allow(clippy::too_many_arguments, reason = "what the caller has looked up already")]
-    fn fork(
+    fn suspend_item(
         &mut self,
         program: &ProgramData,
         machine: &mut Machine,
@@ -89,35 +96,35 @@ impl State {
         registers: u16,
         stop: Stop,
     ) {
-        let slot = Slot::fiber();
+        let pending = PendingValue::fiber();
         let base = frame.base as usize;
         let mut regs = super::instance::unbound(registers);
         for reg in &item.live {
             regs[usize::from(*reg)] = machine.regs[base + usize::from(*reg)].clone();
         }
         let one = frame.pc >= u32::from(item.element);
-        if let Value::Acc(acc) = &machine.regs[base + usize::from(item.acc)] {
+        if let Value::Accumulator(acc) = &machine.regs[base + usize::from(item.acc)] {
             let mut items = acc.items.borrow_mut();
             if one {
-                items.push(Value::Pending(slot.clone()));
+                items.push(Value::Pending(pending.clone()));
             } else {
-                acc.holes.borrow_mut().push((items.len(), slot.clone()));
+                acc.holes.borrow_mut().push((items.len(), pending.clone()));
                 items.push(Value::None);
             }
         }
-        regs[usize::from(item.acc)] = Value::Acc(Rc::new(Acc::default()));
+        regs[usize::from(item.acc)] = Value::Accumulator(Rc::new(Accumulator::default()));
         let below = &machine.frames[..machine.frames.len() - 1];
         let aside = Fiber {
             regs: regs.into_boxed_slice(),
             frames: smallvec![Frame { base: 0, ..frame }],
-            end: End::Item { slot, item: index, one },
+            end: End::Item { pending, item: index, one },
             path: fiber.path.below(fiber.tick + 1),
             tick: 0,
             depth: fiber.depth + below.len() as u32,
             callers: callers_of(below, &fiber.callers),
-            lends: None,
-            lent: false,
-            waited: Waited::default(),
+            borrows: None,
+            borrowed: false,
+            last_wait: LastWait::default(),
             turns: 0,
         };
         fiber.tick += 1;
@@ -128,64 +135,68 @@ impl State {
     }
 
     /// A comprehension waits for items of unknown number; gives the slot of its result.
-    pub(super) fn gather(
+    pub(super) fn suspend_comprehension(
         &mut self,
         program: &ProgramData,
         machine: &Machine,
         fiber: &mut Fiber,
-        acc: Rc<Acc>,
+        acc: Rc<Accumulator>,
         build: crate::code::Build,
-    ) -> Result<Slot, Stop> {
+    ) -> Result<PendingValue, Stop> {
         self.meter.fibers(self.live)?;
-        let slot = Slot::fiber();
+        let pending = PendingValue::fiber();
         let aside = Fiber {
             regs: Box::default(),
             frames: SmallVec::new(),
-            end: End::Gather(Box::new(Gather { slot: slot.clone(), acc: acc.clone(), build: Some(build) })),
+            end: End::PendingComprehension(Box::new(PendingComprehension {
+                pending: pending.clone(),
+                acc: acc.clone(),
+                build: Some(build),
+            })),
             path: fiber.path.below(fiber.tick + 1),
             tick: 0,
             depth: fiber.depth + machine.frames.len() as u32,
             callers: fiber.callers.clone(),
-            lends: None,
-            lent: false,
-            waited: Waited::default(),
+            borrows: None,
+            borrowed: false,
+            last_wait: LastWait::default(),
             turns: 0,
         };
         fiber.tick += 1;
         if let Some(hole) = super::build::open_hole(&acc) {
             self.start_waiting(program, aside, Stop::Wait(hole));
         }
-        Ok(slot)
+        Ok(pending)
     }
 
     fn start_waiting(&mut self, program: &ProgramData, fiber: Fiber, stop: Stop) {
         self.live += 1;
         let token = self.fibers.reserve();
-        self.park(program, token, Box::new(fiber), stop);
+        self.suspend_fiber(program, token, Box::new(fiber), stop);
     }
 
     /// Puts a fiber to sleep until what it stopped for has come.
-    pub(super) fn park(&mut self, program: &ProgramData, token: u64, mut fiber: Box<Fiber>, stop: Stop) {
+    pub(super) fn suspend_fiber(&mut self, program: &ProgramData, token: u64, mut fiber: Box<Fiber>, stop: Stop) {
         // While the root waits only fibers that it started run, and they change nothing of its.
-        if !fiber.is_root() && !fiber.lent {
-            fiber.lent = true;
+        if !fiber.is_root() && !fiber.borrowed {
+            fiber.borrowed = true;
             let work = match &fiber.end {
-                End::Gather(gather) => {
-                    let acc = Value::Acc(gather.acc.clone());
-                    lend(std::slice::from_ref(&acc), &[], token, &mut fiber.lends)
+                End::PendingComprehension(gather) => {
+                    let acc = Value::Accumulator(gather.acc.clone());
+                    borrow(std::slice::from_ref(&acc), &[], token, &mut fiber.borrows)
                 }
                 End::Function(_) => {
                     let own = fiber.frames.first().map(|frame| &*program.codes[frame.code as usize].own);
-                    lend(&fiber.regs, own.unwrap_or_default(), token, &mut fiber.lends)
+                    borrow(&fiber.regs, own.unwrap_or_default(), token, &mut fiber.borrows)
                 }
-                _ => lend(&fiber.regs, &[], token, &mut fiber.lends),
+                _ => borrow(&fiber.regs, &[], token, &mut fiber.borrows),
             };
             self.meter.fuel = self.meter.fuel.saturating_sub(work / 4);
         }
         self.fibers.put(token, fiber);
         match stop {
-            Stop::Wait(slot) => slot.on_settled(Rc::clone(self.ready()) as Rc<dyn Waiter>, token),
-            Stop::Lent => self.rare().lent.push(token),
+            Stop::Wait(pending) => pending.on_settled(Rc::clone(self.ready()) as Rc<dyn Waiter>, token),
+            Stop::Borrowed => self.rare().borrowed.push(token),
             Stop::Barrier => self.rare().barrier = Some(token),
             // Failures end a fiber, and a turn that is over does not park it.
             Stop::Fail(_) | Stop::Yield => {}

@@ -10,7 +10,7 @@ use super::Checker;
 use super::lint::Lint;
 use super::scope::{Kind, Scope, Symbol};
 use super::signature::Signature;
-use crate::lower::{annotation, scope, span_of};
+use crate::compile::{annotation, scope, span_of};
 use crate::types::Type;
 
 type Def = DefP<starlark_syntax::syntax::ast::AstNoPayload>;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::LoopFound;
-use super::run::{Context, Frame, Walk, join_into, jump_to};
-use super::state::{Known, MOST_ITEMS, Origins, Place, Shape, State};
-use super::time::Sum;
+use super::interpreter::{Context, Frame, Interpreter, join_into, jump_to};
+use super::state::{AbstractValue, MOST_ITEMS, Origins, Place, Shape, State};
+use super::symbolic::Sum;
 use crate::code::Reg;
 
 /// Turns of a loop that are looked at before what still grows is taken to grow with each item.
@@ -82,7 +82,7 @@ fn forget_items(start: &State, state: &mut State) {
     }
 }
 
-impl Walk<'_> {
+impl Interpreter<'_> {
     /// A loop.
     pub(super) fn turns(
         &mut self,
@@ -95,7 +95,7 @@ impl Walk<'_> {
     ) -> (Option<State>, BTreeMap<usize, State>) {
         let source = match &state.regs[usize::from(iter)].shape {
             Shape::Iter(of) => (**of).clone(),
-            _ => Known::plain(Shape::Unknown),
+            _ => AbstractValue::plain(Shape::Unknown),
         };
         let (items, element) = state.elements(&source);
         let info = frame.code.items.iter().find(|item| usize::from(item.start) == header + 1);
@@ -156,7 +156,7 @@ impl Walk<'_> {
         frame: &mut Frame<'_>,
         one: &Loop,
         mut state: State,
-        item: Known,
+        item: AbstractValue,
         ways: &mut Ways,
     ) -> Option<State> {
         let start = state.clone();
@@ -200,7 +200,7 @@ impl Walk<'_> {
             }
             let waits: Origins = back.waited.difference(&start.waited).copied().collect();
             let refs = seen.map(|(.., refs)| refs).unwrap_or_default();
-            back.lend([&Known { refs, ..Known::plain(Shape::Unknown) }], &end, &waits);
+            back.borrow([&AbstractValue { refs, ..AbstractValue::plain(Shape::Unknown) }], &end, &waits);
             back.aside.max(&end);
         }
         back.now = start.now;
@@ -209,7 +209,7 @@ impl Walk<'_> {
     }
 
     /// A turn that does not count as one that a call or a wait is in: only what it leaves behind is asked for.
-    fn passing_turn(&mut self, frame: &mut Frame<'_>, one: &Loop, state: State, item: Known) -> Option<State> {
+    fn passing_turn(&mut self, frame: &mut Frame<'_>, one: &Loop, state: State, item: AbstractValue) -> Option<State> {
         let (returns, failed) = (frame.returns.take(), self.failed.clone());
         self.passing += 1;
         let back = self.turn(frame, one, state, item, &mut Ways::default());
@@ -230,7 +230,7 @@ impl Walk<'_> {
         frame: &mut Frame<'_>,
         one: &Loop,
         start: State,
-        element: &Known,
+        element: &AbstractValue,
         id: u32,
         ways: &mut Ways,
     ) -> Option<State> {

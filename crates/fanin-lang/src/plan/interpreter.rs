@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::heap::Object;
-use super::state::{Known, MOST_ITEMS, Origins, Shape, State};
-use super::time::Sum;
+use super::state::{AbstractValue, MOST_ITEMS, Origins, Shape, State};
+use super::symbolic::Sum;
 use super::{CallFound, LoopFound, WaitFound};
 use crate::code::{Code, Op, Reg};
 use crate::program::ProgramData;
@@ -15,7 +15,7 @@ pub(super) const MOST_STEPS: u64 = 400_000;
 /// Where in the walk something is: functions and operations, with the turn of each loop.
 pub(super) type Context = Vec<(u32, u32, u32)>;
 
-pub(super) struct Walk<'p> {
+pub(super) struct Interpreter<'p> {
     pub(super) program: &'p ProgramData,
     pub(super) calls: Vec<CallFound>,
     pub(super) call_ids: HashMap<Context, u32>,
@@ -35,7 +35,7 @@ pub(super) struct Walk<'p> {
     pub(super) stack: Vec<u32>,
     /// How many calls around are made on some ways only.
     pub(super) conditional: u32,
-    /// Turns around that stand for none of their loops' turns at worst, see [`Walk::turns`].
+    /// Turns around that stand for none of their loops' turns at worst, see [`Interpreter::turns`].
     pub(super) passing: u32,
     /// When ways ended that end in a failure, and the calls made on them.
     pub(super) failed: Failed,
@@ -70,13 +70,13 @@ impl Failed {
 pub(super) struct Frame<'c> {
     pub(super) code: &'c Code,
     pub(super) index: u32,
-    pub(super) returns: Option<(Known, State)>,
+    pub(super) returns: Option<(AbstractValue, State)>,
     /// The share of all ways that end in a failure.
     pub(super) dead: f64,
 }
 
 impl Frame<'_> {
-    pub(super) fn returned(&mut self, value: Known, state: State) {
+    pub(super) fn returned(&mut self, value: AbstractValue, state: State) {
         match &mut self.returns {
             Some((own, before)) => {
                 own.join(&value);
@@ -113,7 +113,7 @@ pub(super) fn jump_to(jumps: &mut BTreeMap<usize, State>, to: usize, state: Stat
     }
 }
 
-impl<'p> Walk<'p> {
+impl<'p> Interpreter<'p> {
     pub(super) fn new(program: &'p ProgramData, fuel: u64) -> Self {
         Self {
             program,
@@ -142,11 +142,16 @@ impl<'p> Walk<'p> {
     }
 
     /// Walks through a function whose first registers are `regs`. `None` if it always fails.
-    pub(super) fn function(&mut self, index: u32, regs: Vec<Known>, mut state: State) -> Option<(Known, State)> {
+    pub(super) fn function(
+        &mut self,
+        index: u32,
+        regs: Vec<AbstractValue>,
+        mut state: State,
+    ) -> Option<(AbstractValue, State)> {
         let code = &self.program.codes[index as usize];
         self.reached.insert(index);
         let mut all = regs;
-        all.resize_with(usize::from(code.registers), || Known::plain(Shape::Nothing));
+        all.resize_with(usize::from(code.registers), || AbstractValue::plain(Shape::Nothing));
         let saved = std::mem::replace(&mut state.regs, all);
         let share = std::mem::replace(&mut state.share, 1.0);
         let mut frame = Frame { code, index, returns: None, dead: 0.0 };
@@ -282,11 +287,11 @@ impl<'p> Walk<'p> {
         self.wait(frame, state, pc, &time, &origins);
     }
 
-    pub(super) fn make(&mut self, state: &mut State, object: Object) -> Known {
+    pub(super) fn make(&mut self, state: &mut State, object: Object) -> AbstractValue {
         let id = self.next_object;
         self.next_object += 1;
         state.heap.insert(id, object);
-        Known::plain(Shape::Object(BTreeSet::from([id])))
+        AbstractValue::plain(Shape::Object(BTreeSet::from([id])))
     }
 
     /// Changes containers: something is put into them.
@@ -295,8 +300,8 @@ impl<'p> Walk<'p> {
         frame: &Frame<'_>,
         state: &mut State,
         pc: usize,
-        of: &Known,
-        put: &[Known],
+        of: &AbstractValue,
+        put: &[AbstractValue],
         append: bool,
     ) {
         let one = of.refs.len() == 1 && matches!(of.shape, Shape::Object(_));

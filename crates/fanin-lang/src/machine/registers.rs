@@ -22,7 +22,7 @@ fn by_parts(value: Value) -> Value {
     match value {
         Value::Int(value) => Value::Int(value),
         Value::Str(text) => Value::Str(text),
-        Value::Pending(slot) => Value::Pending(slot),
+        Value::Pending(pending) => Value::Pending(pending),
         Value::Dict(dict) => Value::Dict(dict),
         Value::List(list) => Value::List(list),
         other => other,
@@ -35,7 +35,7 @@ pub(super) fn store(reg: &mut Value, value: Value) {
     match value {
         Value::Int(value) => set(reg, Value::Int(value)),
         Value::Str(text) => set(reg, Value::Str(text)),
-        Value::Pending(slot) => set(reg, Value::Pending(slot)),
+        Value::Pending(pending) => set(reg, Value::Pending(pending)),
         Value::Dict(dict) => set(reg, Value::Dict(dict)),
         Value::List(list) => set(reg, Value::List(list)),
         other => set(reg, other),
@@ -47,15 +47,15 @@ pub(super) fn store(reg: &mut Value, value: Value) {
 macro_rules! put {
     ($wrap:path, $reg:expr, $value:expr, $other:pat => $then:expr) => {
         match $value {
-            $wrap(Value::Int(value)) => $crate::machine::regs::set($reg, Value::Int(value)),
-            $wrap(Value::Str(text)) => $crate::machine::regs::set($reg, Value::Str(text)),
-            $wrap(Value::Bool(value)) => $crate::machine::regs::set($reg, Value::Bool(value)),
-            $wrap(Value::None) => $crate::machine::regs::set($reg, Value::None),
-            $wrap(Value::Json { at, doc }) => $crate::machine::regs::set($reg, Value::Json { at, doc }),
-            $wrap(Value::Pending(slot)) => $crate::machine::regs::set($reg, Value::Pending(slot)),
-            $wrap(Value::Dict(dict)) => $crate::machine::regs::set($reg, Value::Dict(dict)),
-            $wrap(Value::List(list)) => $crate::machine::regs::set($reg, Value::List(list)),
-            $wrap(other) => $crate::machine::regs::set($reg, other),
+            $wrap(Value::Int(value)) => $crate::machine::registers::set($reg, Value::Int(value)),
+            $wrap(Value::Str(text)) => $crate::machine::registers::set($reg, Value::Str(text)),
+            $wrap(Value::Bool(value)) => $crate::machine::registers::set($reg, Value::Bool(value)),
+            $wrap(Value::None) => $crate::machine::registers::set($reg, Value::None),
+            $wrap(Value::Json { at, doc }) => $crate::machine::registers::set($reg, Value::Json { at, doc }),
+            $wrap(Value::Pending(pending)) => $crate::machine::registers::set($reg, Value::Pending(pending)),
+            $wrap(Value::Dict(dict)) => $crate::machine::registers::set($reg, Value::Dict(dict)),
+            $wrap(Value::List(list)) => $crate::machine::registers::set($reg, Value::List(list)),
+            $wrap(other) => $crate::machine::registers::set($reg, other),
             $other => $then,
         }
     };
@@ -69,7 +69,7 @@ pub(crate) fn push_copy(items: &mut Vec<Value>, value: &Value) {
         Value::Int(value) => items.push(Value::Int(*value)),
         Value::Str(text) => items.push(Value::Str(text.clone())),
         Value::Json { at, doc } => items.push(Value::Json { at: *at, doc: doc.clone() }),
-        Value::Pending(slot) => items.push(Value::Pending(slot.clone())),
+        Value::Pending(pending) => items.push(Value::Pending(pending.clone())),
         Value::Dict(dict) => items.push(Value::Dict(dict.clone())),
         other => items.push(other.clone()),
     }
@@ -93,9 +93,9 @@ pub(super) fn copy(regs: &mut [Value], dst: usize, src: usize) {
             let text = text.clone();
             set(&mut regs[dst], Value::Str(text));
         }
-        Value::Pending(slot) => {
-            let slot = slot.clone();
-            set(&mut regs[dst], Value::Pending(slot));
+        Value::Pending(pending) => {
+            let pending = pending.clone();
+            set(&mut regs[dst], Value::Pending(pending));
         }
         Value::Dict(dict) => {
             let dict = dict.clone();

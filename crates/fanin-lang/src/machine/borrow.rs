@@ -4,18 +4,18 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::fiber::Lends;
+use super::fiber::Borrows;
 use crate::code::Reg;
-use crate::slot::{Derived, Slot, SlotKind};
+use crate::pending::{Derived, PendingKind, PendingValue};
 use crate::value::Value;
 
-/// Marks every container that can be reached from `roots`, through results of fibers too, and adds it
+/// MutationGuard every container that can be reached from `roots`, through results of fibers too, and adds it
 /// to `lends`. A result that is not there yet is marked for the fiber `token` when it comes. Gives
 /// the number of values looked at.
 ///
 /// Nobody but the fiber can change what is in its own variables, the roots at the places `own`: only
 /// what is inside them is marked.
-pub(crate) fn lend(roots: &[Value], own: &[Reg], token: u64, lends: &mut Lends) -> u64 {
+pub(crate) fn borrow(roots: &[Value], own: &[Reg], token: u64, borrows: &mut Borrows) -> u64 {
     let mut stack: Vec<Value> = Vec::new();
     for (at, root) in roots.iter().enumerate().filter(|(_, value)| value.may_hold()) {
         match root {
@@ -41,18 +41,18 @@ pub(crate) fn lend(roots: &[Value], own: &[Reg], token: u64, lends: &mut Lends) 
         };
         match &value {
             Value::List(list) if seen.insert(Rc::as_ptr(list).addr()) => {
-                list.marks.lent.set(list.marks.lent.get() + 1);
+                list.guard.borrowed.set(list.guard.borrowed.get() + 1);
                 list.items().iter().for_each(&mut more);
-                lends.get_or_insert_default().push(value.clone());
+                borrows.get_or_insert_default().push(value.clone());
             }
             Value::Dict(dict) if seen.insert(Rc::as_ptr(dict).addr()) => {
-                dict.marks.lent.set(dict.marks.lent.get() + 1);
+                dict.guard.borrowed.set(dict.guard.borrowed.get() + 1);
                 dict.map().iter().for_each(|(_, value)| more(value));
-                lends.get_or_insert_default().push(value.clone());
+                borrows.get_or_insert_default().push(value.clone());
             }
             Value::Set(set) if seen.insert(Rc::as_ptr(set).addr()) => {
-                set.marks.lent.set(set.marks.lent.get() + 1);
-                lends.get_or_insert_default().push(value.clone());
+                set.guard.borrowed.set(set.guard.borrowed.get() + 1);
+                borrows.get_or_insert_default().push(value.clone());
             }
             Value::Tuple(tuple) if seen.insert(Rc::as_ptr(tuple).addr()) => {
                 tuple.iter().for_each(&mut more);
@@ -71,11 +71,11 @@ pub(crate) fn lend(roots: &[Value], own: &[Reg], token: u64, lends: &mut Lends) 
                 object.visit(&mut more);
                 kept.push(value.clone());
             }
-            Value::Pending(slot) if seen.insert(Rc::as_ptr(&slot.0).addr()) => {
-                match slot.outcome() {
+            Value::Pending(pending) if seen.insert(Rc::as_ptr(&pending.0).addr()) => {
+                match pending.outcome() {
                     Some(Ok(inner)) => more(&inner),
                     Some(Err(_)) => {}
-                    None => later(slot, token),
+                    None => later(pending, token),
                 }
                 kept.push(value.clone());
             }
@@ -88,10 +88,10 @@ pub(crate) fn lend(roots: &[Value], own: &[Reg], token: u64, lends: &mut Lends) 
                 more(&cell.borrow());
                 kept.push(value.clone());
             }
-            Value::Acc(acc) if seen.insert(Rc::as_ptr(acc).addr()) => {
+            Value::Accumulator(acc) if seen.insert(Rc::as_ptr(acc).addr()) => {
                 acc.items.borrow().iter().for_each(&mut more);
-                for (_, slot) in acc.holes.borrow().iter() {
-                    more(&Value::Pending(slot.clone()));
+                for (_, pending) in acc.holes.borrow().iter() {
+                    more(&Value::Pending(pending.clone()));
                 }
                 kept.push(value.clone());
             }
@@ -101,25 +101,25 @@ pub(crate) fn lend(roots: &[Value], own: &[Reg], token: u64, lends: &mut Lends) 
     work
 }
 
-/// The result of a fiber is lent when it comes. Answers of calls cannot change.
-fn later(slot: &Slot, token: u64) {
-    let root = match &slot.0.kind {
-        SlotKind::Derived(way) => &way.of,
-        SlotKind::Fiber(_) => slot,
+/// The result of a fiber is borrowed when it comes. Answers of calls cannot change.
+fn later(pending: &PendingValue, token: u64) {
+    let root = match &pending.0.kind {
+        PendingKind::Derived(way) => &way.of,
+        PendingKind::Fiber(_) => pending,
         _ => return,
     };
-    root.derive(Derived::Lend(token));
+    root.derive(Derived::Borrow(token));
 }
 
 /// Takes the marks off again.
-pub(crate) fn unlend(lends: &mut Lends) {
-    for value in lends.take().into_iter().flat_map(|lends| *lends) {
-        let lent = match &value {
-            Value::List(list) => &list.marks.lent,
-            Value::Dict(dict) => &dict.marks.lent,
-            Value::Set(set) => &set.marks.lent,
+pub(crate) fn release_borrows(borrows: &mut Borrows) {
+    for value in borrows.take().into_iter().flat_map(|borrows| *borrows) {
+        let borrowed = match &value {
+            Value::List(list) => &list.guard.borrowed,
+            Value::Dict(dict) => &dict.guard.borrowed,
+            Value::Set(set) => &set.guard.borrowed,
             _ => continue,
         };
-        lent.set(lent.get().saturating_sub(1));
+        borrowed.set(borrowed.get().saturating_sub(1));
     }
 }

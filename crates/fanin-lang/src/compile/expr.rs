@@ -6,11 +6,11 @@ use starlark_syntax::dot_format_parser::{FormatConv, FormatParser, FormatToken};
 use starlark_syntax::lexer::TokenInt;
 use starlark_syntax::syntax::ast::{AstExpr, AstFString, AstLiteral, AstStmt, BinOp, Expr, Stmt};
 
-use super::build::Var;
-use super::{Lowerer, span_of};
-use crate::code::{Binary, Op, Order, Piece, Reg};
-use crate::hint;
+use super::builder::Var;
+use super::{Compiler, span_of};
+use crate::code::{Binary, Comparison, Op, Piece, Reg};
 use crate::intern::intern;
+use crate::suggest;
 use crate::value::{FrozenValue, number};
 
 /// What a name stands for.
@@ -21,7 +21,7 @@ pub(super) enum Place {
     Unknown,
 }
 
-impl Lowerer<'_> {
+impl Compiler<'_> {
     pub(super) fn place(&mut self, name: &str) -> Place {
         let fun = self.fun();
         if let Some(var) = fun.scopes.iter().rev().find_map(|scope| scope.get(name)) {
@@ -122,7 +122,7 @@ impl Lowerer<'_> {
         names.extend(self.loaded.keys().cloned());
         names.extend(self.builtins.names.keys().map(ToString::to_string));
         names.sort();
-        let hint = hint::nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean {near}?"));
+        let hint = suggest::nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean {near}?"));
         self.error_hint(span, format!("the name {name} is not defined"), hint);
     }
 
@@ -227,10 +227,10 @@ impl Lowerer<'_> {
                 self.move_to(dst, to);
             }
             Expr::ListComprehension(element, first, rest) => {
-                self.comprehension(expr, super::comp::Element::One(element), first, rest, dst);
+                self.comprehension(expr, super::comprehension::Element::One(element), first, rest, dst);
             }
             Expr::DictComprehension(pair, first, rest) => {
-                self.comprehension(expr, super::comp::Element::Pair(&pair.0, &pair.1), first, rest, dst);
+                self.comprehension(expr, super::comprehension::Element::Pair(&pair.0, &pair.1), first, rest, dst);
             }
             Expr::FString(format) => self.format(format, span, dst),
         }
@@ -368,10 +368,10 @@ impl Lowerer<'_> {
         let op = match op {
             BinOp::Equal => Op::Equal { dst, a, b, not: false },
             BinOp::NotEqual => Op::Equal { dst, a, b, not: true },
-            BinOp::Less => compare(Order::Less),
-            BinOp::Greater => compare(Order::Greater),
-            BinOp::LessOrEqual => compare(Order::LessEqual),
-            BinOp::GreaterOrEqual => compare(Order::GreaterEqual),
+            BinOp::Less => compare(Comparison::Less),
+            BinOp::Greater => compare(Comparison::Greater),
+            BinOp::LessOrEqual => compare(Comparison::LessEqual),
+            BinOp::GreaterOrEqual => compare(Comparison::GreaterEqual),
             BinOp::In => Op::In { dst, a, b, not: false },
             BinOp::NotIn => Op::In { dst, a, b, not: true },
             other => match binary_of(other) {

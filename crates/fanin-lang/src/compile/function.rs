@@ -3,13 +3,13 @@
 use arcstr::ArcStr;
 use starlark_syntax::syntax::ast::{AstExpr, AstParameter, AstStmt, AstTypeExpr, Parameter};
 
-use super::build::{Builder, Event, Var};
-use super::{Lowerer, scope};
+use super::builder::{Builder, Event, Var};
+use super::{Compiler, scope};
 use crate::code::{ClosureInfo, Op, Params, Reg};
 use crate::intern::intern;
 use crate::types::Blame;
 
-impl Lowerer<'_> {
+impl Compiler<'_> {
     /// Compiles a function and emits the operation that makes it; gives the register it is in.
     pub(super) fn function(
         &mut self,

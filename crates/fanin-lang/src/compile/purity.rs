@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use super::build::Event;
+use super::builder::Event;
 use crate::code::{Code, Reason};
 
 /// A compiled function with what it may change and its variables that may hold others' containers;

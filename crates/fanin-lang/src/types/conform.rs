@@ -30,16 +30,16 @@ fn name_of(value: &Value) -> String {
 ///
 /// # Errors
 /// `Wait` for what is not there yet; a limit.
-pub(crate) fn hold(ty: &Type, value: &Value, meter: &mut Meter) -> Result<Option<Mismatch>, Stop> {
+pub(crate) fn mismatch(ty: &Type, value: &Value, meter: &mut Meter) -> Result<Option<Mismatch>, Stop> {
     if *ty == Type::Any {
         return Ok(None);
     }
     let value = match value {
         Value::Absent(_) => return Ok(None),
-        Value::Pending(slot) => match slot.outcome() {
-            None => return Err(Stop::Wait(slot.clone())),
+        Value::Pending(pending) => match pending.outcome() {
+            None => return Err(Stop::Wait(pending.clone())),
             Some(Err(_)) => return Ok(None),
-            Some(Ok(value)) => return hold(ty, &value, meter),
+            Some(Ok(value)) => return mismatch(ty, &value, meter),
         },
         Value::Json { .. } => &value.decide()?,
         plain => plain,
@@ -71,7 +71,7 @@ pub(crate) fn hold(ty: &Type, value: &Value, meter: &mut Meter) -> Result<Option
                 return Ok(Some(Mismatch { path: String::new(), got }));
             }
             for (at, (ty, item)) in all.iter().zip(&items).enumerate() {
-                if let Some(found) = hold(ty, item, meter)? {
+                if let Some(found) = mismatch(ty, item, meter)? {
                     return Ok(Some(found.below(&format!("[{at}]"))));
                 }
             }
@@ -84,10 +84,10 @@ pub(crate) fn hold(ty: &Type, value: &Value, meter: &mut Meter) -> Result<Option
             let entries = view::entries(value).unwrap_or_default();
             meter.steps(entries.len() as u64)?;
             for (key, item) in &entries {
-                if let Some(found) = hold(key_type, key, meter)? {
+                if let Some(found) = mismatch(key_type, key, meter)? {
                     return Ok(Some(Mismatch { path: format!("the key {key:?}"), ..found }));
                 }
-                if let Some(found) = hold(value_type, item, meter)? {
+                if let Some(found) = mismatch(value_type, item, meter)? {
                     return Ok(Some(found.below(&format!("[{key:?}]"))));
                 }
             }
@@ -97,14 +97,14 @@ pub(crate) fn hold(ty: &Type, value: &Value, meter: &mut Meter) -> Result<Option
             // What is not there yet in one of them may not matter for another.
             let mut waits = None;
             for one in all {
-                match hold(one, value, meter) {
+                match mismatch(one, value, meter) {
                     Ok(None) => return Ok(None),
                     Ok(Some(_)) => {}
-                    Err(Stop::Wait(slot)) => waits = waits.or(Some(slot)),
+                    Err(Stop::Wait(pending)) => waits = waits.or(Some(pending)),
                     Err(stop) => return Err(stop),
                 }
             }
-            waits.map_or_else(|| plain(false), |slot| Err(Stop::Wait(slot)))
+            waits.map_or_else(|| plain(false), |pending| Err(Stop::Wait(pending)))
         }
         Type::List(_) | Type::Dict(..) | Type::Set(_) | Type::Tuple(_) | Type::Tuples(_) | Type::Iterable(_) => {
             plain(false)
@@ -118,7 +118,7 @@ fn elements(of: &Type, value: &Value, meter: &mut Meter) -> Result<Option<Mismat
     }
     meter.steps(view::len(value).unwrap_or(0) as u64)?;
     for (at, item) in view::elements(value)?.iter().enumerate() {
-        if let Some(found) = hold(of, item, meter)? {
+        if let Some(found) = mismatch(of, item, meter)? {
             return Ok(Some(found.below(&format!("[{at}]"))));
         }
     }

@@ -9,10 +9,10 @@
 use arcstr::ArcStr;
 use starlark_syntax::syntax::ast::{AstExpr, AstLiteral, AstParameter, AstTypeExpr, BinOp, Expr, Parameter};
 
-use super::build::{Builder, Event};
-use super::{Lowerer, span_of};
+use super::builder::{Builder, Event};
+use super::{Compiler, span_of};
 use crate::code::{CallInfo, Op, Reg, Target};
-use crate::hint;
+use crate::suggest;
 use crate::types::{Annotations, Blame, Type, TypeCheck};
 use crate::value::object::FrozenFunction;
 use crate::value::{Frozen, FrozenValue};
@@ -90,7 +90,7 @@ fn plain(name: &str, span: (u32, u32), host: &[&'static str]) -> Result<Type, Wr
                     "string" => Some("str".to_owned()),
                     "NoneType" => Some("None".to_owned()),
                     "object" | "any" => Some("typing.Any".to_owned()),
-                    _ => hint::nearest(other, names),
+                    _ => suggest::nearest(other, names),
                 };
                 return Err(Wrong {
                     span,
@@ -163,7 +163,7 @@ pub(crate) fn of_function(
     (any.then_some(found), wrong)
 }
 
-impl Lowerer<'_> {
+impl Compiler<'_> {
     /// The annotations of a function; what is wrong with them is noted.
     pub(super) fn annotations(
         &mut self,

@@ -8,8 +8,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use starlark_syntax::syntax::ast::{AssignTarget, AstAssignTarget, AstExpr, Clause, ForClause};
 
-use super::build::{Event, Var};
-use super::{Lowerer, scope, span_of};
+use super::builder::{Event, Var};
+use super::{Compiler, scope, span_of};
 use crate::code::{Build, CallInfo, ItemInfo, Op, Reg, Target};
 
 /// What an item gives.
@@ -22,7 +22,7 @@ pub(super) enum Element<'a> {
     Call(Reg, Option<Event>),
 }
 
-impl Lowerer<'_> {
+impl Compiler<'_> {
     pub(super) fn comprehension(
         &mut self,
         expr: &AstExpr,

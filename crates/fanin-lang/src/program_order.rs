@@ -52,12 +52,12 @@ impl Drop for Node {
 /// Where in the program something stands. Smaller is earlier. Only positions of one instance can be
 /// compared.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct ProgramOrder {
     pub(crate) path: Path,
     pub(crate) tick: u32,
 }
 
-impl Order {
+impl ProgramOrder {
     fn list(&self) -> Vec<u32> {
         let mut path = &self.path.0;
         let mut list = Vec::with_capacity(path.as_ref().map_or(0, |node| node.depth) as usize + 1);
@@ -71,21 +71,21 @@ impl Order {
     }
 }
 
-impl PartialEq for Order {
+impl PartialEq for ProgramOrder {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Order {}
+impl Eq for ProgramOrder {}
 
-impl PartialOrd for Order {
+impl PartialOrd for ProgramOrder {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Order {
+impl Ord for ProgramOrder {
     fn cmp(&self, other: &Self) -> Ordering {
         if self.path.same(&other.path) {
             return self.tick.cmp(&other.tick);
@@ -103,7 +103,7 @@ mod tests {
         let root = Path::root();
         let child = root.below(5);
         let grandchild = child.below(2);
-        let at = |path: &Path, tick| Order { path: path.clone(), tick };
+        let at = |path: &Path, tick| ProgramOrder { path: path.clone(), tick };
         let sorted = [at(&root, 4), at(&child, 1), at(&grandchild, 900), at(&child, 3), at(&root, 6)];
         for pair in sorted.windows(2) {
             assert!(pair[0] < pair[1], "{pair:?}");

@@ -15,7 +15,7 @@ pub type Outcome = Result<Value, Rc<Failure>>;
 pub const MAX_PATH: usize = 250;
 
 /// What stands behind the slot of a host's call.
-pub trait SlotSource {
+pub trait CallHandle {
     /// An attribute of the call itself (`answer.status`), asked once the call has settled. `None` if
     /// there is no such attribute.
     ///
@@ -63,20 +63,20 @@ impl State {
     }
 }
 
-/// A reference to a value that is not there yet. Clones are the same slot.
+/// A reference to a value that is not there yet. Clones are the same pending.
 #[derive(Clone)]
-pub struct Slot(pub(crate) Rc<Inner>);
+pub struct PendingValue(pub(crate) Rc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) kind: SlotKind,
+    pub(crate) kind: PendingKind,
     state: RefCell<State>,
 }
 
-pub(crate) enum SlotKind {
+pub(crate) enum PendingKind {
     /// A call of the host.
-    Call(Rc<dyn SlotSource>),
+    Call(Rc<dyn CallHandle>),
     /// A part of an answer: soft, evaluated when it is decided on. Most parts are one step away.
-    Part { of: Slot, key: Key },
+    Part { of: PendingValue, key: Key },
     /// One that is further away.
     Far(Box<Way>),
     /// The result of a fiber.
@@ -90,7 +90,7 @@ pub(crate) enum SlotKind {
 
 /// The way to a part of something that is not there yet.
 pub(crate) struct Way {
-    pub(crate) of: Slot,
+    pub(crate) of: PendingValue,
     pub(crate) path: Box<[Key]>,
 }
 
@@ -101,52 +101,52 @@ pub(crate) enum Derived {
     /// Take a snapshot of a part, for a call that was made before the result was there.
     Capture(Later),
     /// Mark it as lent: the waiting fiber with this token can see it.
-    Lend(u64),
+    Borrow(u64),
 }
 
 /// A value to compute from a fiber's result.
 pub(crate) struct Later {
-    pub(crate) slot: Slot,
+    pub(crate) pending: PendingValue,
     pub(crate) path: Box<[Key]>,
     /// Where it stands in the program.
-    pub(crate) order: crate::order::Order,
-    pub(crate) place: crate::machine::Place,
+    pub(crate) order: crate::program_order::ProgramOrder,
+    pub(crate) place: crate::machine::ProgramPoint,
 }
 
-impl Slot {
-    fn with(kind: SlotKind) -> Self {
+impl PendingValue {
+    fn with(kind: PendingKind) -> Self {
         Self(Rc::new(Inner { kind, state: RefCell::new(State::Open) }))
     }
 
     /// A slot for a call of the host, who settles it.
     #[must_use]
-    pub fn call(source: Rc<dyn SlotSource>) -> Self {
-        Self::with(SlotKind::Call(source))
+    pub fn call(source: Rc<dyn CallHandle>) -> Self {
+        Self::with(PendingKind::Call(source))
     }
 
     pub(crate) fn fiber() -> Self {
-        Self::with(SlotKind::Fiber(RefCell::new(None)))
+        Self::with(PendingKind::Fiber(RefCell::new(None)))
     }
 
-    pub(crate) fn derived(of: Slot, path: Box<[Key]>) -> Self {
-        Self::with(SlotKind::Derived(Box::new(Way { of, path })))
+    pub(crate) fn derived(of: PendingValue, path: Box<[Key]>) -> Self {
+        Self::with(PendingKind::Derived(Box::new(Way { of, path })))
     }
 
     /// A slot that failed before anyone waited: a missing part of an answer.
     #[cold]
     pub(crate) fn failed(failure: Failure) -> Self {
-        let slot = Self::with(SlotKind::Given);
-        slot.settle(Err(failure));
-        slot
+        let pending = Self::with(PendingKind::Given);
+        pending.settle(Err(failure));
+        pending
     }
 
-    /// The part at `key` of this slot, which must be a call or a part. `None` if the path would be
+    /// The part at `key` of this pending, which must be a call or a part. `None` if the path would be
     /// too long.
     pub(crate) fn part(&self, key: Key) -> Option<Self> {
         let (of, path) = match &self.0.kind {
-            SlotKind::Part { of, key } => (of, std::slice::from_ref(key)),
-            SlotKind::Far(way) => (&way.of, &*way.path),
-            _ => return Some(Self::with(SlotKind::Part { of: self.clone(), key })),
+            PendingKind::Part { of, key } => (of, std::slice::from_ref(key)),
+            PendingKind::Far(way) => (&way.of, &*way.path),
+            _ => return Some(Self::with(PendingKind::Part { of: self.clone(), key })),
         };
         if path.len() >= MAX_PATH {
             return None;
@@ -154,24 +154,24 @@ impl Slot {
         let mut longer = Vec::with_capacity(path.len() + 1);
         longer.extend(path.iter().cloned());
         longer.push(key);
-        Some(Self::with(SlotKind::Far(Box::new(Way { of: of.clone(), path: longer.into_boxed_slice() }))))
+        Some(Self::with(PendingKind::Far(Box::new(Way { of: of.clone(), path: longer.into_boxed_slice() }))))
     }
 
     /// The call that this is, or is a part of.
     #[must_use]
-    pub fn root(&self) -> &Slot {
+    pub fn root(&self) -> &PendingValue {
         match &self.0.kind {
-            SlotKind::Part { of, .. } => of,
-            SlotKind::Far(way) => &way.of,
+            PendingKind::Part { of, .. } => of,
+            PendingKind::Far(way) => &way.of,
             _ => self,
         }
     }
 
     /// What stands behind it, if it is a call of the host or a part of one's answer.
     #[must_use]
-    pub fn source(&self) -> Option<&Rc<dyn SlotSource>> {
+    pub fn source(&self) -> Option<&Rc<dyn CallHandle>> {
         match &self.root().0.kind {
-            SlotKind::Call(source) => Some(source),
+            PendingKind::Call(source) => Some(source),
             _ => None,
         }
     }
@@ -179,15 +179,15 @@ impl Slot {
     /// Whether this is a call of the host itself, not a part of its answer.
     #[must_use]
     pub fn is_call(&self) -> bool {
-        matches!(self.0.kind, SlotKind::Call(_))
+        matches!(self.0.kind, PendingKind::Call(_))
     }
 
     /// Whether indexing gives a lazy part.
     pub(crate) fn is_soft(&self) -> bool {
-        matches!(self.0.kind, SlotKind::Call(_) | SlotKind::Part { .. } | SlotKind::Far(_))
+        matches!(self.0.kind, PendingKind::Call(_) | PendingKind::Part { .. } | PendingKind::Far(_))
     }
 
-    /// Whether both are the same slot.
+    /// Whether both are the same pending.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
@@ -208,8 +208,8 @@ impl Slot {
             return Some(outcome.clone());
         }
         let (of, path) = match &self.0.kind {
-            SlotKind::Part { of, key } => (of, std::slice::from_ref(key)),
-            SlotKind::Far(way) => (&way.of, &*way.path),
+            PendingKind::Part { of, key } => (of, std::slice::from_ref(key)),
+            PendingKind::Far(way) => (&way.of, &*way.path),
             _ => return None,
         };
         let outcome = match of.outcome()? {
@@ -275,14 +275,14 @@ impl Slot {
     }
 
     pub(crate) fn derive(&self, derived: Derived) {
-        if let SlotKind::Fiber(list) = &self.0.kind {
+        if let PendingKind::Fiber(list) = &self.0.kind {
             list.borrow_mut().get_or_insert_default().push(derived);
         }
     }
 
     pub(crate) fn take_derived(&self) -> Vec<Derived> {
         match &self.0.kind {
-            SlotKind::Fiber(list) => list.borrow_mut().take().map_or_else(Vec::new, |list| *list),
+            PendingKind::Fiber(list) => list.borrow_mut().take().map_or_else(Vec::new, |list| *list),
             _ => Vec::new(),
         }
     }
@@ -299,16 +299,16 @@ impl Inner {
 }
 
 // Thousands of flows hold two of them while they wait, and an allocator has a size for 80 bytes.
-const _: () = assert!(Slot::SIZE <= 80);
+const _: () = assert!(PendingValue::SIZE <= 80);
 
 /// Skips slots that only pass another's value on, so that chains stay short.
 fn shorten(mut value: Value) -> Value {
-    while let Value::Pending(slot) = &value {
+    while let Value::Pending(pending) = &value {
         // A call keeps its link to the host.
-        if slot.is_soft() {
+        if pending.is_soft() {
             break;
         }
-        match slot.outcome() {
+        match pending.outcome() {
             Some(Ok(inner)) => value = inner,
             _ => break,
         }
@@ -321,8 +321,8 @@ impl Drop for Inner {
         // A chain of slots that pass each other's value on is taken apart in a loop: dropping it
         // link by link would recurse once for each.
         let mut next = self.state.get_mut().take_outcome();
-        while let Some(Ok(Value::Pending(slot))) = next {
-            match Rc::try_unwrap(slot.0) {
+        while let Some(Ok(Value::Pending(pending))) = next {
+            match Rc::try_unwrap(pending.0) {
                 Ok(mut inner) => next = inner.state.get_mut().take_outcome(),
                 Err(_) => break,
             }
@@ -330,11 +330,11 @@ impl Drop for Inner {
     }
 }
 
-impl fmt::Debug for Slot {
+impl fmt::Debug for PendingValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.source() {
-            Some(source) => write!(f, "Slot({})", source.describe()),
-            None => f.write_str("Slot"),
+            Some(source) => write!(f, "PendingValue({})", source.describe()),
+            None => f.write_str("PendingValue"),
         }
     }
 }

@@ -4,12 +4,12 @@ use starlark_syntax::syntax::ast::{
     AssignOp, AssignTarget, AstAssignTarget, AstExpr, AstStmt, BinOp, Expr, ForP, Stmt,
 };
 
-use super::build::{Event, Loop};
-use super::{Lowerer, annotation, span_of};
+use super::builder::{Event, Loop};
+use super::{Compiler, annotation, span_of};
 use crate::code::{Binary, Op, Reg};
 use crate::types::Blame;
 
-impl Lowerer<'_> {
+impl Compiler<'_> {
     pub(super) fn statement(&mut self, stmt: &AstStmt) {
         let before = self.fun().mark();
         self.fun().span = span_of(stmt.span);

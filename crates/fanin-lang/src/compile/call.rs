@@ -4,15 +4,15 @@ use arcstr::ArcStr;
 use starlark_syntax::lexer::TokenInt;
 use starlark_syntax::syntax::ast::{Argument, AstArgument, AstExpr, AstLiteral, AstParameter, Expr, Parameter};
 
-use super::build::Event;
-use super::comp::Element;
+use super::builder::Event;
+use super::comprehension::Element;
 use super::expr::Place;
-use super::{Lowerer, span_of};
+use super::{Compiler, span_of};
 use crate::code::{CallInfo, Op, Reg, Target};
-use crate::hint;
-use crate::host::{Effect, HostRef, Written};
+use crate::host::{Effect, HostRef, StaticArgs};
 use crate::intern::intern;
 use crate::native::{Changes, NativeFn};
+use crate::suggest;
 use crate::value::{Frozen, FrozenValue, Value};
 
 /// The value of a literal argument.
@@ -35,7 +35,7 @@ pub(crate) fn literal(expr: &AstExpr) -> Option<Value> {
     }
 }
 
-impl Lowerer<'_> {
+impl Compiler<'_> {
     pub(super) fn call(&mut self, callee: &AstExpr, args: &[AstArgument], span: (u32, u32), dst: Reg) {
         let target = match &callee.node {
             Expr::Identifier(ident) => {
@@ -245,7 +245,7 @@ impl Lowerer<'_> {
                     let event = Event::Writes(format!("calls {}.{name}, which may change something", object.name()));
                     self.fun().event(event);
                 }
-                let mut written = Written { positional: 0, names: &[], open: false, first: None };
+                let mut written = StaticArgs { positional: 0, names: &[], open: false, first: None };
                 let mut names = Vec::new();
                 for arg in args {
                     match &arg.node {
@@ -255,14 +255,15 @@ impl Lowerer<'_> {
                     }
                 }
                 if let Some((message, hint)) =
-                    object.review(method.id, &Written { names: &names, first: literal("0").as_ref(), ..written })
+                    object.verify(method.id, &StaticArgs { names: &names, first: literal("0").as_ref(), ..written })
                 {
                     self.error_hint(span, message, hint);
                 }
                 Target::Host { object, method: method.id, effect: method.effect }
             }
             None => {
-                let hint = hint::nearest(name, object.names().into_iter()).map(|near| format!("did you mean {near}?"));
+                let hint =
+                    suggest::nearest(name, object.names().into_iter()).map(|near| format!("did you mean {near}?"));
                 let message = format!("{} has no method {name}", object.name());
                 self.error_hint(span, message, hint);
                 Target::Known(FrozenValue::None)
@@ -330,7 +331,7 @@ impl Lowerer<'_> {
                     _ => Some(Event::Impure("calls a key function that is not known before it runs".to_owned())),
                 };
                 let unknown_local = matches!(&key.node, Expr::Identifier(ident)
-                    if matches!(self.place(&ident.node.ident), Place::Global { known: None, .. } | Place::Local(super::build::Var { known: None, .. })));
+                    if matches!(self.place(&ident.node.ident), Place::Global { known: None, .. } | Place::Local(super::builder::Var { known: None, .. })));
                 self.expr_to(key, function);
                 let event = if unknown_local {
                     Some(Event::Impure("calls a key function that is not known before it runs".to_owned()))

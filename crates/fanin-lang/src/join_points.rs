@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::code::{Binary, Build, Op, Order};
-use crate::native::{Globals, NativeFn, Waits};
+use crate::code::{Binary, Build, Comparison, Op};
+use crate::native::{Awaits, Globals, NativeFn};
 use crate::value::{FrozenValue, ValueKind};
 
 /// What an operation decides on. Everything else in it is only moved.
@@ -65,7 +65,7 @@ const CONSTRUCTS: [(&str, Op); 30] = [
     ("`x & y`, `x | y`, `x ^ y`, `x << y`, `x >> y`", Op::Binary { op: Binary::And, dst: 0, a: 0, b: 0 }),
     ("`x += y` and its like", Op::InPlace { op: Binary::Add, dst: 0, a: 0, b: 0 }),
     ("`x == y`, `x != y`", Op::Equal { dst: 0, a: 0, b: 0, not: false }),
-    ("`x < y` and its like", Op::Compare { op: Order::Less, dst: 0, a: 0, b: 0 }),
+    ("`x < y` and its like", Op::Compare { op: Comparison::Less, dst: 0, a: 0, b: 0 }),
     ("`x in y`, `x not in y`", Op::In { dst: 0, a: 0, b: 0, not: false }),
     ("`not x`", Op::Not { dst: 0, src: 0 }),
     ("`-x`", Op::Negate { dst: 0, src: 0 }),
@@ -133,11 +133,11 @@ fn inside(name: &str) -> Option<&'static str> {
 }
 
 fn words(native: &NativeFn, method: bool) -> String {
-    let mut words = match native.waits {
-        Waits::All => "all arguments".to_owned(),
-        Waits::Deep => return "all arguments and everything inside them".to_owned(),
-        Waits::These(0) => String::new(),
-        Waits::These(bits) => {
+    let mut words = match native.awaits {
+        Awaits::All => "all arguments".to_owned(),
+        Awaits::Deep => return "all arguments and everything inside them".to_owned(),
+        Awaits::These(0) => String::new(),
+        Awaits::These(bits) => {
             let numbered = (0..32).filter(|at| bits & 1 << at != 0).map(|at| match (at, method) {
                 (0, true) => "the object".to_owned(),
                 (at, _) => format!("argument {}", at + u32::from(!method)),
@@ -240,7 +240,7 @@ mod tests {
                 && let Some(waited) = waits(&format!("{name}([p, p])"))
             {
                 tried += 1;
-                let said = native.waits == Waits::Deep || inside(native.name).is_some();
+                let said = native.awaits == Awaits::Deep || inside(native.name).is_some();
                 assert_eq!(waited, said, "{name} of a list of pending elements");
             }
         }

@@ -7,14 +7,14 @@ use crate::host::Args;
 use crate::machine::truth;
 use crate::methods::args::{each, int, optional_int};
 use crate::methods::{dict, set};
-use crate::native::{Ctx, NativeFn, Waits};
+use crate::native::{Awaits, Ctx, NativeFn};
 use crate::value::view::{self, type_name};
 use crate::value::{Dict, Map, Range, Set, Value};
 
 pub(super) static FUNCTIONS: [NativeFn; 11] = [
     NativeFn::new("all", all),
     NativeFn::new("any", any),
-    NativeFn::new("dict", dict).waits(Waits::These(1)),
+    NativeFn::new("dict", dict).awaits(Awaits::These(1)),
     NativeFn::new("enumerate", enumerate),
     NativeFn::new("len", len),
     NativeFn::new("list", list),

@@ -203,11 +203,11 @@ pub(crate) fn debug(value: &Value, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Value::Float(value) => write!(f, "{value:?}"),
         Value::Str(text) => write!(f, "{:?}", text.as_str()),
         Value::Json { at, doc } => f.write_str(&String::from_utf8_lossy(doc.node(*at).raw())),
-        Value::Pending(slot) => write!(f, "{slot:?}"),
+        Value::Pending(pending) => write!(f, "{pending:?}"),
         Value::Absent(failure) => write!(f, "Absent({failure:?})"),
         Value::Host(host) => write!(f, "{host:?}"),
         Value::Object(object) => write!(f, "{:?}", &**object),
-        Value::Unbound | Value::Iter(_) | Value::Cell(_) | Value::Acc(_) => f.write_str("Internal"),
+        Value::Unbound | Value::Iter(_) | Value::Cell(_) | Value::Accumulator(_) => f.write_str("Internal"),
         other => write!(f, "{} of {:?}", view::type_name(other), view::len(other)),
     }
 }

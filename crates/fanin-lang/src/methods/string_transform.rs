@@ -23,7 +23,7 @@ pub(super) static METHODS: [NativeFn; 12] = [
     NativeFn::new("strip", strip),
     NativeFn::new("title", title),
     NativeFn::new("upper", upper),
-    NativeFn::new("format", crate::builtins::format::format).waits(crate::native::Waits::These(1)),
+    NativeFn::new("format", crate::builtins::format::format).awaits(crate::native::Awaits::These(1)),
 ];
 
 /// Changes upper and lower case. Texts of ASCII, which are most, are changed in place in the new text.

@@ -7,14 +7,14 @@ use super::arithmetic::{self, small};
 use super::build::{build_from, check_type, dict_of_pairs, render, unpack};
 use super::call::long;
 use super::index::{self, At, key_of};
-use super::regs::{copy, moved, push_copy, put, set, store, take_row};
-use super::{Acc, Building, Frame, Meter, Place, fiber, ops};
+use super::registers::{copy, moved, push_copy, put, set, store, take_row};
+use super::{Accumulator, Building, Frame, Meter, ProgramPoint, fiber, ops};
 use crate::code::{Build, Code, Op, Reg, Target};
 use crate::error::{Failure, Kind, Stop};
-use crate::host::{Host, Site};
+use crate::host::{CallSite, Host};
 use crate::native::{Ctx, ENTRY};
-use crate::order::Order;
 use crate::program::ProgramData;
+use crate::program_order::ProgramOrder;
 use crate::value::object::Function;
 use crate::value::view::Iter;
 use crate::value::{Dict, FrozenValue, List, Tuple, Value, part};
@@ -46,29 +46,29 @@ pub(crate) enum Action {
     /// End of an item of a comprehension in the bottom frame.
     ItemEnd(u16),
     /// A comprehension some of whose items are still running.
-    Gather {
+    PendingComprehension {
         dst: Reg,
-        acc: Rc<Acc>,
+        acc: Rc<Accumulator>,
         build: Build,
     },
 }
 
 impl Cx<'_> {
-    pub(crate) fn site(&self, pc: usize) -> Site {
-        Site { code: self.frames.last().map_or(0, |frame| frame.code), pc: pc as u32 }
+    pub(crate) fn site(&self, pc: usize) -> CallSite {
+        CallSite { code: self.frames.last().map_or(0, |frame| frame.code), pc: pc as u32 }
     }
 
     pub(crate) fn ctx(&mut self, pc: usize) -> Ctx<'_> {
-        let site = self.site(pc);
-        Ctx { host: &mut *self.host, site, meter: &mut *self.meter, program: self.program }
+        let call_site = self.site(pc);
+        Ctx { host: &mut *self.host, call_site, meter: &mut *self.meter, program: self.program }
     }
 }
 
 /// The place of the operation at `pc` of the top frame.
-pub(crate) fn place(frames: &[Frame], callers: &super::Callers, pc: usize) -> Place {
+pub(crate) fn place(frames: &[Frame], callers: &super::Callers, pc: usize) -> ProgramPoint {
     let code = frames.last().map_or(0, |frame| frame.code);
     let below = &frames[..frames.len().saturating_sub(1)];
-    Place { code, pc: pc as u32, callers: callers_of(below, callers) }
+    ProgramPoint { code, pc: pc as u32, callers: callers_of(below, callers) }
 }
 
 /// The chain of callers that `below`, frames of a fiber with callers `up`, adds to.
@@ -278,10 +278,10 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                         Some(value) => value.clone(),
                         None => attempt!(pc, at, index::index_hard(&r!(of), &Value::Str(key.clone()))),
                     },
-                    Value::Pending(slot) => {
+                    Value::Pending(pending) => {
                         // The answer of a call that is there.
-                        let found = slot.is_soft().then(|| {
-                            slot.peek(|outcome| match outcome {
+                        let found = pending.is_soft().then(|| {
+                            pending.peek(|outcome| match outcome {
                                 Ok(Value::Json { at, doc }) => Some(part::soft_str(doc, *at, key)),
                                 _ => None,
                             })
@@ -388,11 +388,11 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             }
             Op::Begin { acc } => {
                 attempt!(pc, at, cx.meter.memory(96));
-                r!(acc) = Value::Acc(Rc::default());
+                r!(acc) = Value::Accumulator(Rc::default());
             }
             Op::Push { acc, value } => {
                 attempt!(pc, at, cx.meter.memory(32));
-                if let Value::Acc(acc) = &r!(acc) {
+                if let Value::Accumulator(acc) = &r!(acc) {
                     let mut items = acc.items.borrow_mut();
                     attempt!(pc, at, cx.meter.value(items.len() * size_of::<Value>()));
                     push_copy(&mut items, &r!(value));
@@ -404,7 +404,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 attempt!(pc, at, cx.meter.steps(long(&key) as u64));
                 attempt!(pc, at, crate::value::compare::hash(&key));
                 let value = r!(value).clone();
-                if let Value::Acc(acc) = &r!(acc) {
+                if let Value::Accumulator(acc) = &r!(acc) {
                     let mut items = acc.items.borrow_mut();
                     attempt!(pc, at, cx.meter.value(items.len() * (ENTRY / 2)));
                     items.push(key);
@@ -422,11 +422,11 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 next = usize::from(to);
             }
             Op::End { dst, acc, build } => {
-                let Value::Acc(list) = std::mem::take(&mut r!(acc)) else { continue };
-                if list.holes.borrow().iter().any(|(_, slot)| !slot.is_settled()) {
+                let Value::Accumulator(list) = std::mem::take(&mut r!(acc)) else { continue };
+                if list.holes.borrow().iter().any(|(_, pending)| !pending.is_settled()) {
                     // Taken out: if no fiber can be started the flow fails anyway.
                     *pc = next;
-                    return Action::Gather { dst, acc: list, build };
+                    return Action::PendingComprehension { dst, acc: list, build };
                 }
                 r!(dst) = build_from(&list, Some(build));
             }
@@ -439,7 +439,7 @@ fn global(cx: &Cx<'_>, index: u32) -> Result<Value, Stop> {
         return Ok(value.to_value());
     }
     match cx.building.and_then(|building| building.get(index)) {
-        Some(Value::Unbound | Value::Iter(_) | Value::Cell(_) | Value::Acc(_)) | None => {
+        Some(Value::Unbound | Value::Iter(_) | Value::Cell(_) | Value::Accumulator(_)) | None => {
             Err(Stop::fail(Kind::Name, "a variable of the module is used before it has a value"))
         }
         Some(value) => Ok(value),
@@ -455,7 +455,7 @@ fn take_part(of: &Value, key: &Value, cx: &mut Cx<'_>, pc: usize) -> Result<Valu
     let callers = fiber.callers.clone();
     let mut order = || {
         fiber.tick += 1;
-        Order { path: fiber.path.clone(), tick: fiber.tick }
+        ProgramOrder { path: fiber.path.clone(), tick: fiber.tick }
     };
     index::index(of, key, &mut At { order: &mut order, place: &|| place(frames, &callers, pc) })
 }

@@ -14,7 +14,7 @@ use crate::value::drop::Row;
 use crate::value::view::type_name;
 
 use super::args::{int, optional_text, this};
-use super::rewrite::empty_separator;
+use super::string_transform::empty_separator;
 
 pub(super) static METHODS: [NativeFn; 3] =
     [NativeFn::new("rsplit", rsplit), NativeFn::new("split", split), NativeFn::new("splitlines", splitlines)];

@@ -1,12 +1,12 @@
 //! From source text to bytecode. What touches the parser's syntax tree is in this folder and in `check`.
 
 pub(crate) mod annotation;
-mod build;
+mod builder;
 mod call;
-mod comp;
+mod comprehension;
 mod expr;
 mod function;
-pub(crate) mod guard;
+pub(crate) mod nesting;
 mod purity;
 mod recover;
 pub(crate) mod scope;
@@ -19,7 +19,7 @@ use starlark_syntax::codemap::{CodeMap, Span};
 use starlark_syntax::syntax::ast::{AstStmt, Stmt};
 use starlark_syntax::syntax::{AstModule, Dialect, DialectTypes};
 
-use self::build::Builder;
+use self::builder::Builder;
 pub(crate) use self::call::literal;
 pub(crate) use self::recover::{Broken, parse_all};
 use crate::code::{Code, Op};
@@ -60,7 +60,7 @@ pub(crate) struct Load {
 }
 
 /// A compiled module, its functions numbered from the count of those before it.
-pub(crate) struct Lowered {
+pub(crate) struct CompiledModule {
     pub(crate) codes: Vec<Code>,
     /// The top level.
     pub(crate) main: u32,
@@ -92,13 +92,13 @@ pub(crate) fn position(file: &ArcStr, text: &str, span: (u32, u32)) -> Position 
 /// Parses a file.
 pub(crate) fn parse(name: &ArcStr, text: &str) -> Result<Parsed, Diagnostic> {
     let at = |message: String, span| Diagnostic::error(position(name, text, span), message);
-    if text.len() > guard::MAX_SOURCE {
-        return Err(at(format!("the file is larger than {} bytes", guard::MAX_SOURCE), (0, 0)));
+    if text.len() > nesting::MAX_SOURCE {
+        return Err(at(format!("the file is larger than {} bytes", nesting::MAX_SOURCE), (0, 0)));
     }
     let codemap = CodeMap::new(name.to_string(), text.to_owned());
-    if let Some((start, end)) = guard::too_deep(&codemap, &DIALECT) {
+    if let Some((start, end)) = nesting::too_deep(&codemap, &DIALECT) {
         return Err(at(
-            format!("brackets, blocks and operators are nested deeper than {} here", guard::MAX_NESTING),
+            format!("brackets, blocks and operators are nested deeper than {} here", nesting::MAX_NESTING),
             (start as u32, end as u32),
         ));
     }
@@ -150,7 +150,7 @@ struct Global {
     known: Option<u32>,
 }
 
-struct Lowerer<'a> {
+struct Compiler<'a> {
     text: &'a str,
     name: ArcStr,
     file: u32,
@@ -170,7 +170,7 @@ struct Lowerer<'a> {
 
 /// Compiles a parsed file, all its loads resolved to `loaded`.
 #[allow(clippy::too_many_arguments, reason = "what the one caller has at hand")]
-pub(crate) fn lower(
+pub(crate) fn compile(
     parsed: &Parsed,
     text: &str,
     file: u32,
@@ -180,8 +180,8 @@ pub(crate) fn lower(
     globals_before: u32,
     loaded: HashMap<String, FrozenValue>,
     opaque: HashSet<String>,
-) -> Result<Lowered, Vec<Diagnostic>> {
-    let mut lowerer = Lowerer {
+) -> Result<CompiledModule, Vec<Diagnostic>> {
+    let mut lowerer = Compiler {
         text,
         name: parsed.name.clone(),
         file,
@@ -212,10 +212,10 @@ pub(crate) fn lower(
         return Err(errors);
     }
     let codes = purity::settle(lowerer.codes, before);
-    Ok(Lowered { codes, main, globals: names })
+    Ok(CompiledModule { codes, main, globals: names })
 }
 
-impl Lowerer<'_> {
+impl Compiler<'_> {
     fn fun(&mut self) -> &mut Builder {
         // The module's own builder is pushed before anything is lowered and popped after all is.
         self.fns.last_mut().expect("a function is being compiled")

@@ -3,15 +3,15 @@
 use crate::error::{Kind, Stop};
 use crate::host::{Args, Level};
 use crate::methods::args::text;
-use crate::native::{Ctx, NativeFn, Waits};
+use crate::native::{Awaits, Ctx, NativeFn};
 use crate::value::Value;
 
 pub(super) static FUNCTIONS: [NativeFn; 3] = [
-    NativeFn::new("fail", fail).waits(Waits::Deep),
-    NativeFn::new("log", log).waits(Waits::Deep),
+    NativeFn::new("fail", fail).awaits(Awaits::Deep),
+    NativeFn::new("log", log).awaits(Awaits::Deep),
     // It changes nothing that a flow can see: printing must not make functions run one after another
     // that run side by side without it.
-    NativeFn::new("print", print).waits(Waits::Deep),
+    NativeFn::new("print", print).awaits(Awaits::Deep),
 ];
 
 fn joined(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str) -> Result<String, Stop> {
@@ -30,7 +30,7 @@ fn joined(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str) -> Result<String, Stop>
 
 fn print(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     let text = joined(ctx, args, "print")?;
-    ctx.host.print(&text, ctx.site);
+    ctx.host.print(&text, ctx.call_site);
     Ok(Value::None)
 }
 
@@ -50,7 +50,7 @@ fn log(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
             fields.push((name.clone(), ctx.show(value)?));
         }
     }
-    ctx.host.log(level, &message, &fields, ctx.site);
+    ctx.host.log(level, &message, &fields, ctx.call_site);
     Ok(Value::None)
 }
 
