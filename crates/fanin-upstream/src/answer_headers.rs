@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use crate::headers::strip_hop_by_hop;
 
@@ -24,13 +24,15 @@ pub struct Headers {
     head: Bytes,
     /// Where in `head` the value of the first `content-type` is; nowhere if the end is 0.
     content_type: (u32, u32),
+    /// `head` has a `content-encoding`.
+    encoded: bool,
     map: OnceLock<Box<HeaderMap>>,
 }
 
 impl Headers {
     /// `head` has been parsed before, with at most [`MAX_HEADERS`] lines.
-    pub(crate) fn received(head: Bytes, content_type: (u32, u32)) -> Headers {
-        Headers { head, content_type, map: OnceLock::new() }
+    pub(crate) fn received(head: Bytes, content_type: (u32, u32), encoded: bool) -> Headers {
+        Headers { head, content_type, encoded, map: OnceLock::new() }
     }
 
     /// The value of the first `content-type`.
@@ -40,6 +42,14 @@ impl Headers {
             return if end > 0 { self.head.get(start as usize..end as usize) } else { None };
         }
         self.map.get()?.get(CONTENT_TYPE).map(HeaderValue::as_bytes)
+    }
+
+    /// Whether the body has a `content-encoding`.
+    pub(crate) fn is_encoded(&self) -> bool {
+        if !self.head.is_empty() {
+            return self.encoded;
+        }
+        self.map.get().is_some_and(|map| map.contains_key(CONTENT_ENCODING))
     }
 
     /// The map, taken out.
@@ -83,7 +93,7 @@ impl Deref for Headers {
 
 impl From<HeaderMap> for Headers {
     fn from(map: HeaderMap) -> Headers {
-        Headers { head: Bytes::new(), content_type: (0, 0), map: OnceLock::from(Box::new(map)) }
+        Headers { head: Bytes::new(), content_type: (0, 0), encoded: false, map: OnceLock::from(Box::new(map)) }
     }
 }
 
@@ -113,7 +123,7 @@ mod tests {
     fn a_head_is_a_map_once_somebody_looks() {
         let head =
             b"HTTP/1.1 200 OK\r\nContent-Type: text/x\r\nKeep-Alive: 5\r\nSet-Cookie: a\r\nset-cookie: b\r\n\r\n";
-        let headers = Headers::received(Bytes::from_static(head), (31, 37));
+        let headers = Headers::received(Bytes::from_static(head), (31, 37), false);
         assert_eq!(headers.content_type(), Some(&b"text/x"[..]));
         assert!(headers.map.get().is_none(), "the content type alone makes no map");
         assert_eq!(headers["content-type"], "text/x");

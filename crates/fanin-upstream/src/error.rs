@@ -146,7 +146,11 @@ impl CallError {
             fault: Fault::Upstream,
             retry: false,
             elapsed: answer.elapsed,
-            detail: detail.into(),
+            detail: match answer.headers.is_encoded() {
+                // Only the answer of a failure is not decoded, or refused, before anybody reads it.
+                true => format!("{}: the answer is still compressed", detail.into()).into(),
+                false => detail.into(),
+            },
         }
     }
 

@@ -19,6 +19,7 @@ pub mod grpc;
 mod headers;
 mod limit;
 mod metrics;
+mod offload;
 mod policy;
 mod request;
 mod resolve;

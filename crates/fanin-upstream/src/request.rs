@@ -68,7 +68,7 @@ pub struct Answer {
     pub status: StatusCode,
     /// Headers without those that concern only the connection (RFC 9110, 7.6.1).
     pub headers: Headers,
-    /// The whole body. Compression is neither asked for nor undone.
+    /// The whole body. gzip and deflate are never asked for, and decoded if they come all the same.
     pub body: Bytes,
     /// Time from the call's start to the last byte, waiting and retries included.
     pub elapsed: Duration,

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::Poll;
 
-use tokio::time::Instant;
+use fanin_config::UpstreamKind;
+use tokio::time::{Instant, timeout_at};
 
 use crate::call::Call;
 use crate::deadlines::Deadline;
@@ -27,7 +28,7 @@ use crate::request::{Answer, CallContext, Request};
 use crate::resolve::Endpoints;
 use crate::shared::{OperationShared, Snapshot};
 use crate::terms::AllTerms;
-use crate::transport::{Phase, Prepared, Received};
+use crate::transport::{Phase, Prepared, Received, content_encoding};
 use crate::worker::WorkerClient;
 
 /// A named backend service: its endpoints, its limit, its policies. Shared by all workers.
@@ -229,6 +230,13 @@ impl Upstream {
                 }
             };
             let result = match result {
+                Ok(received) if received.headers.is_encoded() => {
+                    let max_answer = upstream.terms.of(context.operation).max_answer;
+                    Box::pin(decode(upstream, received, max_answer, own, deadline)).await
+                }
+                other => other,
+            };
+            let result = match result {
                 // It came when the time was over already: a gRPC server that knows the deadline answers then.
                 Ok(received) if received.at > deadline => Err(timed_out(&phase, own, deadline)),
                 other => other,
@@ -285,6 +293,27 @@ fn first_limit(config: &fanin_config::Upstream, guards: &Guards) -> usize {
     match config.limit {
         fanin_config::Limit::Fixed(calls) => calls,
         fanin_config::Limit::Adaptive { max, .. } => guards.gradient.as_ref().map_or(max, Gradient::limit),
+    }
+}
+
+/// Decodes an answer that the upstream compressed. What cannot be decoded fails the call, unless its status does so anyway.
+async fn decode(
+    upstream: &Upstream,
+    received: Received,
+    max_answer: usize,
+    own: Instant,
+    deadline: Instant,
+) -> Result<Received, Failure> {
+    // The other transports make their bodies here; what a gRPC server calls content-encoding is metadata.
+    if upstream.config.kind() != UpstreamKind::Http {
+        return Ok(received);
+    }
+    let failed = received.status.as_u16() >= 400;
+    let original = failed.then(|| received.clone());
+    match timeout_at(deadline, content_encoding::decode(received, max_answer)).await {
+        Ok(Ok(decoded)) => Ok(decoded),
+        Ok(Err(failure)) => original.ok_or(failure),
+        Err(_) => Err(timed_out(&Cell::new(Phase::Decoding), own, deadline)),
     }
 }
 

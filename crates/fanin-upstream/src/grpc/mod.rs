@@ -5,7 +5,7 @@
 //! first call of a service. The first two are checked against flows before anything runs; the third
 //! cannot be, because whether a configuration is right must not depend on a server being there.
 
-mod aside;
+mod convert;
 mod describe;
 mod frame;
 mod message;
@@ -17,7 +17,7 @@ mod status;
 pub use services::{Method, Services};
 pub use shape::{Mismatch, Shape, misfit, nearest};
 
-pub(crate) use aside::aside;
+pub(crate) use convert::convert;
 pub(crate) use frame::{Frames, PREFIX};
 pub(crate) use message::{decode, encode};
 pub(crate) use reflection::{DOUBTFUL, MOST_FILES, OLD, Reflected, Round};

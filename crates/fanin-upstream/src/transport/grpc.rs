@@ -57,7 +57,7 @@ async fn prepare<'m>(
         0..=SMALL => grpc::encode(method, json),
         size => {
             let (method, json) = (method.clone(), json.clone());
-            grpc::aside(size, move || grpc::encode(&method, &json)).await?
+            grpc::convert(size, move || grpc::encode(&method, &json)).await?
         }
     };
     Ok(body.map(|body| (method, body)).map_err(|what| format!("{full}: {what}")))
@@ -110,7 +110,7 @@ async fn call(
         0..=SMALL => grpc::decode(method, messages, &services.shown, max)?,
         size => {
             let (method, shown) = (method.clone(), services.shown.clone());
-            grpc::aside(size, move || grpc::decode(&method, messages, &shown, max)).await??
+            grpc::convert(size, move || grpc::decode(&method, messages, &shown, max)).await??
         }
     };
     Ok(Received { status: StatusCode::OK, headers: headers.into(), body, at })

@@ -20,6 +20,7 @@ use crate::{Headers, ModelBackend};
 
 pub(crate) mod body;
 pub(crate) mod budget;
+pub(crate) mod content_encoding;
 mod departure;
 pub(crate) mod files;
 pub(crate) mod grpc;
@@ -49,6 +50,7 @@ pub(crate) enum Phase {
     Sent,
     Answering,
     Pausing,
+    Decoding,
 }
 
 impl Phase {
@@ -60,6 +62,7 @@ impl Phase {
             Phase::Sent => "no answer",
             Phase::Answering => "the answer is not complete",
             Phase::Pausing => "waiting to try again",
+            Phase::Decoding => "the answer is not decompressed",
         }
     }
 }
@@ -144,7 +147,7 @@ impl Attempt<'_> {
 }
 
 /// A whole answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub status: StatusCode,
     pub headers: Headers,

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod compressed;
 mod differential;
 mod files;
 mod grpc;

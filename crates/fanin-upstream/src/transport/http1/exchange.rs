@@ -124,7 +124,7 @@ impl<'a> Exchange<'a> {
         let Some(head) = self.head else { return Err(Failure::ours("an answer was taken before it had come")) };
         self.connection.borrow_mut().ends(self.clean && head.keep_alive);
         let mut body = if self.whole.is_empty() { Bytes::from(self.answer) } else { self.whole };
-        let headers = Headers::received(body.split_to(head.len), head.content_type);
+        let headers = Headers::received(body.split_to(head.len), head.content_type, head.encoded);
         Ok(Received { status: head.status, headers, body, at: Instant::now() })
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Head {
     pub keep_alive: bool,
     /// Where the value of `content-type` is: start and end, both 0 if there is none.
     pub content_type: (u32, u32),
+    /// There is a `content-encoding`.
+    pub encoded: bool,
 }
 
 /// Parses a head at the start of `bytes`; `None` if it is not complete. `bodiless`: it answers a HEAD request.
@@ -51,6 +53,7 @@ pub(super) fn parse(bytes: &[u8], bodiless: bool) -> Result<Option<Head>, &'stat
     let mut length = None;
     let mut chunked = None;
     let mut content_type = (0, 0);
+    let mut encoded = false;
     let (mut close, mut keep) = (false, false);
     for line in response.headers.iter() {
         // Names of these lengths only: nearly no other header is compared byte by byte.
@@ -78,6 +81,7 @@ pub(super) fn parse(bytes: &[u8], bodiless: bool) -> Result<Option<Head>, &'stat
             12 if content_type.1 == 0 && line.name.eq_ignore_ascii_case("content-type") => {
                 content_type = place(bytes, line.value);
             }
+            16 if line.name.eq_ignore_ascii_case("content-encoding") => encoded = true,
             _ => {}
         }
     }
@@ -95,7 +99,7 @@ pub(super) fn parse(bytes: &[u8], bodiless: bool) -> Result<Option<Head>, &'stat
         (None, None) => Framing::UntilClose,
     };
     let keep_alive = !close && (version == 1 || keep) && framing != Framing::UntilClose;
-    Ok(Some(Head { status, len, framing, keep_alive, content_type }))
+    Ok(Some(Head { status, len, framing, keep_alive, content_type, encoded }))
 }
 
 /// Where `part` is in `whole`, of which it is a part. A head is short enough for 32 bits; an empty value counts as none.

@@ -1,0 +1,18 @@
+//! Converts large messages on the offload thread, so that no worker is held for them.
+
+use crate::error::Failure;
+use crate::offload;
+
+/// Messages of more bytes than this take longer to convert than a worker should be held.
+const LARGE: usize = 256 << 10;
+
+/// Does some work on so many bytes: at once if they are few, on the offload thread otherwise.
+pub(crate) async fn convert<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    match (bytes > LARGE).then(offload::slot).flatten() {
+        Some(slot) => slot.run(|_| work()).await,
+        None => Ok(work()),
+    }
+}
