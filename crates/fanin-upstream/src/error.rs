@@ -129,7 +129,7 @@ impl CallError {
             fault: if answer.status.is_client_error() { Fault::Client } else { Fault::Upstream },
             retry: answer.status == StatusCode::TOO_MANY_REQUESTS || is_passing_failure(answer.status),
             elapsed: answer.elapsed,
-            detail: match answer.headers.get(WORDS) {
+            detail: match answer.headers.get(ERROR_HEADER) {
                 None => format!("status {}", answer.status.as_u16()).into(),
                 Some(words) => {
                     format!("status {}: {}", answer.status.as_u16(), String::from_utf8_lossy(words.as_bytes())).into()
@@ -168,15 +168,15 @@ impl CallError {
 }
 
 /// Header in which an answer of a protocol other than HTTP carries what was said against the call, for logs and flows.
-pub(crate) const WORDS: HeaderName = HeaderName::from_static("fanin-error");
+pub(crate) const ERROR_HEADER: HeaderName = HeaderName::from_static("fanin-error");
 
-/// The longest text of [`WORDS`].
-const LONGEST_WORDS: usize = 500;
+/// The longest text of [`ERROR_HEADER`].
+const LONGEST_ERROR: usize = 500;
 
 /// A text as a header's value: on one line, not too long.
 #[cold]
-pub(crate) fn words(text: &str) -> HeaderValue {
-    let line: String = text.chars().take(LONGEST_WORDS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+pub(crate) fn error_header_value(text: &str) -> HeaderValue {
+    let line: String = text.chars().take(LONGEST_ERROR).map(|c| if c.is_control() { ' ' } else { c }).collect();
     // Without control characters every text is one.
     HeaderValue::from_bytes(line.as_bytes()).unwrap_or(HeaderValue::from_static("unreadable"))
 }

@@ -24,8 +24,8 @@ pub(crate) fn is_ours(name: &HeaderName) -> bool {
 
 /// The headers of one attempt: the upstream's own (`host` among them, which HTTP/2 takes from the URI), then the request's
 /// over them. `host` and the message's framing are never the request's to say: they would let it forge a second request.
-pub(crate) fn outgoing(template: &HeaderMap, request: &HeaderMap) -> HeaderMap {
-    let mut headers = template.clone();
+pub(crate) fn outgoing(default_headers: &HeaderMap, request: &HeaderMap) -> HeaderMap {
+    let mut headers = default_headers.clone();
     if request.is_empty() {
         return headers;
     }
@@ -86,9 +86,9 @@ mod tests {
 
     #[test]
     fn a_request_cannot_say_where_it_ends() {
-        let template = map(&[("host", "a"), ("x-key", "ours")]);
+        let default_headers = map(&[("host", "a"), ("x-key", "ours")]);
         let sent = outgoing(
-            &template,
+            &default_headers,
             &map(&[
                 ("host", "evil"),
                 ("content-length", "3"),

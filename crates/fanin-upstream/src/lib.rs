@@ -10,21 +10,22 @@
 
 mod answer_headers;
 mod call;
-mod deadlines;
+mod call_options;
+mod deadline_timer;
 mod endpoint;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod grpc;
 mod headers;
-mod limit;
+mod limiter;
 mod metrics;
 mod offload;
 mod policy;
 mod request;
 mod resolve;
 pub mod shared;
-mod terms;
+mod snapshot_refresh;
 mod transport;
 mod upstream;
 mod upstreams;
@@ -32,7 +33,7 @@ mod worker;
 
 pub use answer_headers::Headers;
 pub use error::{BuildError, CallError, ErrorKind, Fault};
-pub use limit::poll_scope;
+pub use limiter::poll_scope;
 pub use request::{Answer, CallContext, Request};
 pub use transport::model::{ModelAnswer, ModelBackend, ModelFailure, ModelFuture, ModelRequest};
 pub use upstream::Upstream;

@@ -335,7 +335,7 @@ mod tests {
 
     fn endpoints(url: &str) -> Arc<Endpoints> {
         let config = fanin_config::Upstream::new("u", url.parse().unwrap());
-        Endpoints::new(Origin::all(&config).unwrap())
+        Endpoints::new(crate::transport::origins(&config).unwrap())
     }
 
     fn addresses(endpoints: &Endpoints) -> Vec<String> {

@@ -1,47 +1,36 @@
-//! An upstream and its call: the order of all policies in one place.
+//! An upstream: what a configuration makes of it, and what a reload keeps.
 
-use std::cell::Cell;
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::task::Poll;
 
-use fanin_config::UpstreamKind;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use crate::call::Call;
-use crate::deadlines::Deadline;
-use crate::endpoint::Origin;
-use crate::error::{BuildError, CallError, ErrorKind, Failure};
+use crate::call_options::CallOptionsTable;
+use crate::error::BuildError;
 use crate::grpc::Services;
-use crate::limit::Limit;
-use crate::metrics::{Gauges, Observed, Outcome, Shard, UpstreamMetrics};
+use crate::limiter::Limiter;
+use crate::metrics::{Gauges, Observed, UpstreamMetrics};
 use crate::policy::Policies;
 use crate::policy::adaptive::Gradient;
 use crate::policy::breaker::Breaker;
-use crate::policy::budget::Budget;
 use crate::policy::hedge::Latencies;
-use crate::request::{Answer, CallContext, Request};
+use crate::policy::retry_budget::RetryBudget;
 use crate::resolve::Endpoints;
 use crate::shared::{OperationShared, Snapshot};
-use crate::terms::AllTerms;
-use crate::transport::{Phase, Prepared, Received, content_encoding};
-use crate::worker::WorkerClient;
+use crate::transport::origins;
 
 /// A named backend service: its endpoints, its limit, its policies. Shared by all workers.
 pub struct Upstream {
     /// Never used again in this process.
     pub(crate) id: u64,
-    name: Arc<str>,
-    config: fanin_config::Upstream,
+    pub(crate) name: Arc<str>,
+    pub(crate) config: fanin_config::Upstream,
     pub(crate) endpoints: Arc<Endpoints>,
-    pub(crate) limit: Arc<Limit>,
+    pub(crate) limit: Arc<Limiter>,
     pub(crate) policies: Policies,
-    pub(crate) terms: AllTerms,
-    pub(crate) guards: Arc<Guards>,
+    pub(crate) options: CallOptionsTable,
+    pub(crate) policy_state: Arc<PolicyState>,
     pub(crate) metrics: Arc<UpstreamMetrics>,
     /// What calls of each operation share, in the order of the configuration.
     operations: Vec<Arc<OperationShared>>,
@@ -51,18 +40,18 @@ pub struct Upstream {
 }
 
 /// What the policies know about an upstream, over all workers.
-pub(crate) struct Guards {
+pub(crate) struct PolicyState {
     pub breaker: Breaker,
-    pub budget: Budget,
+    pub retry_budget: RetryBudget,
     pub latencies: Latencies,
     pub gradient: Option<Gradient>,
 }
 
-impl Guards {
-    fn new(policies: &Policies) -> Arc<Guards> {
-        Arc::new(Guards {
+impl PolicyState {
+    fn new(policies: &Policies) -> Arc<PolicyState> {
+        Arc::new(PolicyState {
             breaker: Breaker::new(),
-            budget: Budget::new(),
+            retry_budget: RetryBudget::new(),
             latencies: Latencies::new(),
             gradient: policies.adaptive.as_ref().map(Gradient::new),
         })
@@ -87,21 +76,21 @@ impl Upstream {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let policies = Policies::from(config);
         let endpoints = match before {
-            Some(before) if reached_alike(&before.config, config) => before.endpoints.clone(),
-            _ => Endpoints::new(Origin::all(config)?),
+            Some(before) if same_connections(&before.config, config) => before.endpoints.clone(),
+            _ => Endpoints::new(origins(config)?),
         };
-        let guards = match before {
+        let policy_state = match before {
             Some(before) if Arc::ptr_eq(&before.endpoints, &endpoints) && before.policies == policies => {
-                before.guards.clone()
+                before.policy_state.clone()
             }
-            _ => Guards::new(&policies),
+            _ => PolicyState::new(&policies),
         };
         let limit = match before {
             // Its bounds change when the upstream is adopted.
             Some(before) => before.limit.clone(),
-            None => Arc::new(Limit::new(first_limit(config, &guards), config.max_waiting)),
+            None => Arc::new(Limiter::new(first_limit(config, &policy_state), config.max_waiting)),
         };
-        let alike = before.filter(|before| answers_alike(&before.config, config));
+        let alike = before.filter(|before| same_answers(&before.config, config));
         let alike = alike.map(|before| (before, before.config.named_calls()));
         let operations = config.named_calls().into_iter().map(|(name, operation)| {
             let same = alike.as_ref().and_then(|(before, calls)| {
@@ -114,11 +103,11 @@ impl Upstream {
         });
         let operations = operations.collect();
         let snapshot = config.snapshot.as_ref().map(|snapshot| {
-            let same = before.filter(|before| answers_alike(&before.config, config));
+            let same = before.filter(|before| same_answers(&before.config, config));
             let same = same.and_then(|before| before.snapshot.as_deref());
             Arc::new(Snapshot::new(config, snapshot, metrics.snapshot.clone(), same))
         });
-        let terms = AllTerms::new(config, before.map(|before| &before.terms));
+        let options = CallOptionsTable::new(config, before.map(|before| &before.options));
         let upstream = Arc::new(Upstream {
             operations,
             snapshot,
@@ -129,8 +118,8 @@ impl Upstream {
             endpoints,
             limit,
             policies,
-            terms,
-            guards,
+            options,
+            policy_state,
             metrics,
             retired: AtomicBool::new(false),
         });
@@ -138,9 +127,9 @@ impl Upstream {
     }
 
     /// From now on this is the upstream of its name: its bounds hold, its figures are shown.
-    pub(crate) fn adopt(self: &Arc<Self>) {
-        self.limit.resize(first_limit(&self.config, &self.guards), self.config.max_waiting);
-        self.terms.adopt(&self.config);
+    pub(crate) fn activate(self: &Arc<Self>) {
+        self.limit.resize(first_limit(&self.config, &self.policy_state), self.config.max_waiting);
+        self.options.activate(&self.config);
         let observed: Arc<dyn Observed> = self.clone();
         self.metrics.set_current(Arc::downgrade(&observed));
     }
@@ -189,72 +178,10 @@ impl Upstream {
 
     /// Whether the retry budget allows one more request for what has been sent already; takes it.
     pub fn may_send_again(&self) -> bool {
-        self.policies.retry.as_ref().is_some_and(|policy| self.guards.budget.take(policy.floor, Instant::now()))
-    }
-
-    /// Sends a request and reads the whole answer, within the call's own time and the request's deadline. The future may be
-    /// dropped at any point and leaves nothing behind: no place below the limit, no waiting call, no connection in an
-    /// unknown state.
-    ///
-    /// # Errors
-    /// Everything but an answer, whatever the answer's status; see [`ErrorKind`].
-    pub fn call(
-        self: &Arc<Self>,
-        worker: &Rc<WorkerClient>,
-        request: Request,
-        context: CallContext,
-    ) -> impl Future<Output = Result<Answer, CallError>> + use<> {
-        let local = worker.local(self);
-        // Here and boxed: the future would carry what it is made of along, and be copied with it.
-        let request = Prepared::new(request).map(Box::new);
-        async move {
-            let upstream = &*local.upstream;
-            let started = Instant::now();
-            let record = Record { metrics: &local.metrics, started, outcome: Cell::new(None) };
-            let own = started + context.timeout.unwrap_or(upstream.config.timeout);
-            let deadline = own.min(context.deadline);
-            let phase = Cell::new(Phase::Waiting);
-            let result = match (started < deadline, &request) {
-                (false, _) => Err(Failure::new(ErrorKind::Timeout, "the deadline had passed before the call")),
-                (true, Err(failure)) => Err(failure.clone()),
-                (true, Ok(request)) => {
-                    let terms = upstream.terms.of(context.operation);
-                    let call = Call { local: &local, context: &context, terms, started, deadline, phase: &phase };
-                    let mut bound = Deadline::new(&local.deadlines, deadline);
-                    let mut run = pin!(call.run(request));
-                    poll_fn(|cx| match run.as_mut().poll(cx) {
-                        Poll::Pending => bound.poll(cx).map(|()| Err(timed_out(&phase, own, deadline))),
-                        ended => ended,
-                    })
-                    .await
-                }
-            };
-            let result = match result {
-                Ok(received) if received.headers.is_encoded() => {
-                    let max_answer = upstream.terms.of(context.operation).max_answer;
-                    Box::pin(decode(upstream, received, max_answer, own, deadline)).await
-                }
-                other => other,
-            };
-            let result = match result {
-                // It came when the time was over already: a gRPC server that knows the deadline answers then.
-                Ok(received) if received.at > deadline => Err(timed_out(&phase, own, deadline)),
-                other => other,
-            };
-            match result {
-                Ok(received) => {
-                    let Received { status, headers, body, at } = received;
-                    let elapsed = at.saturating_duration_since(started);
-                    record.end(Outcome::answer(status), elapsed);
-                    Ok(Answer { status, headers, body, elapsed })
-                }
-                Err(failure) => {
-                    let elapsed = started.elapsed();
-                    record.end(Outcome::error(failure.kind), elapsed);
-                    Err(failure.into_error(&upstream.name, elapsed))
-                }
-            }
-        }
+        self.policies
+            .retry
+            .as_ref()
+            .is_some_and(|policy| self.policy_state.retry_budget.take(policy.floor, Instant::now()))
     }
 }
 
@@ -267,14 +194,14 @@ impl Observed for Upstream {
             waiting: waiting.into(),
             limit: self.limit.max().into(),
             endpoints: endpoints.len() as u64,
-            breaker: self.guards.breaker.mode().into(),
+            breaker: self.policy_state.breaker.mode().into(),
             ..Gauges::default()
         };
         for endpoint in endpoints {
             let (open, connecting) = endpoint.budget.load();
             gauges.connections += open as u64;
             gauges.connecting += connecting as u64;
-            gauges.ejected += u64::from(endpoint.health.is_out());
+            gauges.ejected += u64::from(endpoint.health.is_ejected());
         }
         gauges
     }
@@ -289,36 +216,15 @@ impl Observed for Upstream {
 }
 
 /// The limit as configured, or as far as an adaptive one has come.
-fn first_limit(config: &fanin_config::Upstream, guards: &Guards) -> usize {
+fn first_limit(config: &fanin_config::Upstream, policy_state: &PolicyState) -> usize {
     match config.limit {
         fanin_config::Limit::Fixed(calls) => calls,
-        fanin_config::Limit::Adaptive { max, .. } => guards.gradient.as_ref().map_or(max, Gradient::limit),
-    }
-}
-
-/// Decodes an answer that the upstream compressed. What cannot be decoded fails the call, unless its status does so anyway.
-async fn decode(
-    upstream: &Upstream,
-    received: Received,
-    max_answer: usize,
-    own: Instant,
-    deadline: Instant,
-) -> Result<Received, Failure> {
-    // The other transports make their bodies here; what a gRPC server calls content-encoding is metadata.
-    if upstream.config.kind() != UpstreamKind::Http {
-        return Ok(received);
-    }
-    let failed = received.status.as_u16() >= 400;
-    let original = failed.then(|| received.clone());
-    match timeout_at(deadline, content_encoding::decode(received, max_answer)).await {
-        Ok(Ok(decoded)) => Ok(decoded),
-        Ok(Err(failure)) => original.ok_or(failure),
-        Err(_) => Err(timed_out(&Cell::new(Phase::Decoding), own, deadline)),
+        fanin_config::Limit::Adaptive { max, .. } => policy_state.gradient.as_ref().map_or(max, Gradient::limit),
     }
 }
 
 /// Whether connections made for one configuration serve the other.
-fn reached_alike(one: &fanin_config::Upstream, other: &fanin_config::Upstream) -> bool {
+fn same_connections(one: &fanin_config::Upstream, other: &fanin_config::Upstream) -> bool {
     one.keepalive == other.keepalive
         && one.keepalive_timeout == other.keepalive_timeout
         && one.kind() == other.kind()
@@ -338,34 +244,6 @@ fn reached_alike(one: &fanin_config::Upstream, other: &fanin_config::Upstream) -
 }
 
 /// Whether a call gets the same answer from either: they ask the same endpoints for the same.
-fn answers_alike(one: &fanin_config::Upstream, other: &fanin_config::Upstream) -> bool {
-    reached_alike(one, other) && one.query_lists == other.query_lists
-}
-
-#[cold]
-fn timed_out(phase: &Cell<Phase>, own: Instant, deadline: Instant) -> Failure {
-    let whose = if own <= deadline { "the call's time is over" } else { "the request's deadline has come" };
-    Failure::new(ErrorKind::Timeout, format!("{whose}: {}", phase.get().describe()))
-}
-
-/// OperationMetrics a call when it ends; one that is dropped counts as cancelled.
-struct Record<'a> {
-    metrics: &'a Shard,
-    started: Instant,
-    outcome: Cell<Option<()>>,
-}
-
-impl Record<'_> {
-    fn end(&self, outcome: Outcome, elapsed: std::time::Duration) {
-        self.outcome.set(Some(()));
-        self.metrics.record(outcome, elapsed);
-    }
-}
-
-impl Drop for Record<'_> {
-    fn drop(&mut self) {
-        if self.outcome.get().is_none() {
-            self.metrics.record(Outcome::error(ErrorKind::Cancelled), self.started.elapsed());
-        }
-    }
+fn same_answers(one: &fanin_config::Upstream, other: &fanin_config::Upstream) -> bool {
+    same_connections(one, other) && one.query_lists == other.query_lists
 }

@@ -85,7 +85,7 @@ impl Upstreams {
     pub fn switch_to(&self, next: &Upstreams) {
         for (name, upstream) in &next.by_name {
             if !self.by_name.get(name).is_some_and(|old| Arc::ptr_eq(old, upstream)) {
-                upstream.adopt();
+                upstream.activate();
             }
         }
         for (name, upstream) in &self.by_name {

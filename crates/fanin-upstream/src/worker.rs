@@ -10,18 +10,18 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::ModelBackend;
-use crate::deadlines::Deadlines;
+use crate::deadline_timer::DeadlineTimer;
 use crate::endpoint::Endpoint;
 use crate::error::Failure;
 use crate::metrics::Shard;
-use crate::policy::choice::{self, Chance};
-use crate::policy::outlier::Standing;
-use crate::policy::tally::Tally;
+use crate::policy::batched_counter::BatchedCounter;
+use crate::policy::outlier::Availability;
+use crate::policy::{load_balancing, random::Random};
 use crate::resolve::WorkerResolver;
-use crate::transport::{Connections, Phase};
+use crate::transport::Connections;
+use crate::transport::attempt::Phase;
+use crate::transport::model::ModelBackend;
 use crate::upstream::Upstream;
-use crate::upstreams::Upstreams;
 
 /// Answers over which the usual latency is averaged, and without which it is not known.
 const SAMPLES: u32 = 64;
@@ -32,14 +32,14 @@ const SHORTEST_LONG: Duration = Duration::from_millis(5);
 /// `LocalRuntime`), which drives the connections. Dropping it closes those that are not in use.
 #[derive(Default)]
 pub struct WorkerClient {
-    upstreams: RefCell<FxHashMap<u64, Rc<Local>>>,
+    upstreams: RefCell<FxHashMap<u64, Rc<WorkerUpstream>>>,
     /// By endpoint, so that an upstream that a reload has changed finds the connections of its unchanged endpoints.
-    connections: RefCell<FxHashMap<u64, Weak<Reach>>>,
+    connections: RefCell<FxHashMap<u64, Weak<WorkerEndpoint>>>,
     /// By upstream's name: the counters go on when the configuration changes.
     shards: RefCell<FxHashMap<Arc<str>, Arc<Shard>>>,
     resolver: Rc<WorkerResolver>,
     /// Of all calls.
-    deadlines: Rc<Deadlines>,
+    deadline_timer: Rc<DeadlineTimer>,
     /// What computes models for upstreams that are models.
     compute: RefCell<Option<Arc<dyn ModelBackend>>>,
 }
@@ -56,23 +56,13 @@ impl WorkerClient {
         Rc::default()
     }
 
-    /// Has the snapshots of these upstreams fetched from this worker, now and from time to time, unless another worker does it
-    /// already. Each worker calls this when it begins to use the upstreams.
-    pub fn refresh_snapshots(self: &Rc<Self>, upstreams: &Upstreams) {
-        for upstream in upstreams.iter() {
-            if let Some(snapshot) = upstream.snapshot() {
-                snapshot.keep(upstream, self);
-            }
-        }
-    }
-
     /// Says who computes the models of this process. Upstreams that are models ask whom they find here at their first call
     /// from this worker.
     pub fn set_model_backend(&self, compute: Arc<dyn ModelBackend>) {
         self.compute.replace(Some(compute));
     }
 
-    pub(crate) fn local(self: &Rc<Self>, upstream: &Arc<Upstream>) -> Rc<Local> {
+    pub(crate) fn local(self: &Rc<Self>, upstream: &Arc<Upstream>) -> Rc<WorkerUpstream> {
         if let Some(local) = self.upstreams.borrow().get(&upstream.id) {
             return local.clone();
         }
@@ -80,190 +70,195 @@ impl WorkerClient {
     }
 
     #[cold]
-    fn join(self: &Rc<Self>, upstream: &Arc<Upstream>) -> Rc<Local> {
+    fn join(self: &Rc<Self>, upstream: &Arc<Upstream>) -> Rc<WorkerUpstream> {
         let shard = self
             .shards
             .borrow_mut()
             .entry(upstream.name().clone())
             .or_insert_with(|| upstream.metrics.new_shard())
             .clone();
-        let local = Rc::new(Local {
+        let local = Rc::new(WorkerUpstream {
             upstream: upstream.clone(),
             worker: Rc::downgrade(self),
             resolver: self.resolver.clone(),
-            deadlines: self.deadlines.clone(),
+            deadline_timer: self.deadline_timer.clone(),
             metrics: shard,
-            reaches: RefCell::new((0, Rc::default())),
-            chance: OnceCell::new(),
-            typical: Cell::new((0.0, 0)),
-            successes: Tally::default(),
-            calls: Tally::default(),
+            worker_endpoints: RefCell::new((0, Rc::default())),
+            random: OnceCell::new(),
+            average_latency: Cell::new((0.0, 0)),
+            successes: BatchedCounter::default(),
+            calls: BatchedCounter::default(),
         });
         // Before the predecessor goes, so that connections to the endpoints they share stay.
-        local.reaches();
+        local.worker_endpoints();
         let mut upstreams = self.upstreams.borrow_mut();
         // A new one comes with a reload: the time to forget those that a reload has removed and no call uses.
         upstreams.retain(|_, local| !local.upstream.is_retired() || Rc::strong_count(local) > 1);
         upstreams.insert(upstream.id, local.clone());
         drop(upstreams);
-        self.connections.borrow_mut().retain(|_, reach| reach.strong_count() > 0);
+        self.connections.borrow_mut().retain(|_, worker_endpoint| worker_endpoint.strong_count() > 0);
         local
     }
 
-    fn reach(&self, endpoint: &Arc<Endpoint>) -> Rc<Reach> {
+    fn worker_endpoint(&self, endpoint: &Arc<Endpoint>) -> Rc<WorkerEndpoint> {
         let mut connections = self.connections.borrow_mut();
-        if let Some(reach) = connections.get(&endpoint.id).and_then(Weak::upgrade) {
-            return reach;
+        if let Some(worker_endpoint) = connections.get(&endpoint.id).and_then(Weak::upgrade) {
+            return worker_endpoint;
         }
-        let reach = Rc::new(Reach {
+        let worker_endpoint = Rc::new(WorkerEndpoint {
             endpoint: endpoint.clone(),
             connections: Connections::new(endpoint, self.compute.borrow().as_ref()),
         });
-        connections.insert(endpoint.id, Rc::downgrade(&reach));
-        reach
+        connections.insert(endpoint.id, Rc::downgrade(&worker_endpoint));
+        worker_endpoint
     }
 }
 
 /// An endpoint and this worker's connections to it.
 #[derive(Debug)]
-pub(crate) struct Reach {
+pub(crate) struct WorkerEndpoint {
     pub endpoint: Arc<Endpoint>,
     pub connections: Connections,
 }
 
 /// One upstream, as a worker sees it.
-pub(crate) struct Local {
+pub(crate) struct WorkerUpstream {
     pub upstream: Arc<Upstream>,
     pub metrics: Arc<Shard>,
     worker: Weak<WorkerClient>,
     resolver: Rc<WorkerResolver>,
-    pub deadlines: Rc<Deadlines>,
+    pub deadline_timer: Rc<DeadlineTimer>,
     /// The endpoints as of the version beside them.
-    reaches: RefCell<(u64, Rc<[Rc<Reach>]>)>,
-    chance: OnceCell<Chance>,
+    worker_endpoints: RefCell<(u64, Rc<[Rc<WorkerEndpoint>]>)>,
+    random: OnceCell<Random>,
     /// Moving average of what good answers take, microseconds, and how many it is made of.
-    typical: Cell<(f64, u32)>,
+    average_latency: Cell<(f64, u32)>,
     /// Not yet told to the breaker.
-    successes: Tally,
+    successes: BatchedCounter,
     /// Not yet told to the retry budget.
-    calls: Tally,
+    calls: BatchedCounter,
 }
 
-impl Local {
-    pub fn chance(&self) -> &Chance {
-        self.chance.get_or_init(|| {
+impl WorkerUpstream {
+    pub fn random(&self) -> &Random {
+        self.random.get_or_init(|| {
             // Workers must not draw alike; the address of this is theirs alone.
-            Chance::new(std::ptr::from_ref(self).addr() as u64 ^ self.upstream.id << 48)
+            Random::new(std::ptr::from_ref(self).addr() as u64 ^ self.upstream.id << 48)
         })
     }
 
     /// Earns its share of a second request.
-    pub fn call_begins(&self) {
+    pub fn call_started(&self) {
         if let Some(policy) = &self.upstream.policies.retry
             && let Some(calls) = self.calls.add()
         {
-            self.upstream.guards.budget.earn(calls, policy.budget);
+            self.upstream.policy_state.retry_budget.earn(calls, policy.budget);
         }
     }
 
     pub fn attempt_succeeded(&self, latency: Duration) {
-        let (average, count) = self.typical.get();
+        let (average, count) = self.average_latency.get();
         let count = count.saturating_add(1);
         let weight = 1.0 / f64::from(count.min(SAMPLES));
-        self.typical.set((average + (latency.as_micros() as f64 - average) * weight, count));
+        self.average_latency.set((average + (latency.as_micros() as f64 - average) * weight, count));
         if let Some(policy) = &self.upstream.policies.breaker
             && let Some(successes) = self.successes.add()
         {
-            self.upstream.guards.breaker.succeeded(successes, policy);
+            self.upstream.policy_state.breaker.succeeded(successes, policy);
         }
     }
 
     /// Whether an upstream that has not answered for so long does badly: for half the time that the configuration gives it,
     /// or for several times what it usually takes.
-    pub fn is_long(&self, silence: Duration) -> bool {
-        let (average, count) = self.typical.get();
+    pub fn is_overdue(&self, silence: Duration) -> bool {
+        let (average, count) = self.average_latency.get();
         let unusual = count >= SAMPLES && silence >= SHORTEST_LONG && silence.as_micros() as f64 >= 4.0 * average;
         unusual || silence * 2 >= self.upstream.config().timeout
     }
 
     pub fn attempt_failed(&self) {
         if let Some(policy) = &self.upstream.policies.retry {
-            self.upstream.guards.budget.earn(self.calls.take(), policy.budget);
+            self.upstream.policy_state.retry_budget.earn(self.calls.take(), policy.budget);
         }
         if let Some(policy) = &self.upstream.policies.breaker {
             // The successes first: a share of failures counts them.
-            self.upstream.guards.breaker.succeeded(self.successes.take(), policy);
-            self.upstream.guards.breaker.failed(policy);
+            self.upstream.policy_state.breaker.succeeded(self.successes.take(), policy);
+            self.upstream.policy_state.breaker.failed(policy);
         }
     }
 
-    fn reaches(&self) -> Rc<[Rc<Reach>]> {
+    fn worker_endpoints(&self) -> Rc<[Rc<WorkerEndpoint>]> {
         let endpoints = &self.upstream.endpoints;
         endpoints.refresh(&self.resolver);
         let version = endpoints.version();
         {
-            let known = self.reaches.borrow();
+            let known = self.worker_endpoints.borrow();
             if known.0 == version {
                 return known.1.clone();
             }
         }
         let (version, list) = endpoints.list();
-        let reaches: Rc<[Rc<Reach>]> = match self.worker.upgrade() {
-            Some(worker) => list.iter().map(|endpoint| worker.reach(endpoint)).collect(),
+        let worker_endpoints: Rc<[Rc<WorkerEndpoint>]> = match self.worker.upgrade() {
+            Some(worker) => list.iter().map(|endpoint| worker.worker_endpoint(endpoint)).collect(),
             // The worker ends; a call that is left gets no new endpoints.
-            None => return self.reaches.borrow().1.clone(),
+            None => return self.worker_endpoints.borrow().1.clone(),
         };
         // The old list may hold the last use of a pool, and dropping a pool must find nothing borrowed.
-        let old = self.reaches.replace((version, reaches.clone()));
+        let old = self.worker_endpoints.replace((version, worker_endpoints.clone()));
         drop(old);
-        reaches
+        worker_endpoints
     }
 
     /// The endpoint for the next attempt, rather not `avoid`, which has just failed.
-    pub async fn choose(&self, avoid: Option<u64>, phase: &Cell<Phase>) -> Result<Rc<Reach>, Failure> {
-        let mut reaches = self.reaches();
-        if reaches.is_empty() {
+    pub async fn choose_endpoint(
+        &self,
+        avoid: Option<u64>,
+        phase: &Cell<Phase>,
+    ) -> Result<Rc<WorkerEndpoint>, Failure> {
+        let mut worker_endpoints = self.worker_endpoints();
+        if worker_endpoints.is_empty() {
             phase.set(Phase::Resolving);
             Box::pin(self.upstream.endpoints.known(&self.resolver)).await?;
-            reaches = self.reaches();
+            worker_endpoints = self.worker_endpoints();
         }
-        match &*reaches {
+        match &*worker_endpoints {
             [] => Err(Failure::new(crate::error::ErrorKind::Connect, "no endpoints")),
             [only] => Ok(only.clone()),
-            many => Ok(pick(many, avoid, self.chance())),
+            many => Ok(pick(many, avoid, self.random())),
         }
     }
 
     /// Endpoints that this worker knows.
     pub fn endpoints(&self) -> usize {
-        self.reaches.borrow().1.len()
+        self.worker_endpoints.borrow().1.len()
     }
 
     /// Whether one more of the known endpoints may be left out.
     pub fn may_eject(&self) -> bool {
-        let reaches = self.reaches.borrow();
-        let out = reaches.1.iter().filter(|reach| reach.endpoint.health.is_out()).count();
-        (out + 1) * 2 <= reaches.1.len()
+        let worker_endpoints = self.worker_endpoints.borrow();
+        let out =
+            worker_endpoints.1.iter().filter(|worker_endpoint| worker_endpoint.endpoint.health.is_ejected()).count();
+        (out + 1) * 2 <= worker_endpoints.1.len()
     }
 }
 
-fn pick(reaches: &[Rc<Reach>], avoid: Option<u64>, chance: &Chance) -> Rc<Reach> {
+fn pick(worker_endpoints: &[Rc<WorkerEndpoint>], avoid: Option<u64>, random: &Random) -> Rc<WorkerEndpoint> {
     let now = Instant::now();
-    let mut free: SmallVec<[&Rc<Reach>; 16]> = SmallVec::new();
-    for reach in reaches {
-        if Some(reach.endpoint.id) == avoid {
+    let mut free: SmallVec<[&Rc<WorkerEndpoint>; 16]> = SmallVec::new();
+    for worker_endpoint in worker_endpoints {
+        if Some(worker_endpoint.endpoint.id) == avoid {
             continue;
         }
-        match reach.endpoint.health.standing(now) {
-            Standing::In => free.push(reach),
-            Standing::Probe => return reach.clone(),
-            Standing::Out => {}
+        match worker_endpoint.endpoint.health.availability(now) {
+            Availability::Available => free.push(worker_endpoint),
+            Availability::Probe => return worker_endpoint.clone(),
+            Availability::Ejected => {}
         }
     }
     if free.is_empty() {
         // All are out, or the only one in is to be avoided: any is as good as another.
-        let in_now = reaches.iter().find(|reach| !reach.endpoint.health.is_out());
-        return in_now.unwrap_or(&reaches[chance.below(reaches.len())]).clone();
+        let in_now = worker_endpoints.iter().find(|worker_endpoint| !worker_endpoint.endpoint.health.is_ejected());
+        return in_now.unwrap_or(&worker_endpoints[random.below(worker_endpoints.len())]).clone();
     }
-    free[choice::of_two(free.len(), chance, |index| free[index].endpoint.load.cost(now))].clone()
+    free[load_balancing::power_of_two_choices(free.len(), random, |index| free[index].endpoint.load.cost(now))].clone()
 }

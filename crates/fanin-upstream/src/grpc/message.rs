@@ -5,7 +5,7 @@ use fanin_json::{Doc, Kind};
 use prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
 
-use super::Method;
+use super::method::Method;
 use super::shape::{Shape, misfit};
 use crate::error::{ErrorKind, Failure};
 

@@ -9,17 +9,19 @@ mod convert;
 mod describe;
 mod frame;
 mod message;
+mod method;
 mod reflection;
 mod services;
 mod shape;
 mod status;
 
-pub use services::{Method, Services};
+pub use method::Method;
+pub use services::Services;
 pub use shape::{Mismatch, Shape, misfit, nearest};
 
 pub(crate) use convert::convert;
 pub(crate) use frame::{Frames, PREFIX};
 pub(crate) use message::{decode, encode};
+pub(crate) use method::Methods;
 pub(crate) use reflection::{DOUBTFUL, MOST_FILES, OLD, Reflected, Round};
-pub(crate) use services::Methods;
 pub(crate) use status::{Code, Status, timeout};

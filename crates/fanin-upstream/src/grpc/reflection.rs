@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::services::Methods;
+use super::method::Methods;
 use super::status::{Code, Status};
 use crate::error::{ErrorKind, Failure};
 

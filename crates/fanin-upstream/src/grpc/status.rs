@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use percent_encoding::percent_decode;
 
-use crate::error::{WORDS, words};
+use crate::error::{ERROR_HEADER, error_header_value};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -101,7 +101,7 @@ impl Status {
             "" => self.code.name().to_owned(),
             message => format!("{}: {message}", self.code.name()),
         };
-        headers.insert(WORDS, words(&text));
+        headers.insert(ERROR_HEADER, error_header_value(&text));
         let mut body = Vec::new();
         let mut out = Writer::new(&mut body);
         out.begin_object();
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(status.code.http(), 404);
         let mut headers = HeaderMap::new();
         assert_eq!(status.refusal(&mut headers), "{\"code\":\"NOT_FOUND\",\"message\":\"no öne %zz\"}".as_bytes());
-        assert_eq!(headers[WORDS].as_bytes(), "NOT_FOUND: no öne %zz".as_bytes());
+        assert_eq!(headers[ERROR_HEADER].as_bytes(), "NOT_FOUND: no öne %zz".as_bytes());
         for (text, name) in
             [("0", "OK"), ("16", "UNAUTHENTICATED"), ("17", "UNKNOWN"), ("-1", "UNKNOWN"), ("", "UNKNOWN")]
         {

@@ -22,7 +22,7 @@ const GAUGES: [Gauge; 8] = [
     ("fanin_upstream_connecting", "Connections in the making", |g| g.connecting),
     ("fanin_upstream_endpoints", "Known endpoints", |g| g.endpoints),
     ("fanin_upstream_endpoints_ejected", "Endpoints not asked for now, because they failed", |g| g.ejected),
-    ("fanin_upstream_breaker", "Breaker: 0 closed, 1 open, 2 on probation", |g| g.breaker),
+    ("fanin_upstream_breaker", "Breaker: 0 closed, 1 open, 2 half-open", |g| g.breaker),
 ];
 
 impl Collector for MetricsRegistry {

@@ -1,6 +1,6 @@
 //! Stops calls to an upstream that fails, so that its failures are quick and it gets room to recover.
 //!
-//! Closed: all calls pass, and failures are counted over a sliding window. Open: no call passes for a while. On probation:
+//! Closed: all calls pass, and failures are counted over a sliding window. Open: no call passes for a while. Half-open:
 //! one call at a time passes; some successes in a row close the breaker, one failure opens it again for twice as long.
 //! A *share* of failures opens it, not failures in a row: an upstream that answers every fifth call well would never open
 //! the latter.
@@ -18,7 +18,7 @@ use crate::error::{ErrorKind, Failure};
 
 const CLOSED: u8 = 0;
 const OPEN: u8 = 1;
-const PROBATION: u8 = 2;
+const HALF_OPEN: u8 = 2;
 
 /// One upstream's breaker. Shared by all workers.
 #[derive(Debug)]
@@ -48,9 +48,9 @@ struct Counts {
 
 /// A call that the breaker let pass.
 #[derive(Debug)]
-pub(crate) enum Pass<'a> {
+pub(crate) enum Admission<'a> {
     /// One of many.
-    Free,
+    Normal,
     /// The one whose outcome decides.
     Probe(Probe<'a>),
 }
@@ -72,7 +72,7 @@ impl Breaker {
         }
     }
 
-    /// 0 closed, 1 open, 2 on probation.
+    /// 0 closed, 1 open, 2 half-open.
     pub fn mode(&self) -> u8 {
         self.mode.load(Relaxed)
     }
@@ -81,16 +81,16 @@ impl Breaker {
         self.mode() == CLOSED
     }
 
-    pub fn admit<'a>(&'a self, policy: &'a Policy) -> Result<Pass<'a>, Failure> {
-        if self.is_closed() { Ok(Pass::Free) } else { self.admit_if_due(policy) }
+    pub fn admit<'a>(&'a self, policy: &'a Policy) -> Result<Admission<'a>, Failure> {
+        if self.is_closed() { Ok(Admission::Normal) } else { self.admit_if_due(policy) }
     }
 
     #[cold]
-    fn admit_if_due<'a>(&'a self, policy: &'a Policy) -> Result<Pass<'a>, Failure> {
+    fn admit_if_due<'a>(&'a self, policy: &'a Policy) -> Result<Admission<'a>, Failure> {
         let now = Instant::now();
         let mut state = self.lock();
         match self.mode() {
-            CLOSED => return Ok(Pass::Free),
+            CLOSED => return Ok(Admission::Normal),
             OPEN if now < state.until => {
                 let left = state.until - now;
                 return Err(Failure::new(
@@ -99,7 +99,7 @@ impl Breaker {
                 ));
             }
             OPEN => {
-                self.mode.store(PROBATION, Relaxed);
+                self.mode.store(HALF_OPEN, Relaxed);
                 state.successes = 0;
                 state.probe = None;
             }
@@ -111,7 +111,7 @@ impl Breaker {
         }
         state.probes += 1;
         state.probe = Some((state.probes, now));
-        Ok(Pass::Probe(Probe { breaker: self, policy, number: state.probes, decided: false }))
+        Ok(Admission::Probe(Probe { breaker: self, policy, number: state.probes, decided: false }))
     }
 
     /// So many tries went well.
@@ -222,7 +222,7 @@ mod tests {
 
     fn probe<'a>(breaker: &'a Breaker, policy: &'a Policy) -> Probe<'a> {
         match breaker.admit(policy) {
-            Ok(Pass::Probe(probe)) => probe,
+            Ok(Admission::Probe(probe)) => probe,
             other => panic!("{other:?}"),
         }
     }
@@ -296,7 +296,7 @@ mod tests {
         advance(policy.longest_pause).await;
         let next = probe(&breaker, &policy);
         hanging.end(false);
-        assert_eq!(breaker.mode(), PROBATION, "late word of a given-up probe does not count");
+        assert_eq!(breaker.mode(), HALF_OPEN, "late word of a given-up probe does not count");
         next.end(true);
     }
 }

@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 pub(crate) mod adaptive;
+pub(crate) mod batched_counter;
 pub(crate) mod breaker;
-pub(crate) mod budget;
-pub(crate) mod choice;
 pub(crate) mod hedge;
+pub(crate) mod load_balancing;
 pub(crate) mod outlier;
+pub(crate) mod random;
 pub(crate) mod retry;
-pub(crate) mod tally;
+pub(crate) mod retry_budget;
 
 use adaptive::AdaptiveLimit;
 use fanin_config::{Breaker, Hedge, Retry};

@@ -20,7 +20,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// How an endpoint has done lately.
 #[derive(Debug)]
 pub(crate) struct Health {
-    in_a_row: AtomicU32,
+    consecutive: AtomicU32,
     ejections: AtomicU32,
     /// Microseconds from `epoch` until which the endpoint is out; 0 while it is in.
     until: AtomicU64,
@@ -29,19 +29,19 @@ pub(crate) struct Health {
 
 /// Whether an endpoint may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Availability {
     /// Yes.
-    In,
+    Available,
     /// This call is to try it.
     Probe,
     /// No.
-    Out,
+    Ejected,
 }
 
 impl Default for Health {
     fn default() -> Self {
         Health {
-            in_a_row: AtomicU32::new(0),
+            consecutive: AtomicU32::new(0),
             ejections: AtomicU32::new(0),
             until: AtomicU64::new(0),
             epoch: Instant::now(),
@@ -50,31 +50,31 @@ impl Default for Health {
 }
 
 impl Health {
-    pub fn is_out(&self) -> bool {
+    pub fn is_ejected(&self) -> bool {
         self.until.load(Relaxed) != 0
     }
 
     /// Asked for an endpoint that would be chosen. A `Probe` is for one caller only.
-    pub fn standing(&self, now: Instant) -> Standing {
+    pub fn availability(&self, now: Instant) -> Availability {
         let until = self.until.load(Relaxed);
         if until == 0 {
-            return Standing::In;
+            return Availability::Available;
         }
         let now = self.micros(now);
         if now < until {
-            return Standing::Out;
+            return Availability::Ejected;
         }
         let next = now + PROBE_EVERY.as_micros() as u64;
         match self.until.compare_exchange(until, next, Relaxed, Relaxed) {
-            Ok(_) => Standing::Probe,
-            Err(_) => Standing::Out,
+            Ok(_) => Availability::Probe,
+            Err(_) => Availability::Ejected,
         }
     }
 
     pub fn succeeded(&self) {
         // Reading is cheap, writing takes the cache line from the other workers.
-        if self.in_a_row.load(Relaxed) != 0 {
-            self.in_a_row.store(0, Relaxed);
+        if self.consecutive.load(Relaxed) != 0 {
+            self.consecutive.store(0, Relaxed);
             self.ejections.store(0, Relaxed);
             self.until.store(0, Relaxed);
         }
@@ -82,8 +82,8 @@ impl Health {
 
     /// Returns whether the endpoint is out from now on. `may_eject` says whether enough others are in.
     pub fn failed(&self, now: Instant, may_eject: impl FnOnce() -> bool) -> bool {
-        let in_a_row = self.in_a_row.fetch_add(1, Relaxed).saturating_add(1);
-        if in_a_row < FAILURES || (!self.is_out() && !may_eject()) {
+        let consecutive = self.consecutive.fetch_add(1, Relaxed).saturating_add(1);
+        if consecutive < FAILURES || (!self.is_ejected() && !may_eject()) {
             return false;
         }
         let ejections = self.ejections.fetch_add(1, Relaxed).min(16);
@@ -114,12 +114,12 @@ mod tests {
         health.succeeded();
         assert!(!fail(&health, 4), "a success starts the count anew");
         assert!(fail(&health, 1));
-        assert_eq!(health.standing(Instant::now()), Standing::Out);
+        assert_eq!(health.availability(Instant::now()), Availability::Ejected);
         advance(FIRST).await;
-        assert_eq!(health.standing(Instant::now()), Standing::Probe);
-        assert_eq!(health.standing(Instant::now()), Standing::Out, "one call only");
+        assert_eq!(health.availability(Instant::now()), Availability::Probe);
+        assert_eq!(health.availability(Instant::now()), Availability::Ejected, "one call only");
         health.succeeded();
-        assert_eq!(health.standing(Instant::now()), Standing::In);
+        assert_eq!(health.availability(Instant::now()), Availability::Available);
     }
 
     #[tokio::test(start_paused = true)]
@@ -127,12 +127,12 @@ mod tests {
         let health = Health::default();
         fail(&health, 5);
         advance(FIRST).await;
-        assert_eq!(health.standing(Instant::now()), Standing::Probe);
+        assert_eq!(health.availability(Instant::now()), Availability::Probe);
         assert!(fail(&health, 1));
         advance(FIRST).await;
-        assert_eq!(health.standing(Instant::now()), Standing::Out);
+        assert_eq!(health.availability(Instant::now()), Availability::Ejected);
         advance(FIRST).await;
-        assert_eq!(health.standing(Instant::now()), Standing::Probe);
+        assert_eq!(health.availability(Instant::now()), Availability::Probe);
     }
 
     #[tokio::test(start_paused = true)]
@@ -140,15 +140,15 @@ mod tests {
         let health = Health::default();
         fail(&health, 5);
         advance(FIRST).await;
-        assert_eq!(health.standing(Instant::now()), Standing::Probe);
+        assert_eq!(health.availability(Instant::now()), Availability::Probe);
         advance(PROBE_EVERY).await;
-        assert_eq!(health.standing(Instant::now()), Standing::Probe);
+        assert_eq!(health.availability(Instant::now()), Availability::Probe);
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_is_ejected_when_too_many_are_out() {
         let health = Health::default();
         assert!(!(0..20).any(|_| health.failed(Instant::now(), || false)));
-        assert_eq!(health.standing(Instant::now()), Standing::In);
+        assert_eq!(health.availability(Instant::now()), Availability::Available);
     }
 }

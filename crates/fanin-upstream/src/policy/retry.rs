@@ -9,18 +9,18 @@ use std::time::Duration;
 use fanin_config::Retry;
 use http::header::RETRY_AFTER;
 
-use super::choice::Chance;
+use super::random::Random;
 use crate::error::{ErrorKind, Failure, is_passing_failure};
-use crate::transport::Received;
+use crate::transport::attempt::Received;
 
 /// Longest pause of all.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// The pause before try number `next` (the second try is 1): drawn at random, so that calls that failed together do not come
 /// back together.
-pub(crate) fn pause(policy: &Retry, next: u32, chance: &Chance) -> Duration {
+pub(crate) fn pause(policy: &Retry, next: u32, random: &Random) -> Duration {
     let longest = policy.backoff.saturating_mul(1 << (next - 1).min(10)).min(LONGEST);
-    longest.mul_f64(chance.fraction())
+    longest.mul_f64(random.fraction())
 }
 
 /// Whether another try may change the outcome and does no harm.
@@ -83,9 +83,9 @@ mod tests {
     #[test]
     fn pauses_are_drawn_below_a_growing_bound() {
         let policy = Retry { backoff: Duration::from_millis(10), ..Retry::default() };
-        let chance = Chance::new(1);
+        let random = Random::new(1);
         for (next, bound) in [(1, 10), (2, 20), (3, 40), (30, 1000)] {
-            let pauses: Vec<_> = (0..100).map(|_| pause(&policy, next, &chance)).collect();
+            let pauses: Vec<_> = (0..100).map(|_| pause(&policy, next, &random)).collect();
             let bound = Duration::from_millis(bound);
             assert!(pauses.iter().all(|pause| *pause <= bound));
             assert!(pauses.iter().any(|pause| *pause > bound / 2), "{next}");

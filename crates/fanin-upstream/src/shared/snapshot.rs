@@ -4,10 +4,10 @@
 //! nothing, which is more often an accident than the truth.
 
 use std::fmt;
-use std::rc::Rc;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
@@ -15,12 +15,6 @@ use tokio::time::{Instant, timeout_at};
 use super::snapshot_table::SnapshotTable;
 use super::{OperationMetrics, snapshot_file};
 use crate::error::{CallError, ErrorKind, Fault};
-use crate::request::{CallContext, Request};
-use crate::upstream::Upstream;
-use crate::worker::WorkerClient;
-
-/// The first pause after a failure, doubled for each further one up to the usual time between two fetches.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Figures of a snapshot, kept as long as the process.
 #[derive(Debug, Default)]
@@ -39,7 +33,7 @@ pub struct Snapshot {
     /// A worker fetches it.
     claimed: AtomicBool,
     /// Tells the worker that the upstream is retired.
-    over: Notify,
+    retired: Notify,
     /// Why there is no table yet.
     problem: Mutex<Option<String>>,
 }
@@ -78,7 +72,7 @@ impl Snapshot {
             table: watch::Sender::new(table),
             counts,
             claimed: AtomicBool::new(false),
-            over: Notify::new(),
+            retired: Notify::new(),
             problem: Mutex::default(),
         }
     }
@@ -116,61 +110,36 @@ impl Snapshot {
     }
 
     pub(crate) fn retire(&self) {
-        self.over.notify_one();
+        self.retired.notify_one();
     }
 
-    /// Fetches the table from this worker from now on, unless another does already.
-    pub(crate) fn keep(self: &Arc<Self>, upstream: &Arc<Upstream>, worker: &Rc<WorkerClient>) {
-        if self.claimed.swap(true, Relaxed) {
-            return;
-        }
-        let claim = RefreshClaim(self.clone());
-        let (upstream, worker) = (upstream.clone(), Rc::downgrade(worker));
-        tokio::task::spawn_local(async move {
-            let snapshot = &claim.0;
-            let mut failures = 0;
-            while !upstream.is_retired() {
-                // The worker ends: another may take it over.
-                let Some(worker) = worker.upgrade() else { return };
-                let fetched = snapshot.fetch(&upstream, &worker).await;
-                drop(worker);
-                let pause = match fetched {
-                    Ok(()) => {
-                        failures = 0;
-                        snapshot.config.every
-                    }
-                    Err(problem) => {
-                        OperationMetrics::increment(&snapshot.counts.failed);
-                        let kept = if snapshot.table().is_some() { "kept as it is" } else { "not there yet" };
-                        tracing::warn!(upstream = %upstream.name(), "the snapshot is {kept}: {problem}");
-                        *snapshot.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
-                        failures += 1;
-                        FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(16)).min(snapshot.config.every)
-                    }
-                };
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    () = snapshot.over.notified() => return,
-                }
-            }
-        });
+    /// Claims the refreshing for one worker. `None` if another has it. Dropping the claim gives it up.
+    pub(crate) fn claim(self: &Arc<Self>) -> Option<RefreshTask> {
+        (!self.claimed.swap(true, Relaxed)).then(|| RefreshTask(self.clone()))
     }
 
-    async fn fetch(self: &Arc<Self>, upstream: &Arc<Upstream>, worker: &Rc<WorkerClient>) -> Result<(), String> {
-        let context = CallContext::new(Instant::now() + upstream.config().timeout).safe();
-        let request = Request::get(self.config.path.clone());
-        let answer = upstream.call(worker, request, context).await.map_err(|error| error.to_string())?;
-        if !answer.status.is_success() {
-            return Err(format!("status {}", answer.status.as_u16()));
-        }
-        let this = self.clone();
-        // A large table takes a while to read and to write, and no worker must be held for it.
-        let taken = tokio::task::spawn_blocking(move || this.take(answer.body)).await;
-        taken.map_err(|error| format!("internal: {error}"))?
+    pub(crate) fn config(&self) -> &fanin_config::Snapshot {
+        &self.config
     }
 
-    /// Takes a new table, or says why not.
-    fn take(&self, body: bytes::Bytes) -> Result<(), String> {
+    /// Ends when the upstream is retired.
+    pub(crate) async fn retired(&self) {
+        self.retired.notified().await;
+    }
+
+    /// A fetch failed: the table stays as it is.
+    pub(crate) fn refresh_failed(&self, upstream: &Arc<str>, problem: String) {
+        OperationMetrics::increment(&self.counts.failed);
+        let state = if self.table().is_some() { "stays as it is" } else { "is not there yet" };
+        tracing::warn!(%upstream, "the snapshot {state}: {problem}");
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+    }
+
+    /// Takes a new table. Blocks on the dump.
+    ///
+    /// # Errors
+    /// Why the table is refused.
+    pub(crate) fn replace_table(&self, body: bytes::Bytes) -> Result<(), String> {
         let table = SnapshotTable::read(body, &self.config, SystemTime::now())?;
         let old = self.table();
         if table.is_empty() && !self.config.allow_empty && old.as_ref().is_some_and(|old| !old.is_empty()) {
@@ -191,10 +160,19 @@ impl Snapshot {
     }
 }
 
-/// Gives the fetching up when its task ends, however it does.
-struct RefreshClaim(Arc<Snapshot>);
+/// The right to refresh a snapshot. One worker has it.
+#[derive(Debug)]
+pub(crate) struct RefreshTask(Arc<Snapshot>);
 
-impl Drop for RefreshClaim {
+impl Deref for RefreshTask {
+    type Target = Arc<Snapshot>;
+
+    fn deref(&self) -> &Arc<Snapshot> {
+        &self.0
+    }
+}
+
+impl Drop for RefreshTask {
     fn drop(&mut self) {
         self.0.claimed.store(false, Relaxed);
     }

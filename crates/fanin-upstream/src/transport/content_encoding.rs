@@ -11,7 +11,7 @@ use flate2::{Crc, Decompress, FlushDecompress, Status};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap};
 use tokio::task::yield_now;
 
-use super::Received;
+use super::attempt::Received;
 use super::body::too_large;
 use crate::error::{ErrorKind, Failure};
 use crate::offload;

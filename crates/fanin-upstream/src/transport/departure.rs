@@ -17,7 +17,7 @@ use std::ptr::addr_eq;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use crate::limit::wake_behind;
+use crate::limiter::wake_behind;
 
 /// Waits until the worker has run what is ready now.
 pub(in crate::transport) async fn together() {

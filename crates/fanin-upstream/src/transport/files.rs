@@ -23,8 +23,9 @@ use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Attempt, Phase, Received};
-use crate::error::{ErrorKind, Failure, WORDS, words};
+use super::attempt::{Attempt, Phase, Received};
+use crate::endpoint::TransportData;
+use crate::error::{ERROR_HEADER, ErrorKind, Failure, error_header_value};
 use crate::metrics::Extra;
 
 /// Threads that read, for all folders.
@@ -38,6 +39,12 @@ const CHUNK: usize = 64 * 1024;
 pub(crate) struct Folder {
     path: PathBuf,
 }
+
+/// The folder, as its origin keeps it.
+#[derive(Debug)]
+pub(super) struct FolderData(pub Arc<Folder>);
+
+impl TransportData for FolderData {}
 
 type Reply = oneshot::Sender<Result<Received, Failure>>;
 
@@ -311,5 +318,5 @@ fn refusal(status: StatusCode, message: &str) -> Received {
     out.key("message");
     out.str(message);
     out.end_object();
-    with_headers(status, HeaderMap::from_iter([(WORDS, words(message))]), body)
+    with_headers(status, HeaderMap::from_iter([(ERROR_HEADER, error_header_value(message))]), body)
 }

@@ -12,9 +12,10 @@ use http::uri::PathAndQuery;
 use http::{Method as Verb, StatusCode};
 use tokio::time::Instant;
 
+use super::attempt::{Attempt, Received};
+use super::body;
 use super::http2::{self, Http2, Lease};
 use super::pool::Pool;
-use super::{Attempt, Received, body};
 use crate::error::{ErrorKind, Failure};
 use crate::grpc::{self, Code, Frames, Method, Methods, Reflected, Round, Services, Status};
 use crate::headers::strip_hop_by_hop;
@@ -143,7 +144,7 @@ async fn exchange(
     max_messages: usize,
 ) -> Result<Ended, Failure> {
     let request = request(attempt, path)?;
-    let (head, mut stream) = http2::ask(lease, attempt, request, body).await?;
+    let (head, mut stream) = http2::send_request(lease, attempt, request, body).await?;
     let mut headers = head.headers;
     let said = Status::take(&mut headers);
     let kind = headers.remove(CONTENT_TYPE);
@@ -160,7 +161,7 @@ async fn exchange(
     }
     let mut frames = Frames::default();
     let (mut messages, mut total) = (Vec::new(), 0_usize);
-    while let Some(part) = body::within(attempt.chunk_timeout, http2::part(lease, attempt, &mut stream)).await? {
+    while let Some(part) = body::within(attempt.chunk_timeout, http2::next_part(lease, attempt, &mut stream)).await? {
         let part = part.map_err(|failure| broke_off(failure, messages.len()))?;
         total += part.len();
         if total > attempt.max_answer.saturating_add(max_messages.saturating_mul(grpc::PREFIX)) {

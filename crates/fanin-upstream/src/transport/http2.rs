@@ -27,9 +27,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::budget::{Connecting, Open};
-use super::pool::{Kind, Pool};
-use super::{Attempt, Phase, Received, body, stream};
+use super::attempt::{Attempt, Phase, Received};
+use super::connection_budget::{ConnectPermit, OpenConnection};
+use super::pool::{Pool, PoolKind};
+use super::{body, stream};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
 use crate::headers::strip_hop_by_hop;
@@ -51,28 +52,28 @@ pub(crate) struct Http2;
 
 /// The connections of one worker to one endpoint.
 #[derive(Default, Debug)]
-pub(crate) struct Shared(Vec<Rc<Line>>);
+pub(crate) struct Shared(Vec<Rc<Http2Connection>>);
 
 /// One connection.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct Http2Connection {
     sender: SendRequest<Bytes>,
     in_flight: Cell<usize>,
     /// Streams that the peer allows.
     max_streams: Cell<usize>,
     /// Takes no new calls: closed, or told by the peer to go away.
-    leaving: Cell<bool>,
+    closing: Cell<bool>,
     /// No sign of life while a call waited; a ping is out.
     suspect: Cell<bool>,
     /// When something last came in, or when a call last began on an unused connection.
-    heard: Cell<Instant>,
+    last_read: Cell<Instant>,
     probe: Notify,
     shut: Notify,
 }
 
-impl Line {
+impl Http2Connection {
     fn has_room(&self) -> bool {
-        !self.leaving.get() && self.in_flight.get() < self.max_streams.get()
+        !self.closing.get() && self.in_flight.get() < self.max_streams.get()
     }
 }
 
@@ -80,7 +81,7 @@ impl Line {
 #[derive(Debug)]
 pub(crate) struct Lease {
     pool: Rc<Pool<Http2>>,
-    line: Rc<Line>,
+    connection: Rc<Http2Connection>,
     since: Instant,
     /// The stream ended by itself, or never began.
     done: bool,
@@ -88,74 +89,75 @@ pub(crate) struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let line = &self.line;
-        line.in_flight.set(line.in_flight.get() - 1);
-        if !self.done && line.heard.get() <= self.since && self.since.elapsed() >= SUSPICIOUS_AFTER {
-            line.suspect.set(true);
-            line.probe.notify_one();
+        let connection = &self.connection;
+        connection.in_flight.set(connection.in_flight.get() - 1);
+        if !self.done && connection.last_read.get() <= self.since && self.since.elapsed() >= SUSPICIOUS_AFTER {
+            connection.suspect.set(true);
+            connection.probe.notify_one();
         }
         self.pool.with_store(|store| {
-            if line.leaving.get() {
-                store.0.retain(|other| !Rc::ptr_eq(other, line));
+            if connection.closing.get() {
+                store.0.retain(|other| !Rc::ptr_eq(other, connection));
             }
         });
     }
 }
 
-impl Kind for Http2 {
+impl PoolKind for Http2 {
     type Lease = Lease;
     type Store = Shared;
 
     fn take(pool: &Rc<Pool<Http2>>, store: &mut Shared) -> Option<Lease> {
-        let free = store.0.iter().filter(|line| line.has_room());
+        let free = store.0.iter().filter(|connection| connection.has_room());
         // A suspect is better than nothing only once no further connection may be made.
         let may_grow = store.0.len() < pool.endpoint.origin.max_connections;
-        let line = free
-            .filter(|line| !line.suspect.get() || !may_grow)
-            .min_by_key(|line| (line.suspect.get(), line.in_flight.get()))?;
-        line.in_flight.set(line.in_flight.get() + 1);
-        Some(Lease { pool: pool.clone(), line: line.clone(), since: Instant::now(), done: true })
+        let connection = free
+            .filter(|connection| !connection.suspect.get() || !may_grow)
+            .min_by_key(|connection| (connection.suspect.get(), connection.in_flight.get()))?;
+        connection.in_flight.set(connection.in_flight.get() + 1);
+        Some(Lease { pool: pool.clone(), connection: connection.clone(), since: Instant::now(), done: true })
     }
 
     fn wants_more(endpoint: &Endpoint, store: &Shared, connecting: usize, waiting: usize) -> bool {
         waiting > connecting * FIRST_STREAMS && store.0.len() + connecting < endpoint.origin.max_connections
     }
 
-    async fn connect(pool: Rc<Pool<Http2>>, permit: Connecting) -> Result<(), Failure> {
+    async fn connect(pool: Rc<Pool<Http2>>, permit: ConnectPermit) -> Result<(), Failure> {
         let endpoint = pool.endpoint.clone();
-        let tcp = stream::connect(&endpoint).await?;
+        let tcp = stream::connect(endpoint.address).await?;
         match &endpoint.origin.tls {
             None => start(&pool, tcp, permit).await,
-            Some(tls) => start(&pool, tls.handshake(tcp, &endpoint).await?, permit).await,
+            Some(tls) => start(&pool, tls.handshake(tcp, endpoint.address).await?, permit).await,
         }
     }
 
-    fn tidy(_: &Pool<Http2>, store: &mut Shared, before: Option<Instant>, surrender: usize) {
-        let mut surrender = surrender;
-        store.0.retain(|line| {
-            if line.in_flight.get() > 0 {
+    fn close_unused(_: &Pool<Http2>, store: &mut Shared, before: Option<Instant>, release_requests: usize) {
+        let mut release_requests = release_requests;
+        store.0.retain(|connection| {
+            if connection.in_flight.get() > 0 {
                 return true;
             }
-            let asked = surrender > 0;
-            surrender -= usize::from(asked);
-            let stays = !asked && before.is_none_or(|before| line.heard.get() > before) && !line.leaving.get();
+            let asked = release_requests > 0;
+            release_requests -= usize::from(asked);
+            let stays =
+                !asked && before.is_none_or(|before| connection.last_read.get() > before) && !connection.closing.get();
             if !stays {
-                line.shut.notify_one();
+                connection.shut.notify_one();
             }
             stays
         });
     }
 
     fn idle(store: &Shared) -> usize {
-        store.0.iter().filter(|line| line.in_flight.get() == 0).count()
+        store.0.iter().filter(|connection| connection.in_flight.get() == 0).count()
     }
 }
 
-async fn start<S>(pool: &Rc<Pool<Http2>>, stream: S, permit: Connecting) -> Result<(), Failure>
+async fn start<S>(pool: &Rc<Pool<Http2>>, stream: S, permit: ConnectPermit) -> Result<(), Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let (sender, mut connection) = Builder::new()
+    let (sender, mut driver) = Builder::new()
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -164,48 +166,48 @@ where
         .handshake::<_, Bytes>(stream)
         .await
         .map_err(|error| Failure::new(ErrorKind::Connect, format!("{}: HTTP/2: {error}", pool.endpoint.address)))?;
-    let line = Rc::new(Line {
+    let connection = Rc::new(Http2Connection {
         sender,
         in_flight: Cell::new(0),
         max_streams: Cell::new(FIRST_STREAMS),
-        leaving: Cell::new(false),
+        closing: Cell::new(false),
         suspect: Cell::new(false),
-        heard: Cell::new(Instant::now()),
+        last_read: Cell::new(Instant::now()),
         probe: Notify::new(),
         shut: Notify::new(),
     });
-    let pings = connection.ping_pong();
+    let pings = driver.ping_pong();
     tokio::task::spawn_local(drive(
-        connection,
+        driver,
         pings,
-        line.clone(),
+        connection.clone(),
         Rc::downgrade(pool),
         pool.endpoint.clone(),
         permit.opened(),
     ));
-    pool.with_store(|store| store.0.push(line));
+    pool.with_store(|store| store.0.push(connection));
     Ok(())
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.0.iter().for_each(|line| line.shut.notify_one());
+        self.0.iter().for_each(|connection| connection.shut.notify_one());
     }
 }
 
 /// Lets a connection work, and waiting calls know when its peer allows more streams than before.
-fn work<S>(
-    connection: &mut Connection<S, Bytes>,
-    line: &Line,
+fn poll_connection<S>(
+    driver: &mut Connection<S, Bytes>,
+    connection: &Http2Connection,
     pool: &Weak<Pool<Http2>>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), h2::Error>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let result = Pin::new(&mut *connection).poll(cx);
-    let allowed = connection.max_concurrent_send_streams();
-    if line.max_streams.replace(allowed) < allowed
+    let result = Pin::new(&mut *driver).poll(cx);
+    let allowed = driver.max_concurrent_send_streams();
+    if connection.max_streams.replace(allowed) < allowed
         && let Some(pool) = pool.upgrade()
     {
         pool.with_store(|_| ());
@@ -215,26 +217,26 @@ where
 
 /// Runs a connection to its end and watches that its peer is alive.
 async fn drive<S>(
-    mut connection: Connection<S, Bytes>,
+    mut driver: Connection<S, Bytes>,
     mut pings: Option<h2::PingPong>,
-    line: Rc<Line>,
+    connection: Rc<Http2Connection>,
     pool: Weak<Pool<Http2>>,
     endpoint: Arc<Endpoint>,
-    open: Open,
+    open: OpenConnection,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     loop {
         tokio::select! {
             biased;
-            end = poll_fn(|cx| work(&mut connection, &line, &pool, cx)) => {
-                told_off(&endpoint, &end);
+            end = poll_fn(|cx| poll_connection(&mut driver, &connection, &pool, cx)) => {
+                reduce_pings_if_refused(&endpoint, &end);
                 break;
             }
-            () = line.shut.notified() => break,
-            () = line.probe.notified() => {}
-            () = sleep(endpoint.ping_every()) => {
-                if !endpoint.origin.ping_idle && line.in_flight.get() == 0 {
+            () = connection.shut.notified() => break,
+            () = connection.probe.notified() => {}
+            () = sleep(endpoint.ping_interval()) => {
+                if !endpoint.origin.ping_idle && connection.in_flight.get() == 0 {
                     continue;
                 }
             }
@@ -245,44 +247,44 @@ async fn drive<S>(
         }
         tokio::select! {
             biased;
-            end = poll_fn(|cx| work(&mut connection, &line, &pool, cx)) => {
-                told_off(&endpoint, &end);
+            end = poll_fn(|cx| poll_connection(&mut driver, &connection, &pool, cx)) => {
+                reduce_pings_if_refused(&endpoint, &end);
                 break;
             }
-            pong = timeout(endpoint.origin.pong_within, poll_fn(|cx| pings.poll_pong(cx))) => {
+            pong = timeout(endpoint.origin.pong_timeout, poll_fn(|cx| pings.poll_pong(cx))) => {
                 if !matches!(pong, Ok(Ok(_))) {
                     break;
                 }
-                line.suspect.set(false);
+                connection.suspect.set(false);
             }
         }
         if let Some(pool) = pool.upgrade() {
             pool.with_store(|_| ());
         }
     }
-    line.leaving.set(true);
+    connection.closing.set(true);
     // Dropping the connection fails the streams that are left on it.
-    drop(connection);
+    drop(driver);
     drop(open);
     if let Some(pool) = pool.upgrade() {
-        pool.with_store(|store| store.0.retain(|other| !Rc::ptr_eq(other, &line)));
+        pool.with_store(|store| store.0.retain(|other| !Rc::ptr_eq(other, &connection)));
     }
 }
 
 /// Some servers close connections that ping more often than they like: those of gRPC's C core, and so of Python, as they are
 /// without settings, when a call is silent for long. From then on their endpoint is pinged no more than they bear.
 #[cold]
-fn told_off(endpoint: &Endpoint, end: &Result<(), h2::Error>) {
+fn reduce_pings_if_refused(endpoint: &Endpoint, end: &Result<(), h2::Error>) {
     if let Err(error) = end
         && error.is_remote()
         && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
-        && endpoint.ping_rarely()
+        && endpoint.reduce_pings()
     {
         tracing::warn!(
             endpoint = %endpoint.address,
             "it closed a connection because of its pings and is pinged every {} s from now on; allow `keepalive` at the server \
              (grpc.http2.min_recv_ping_interval_without_data_ms) so that connections which vanish are noticed",
-            endpoint.ping_every().as_secs()
+            endpoint.ping_interval().as_secs()
         );
     }
 }
@@ -310,7 +312,7 @@ pub(super) async fn transact<T>(
         lease.done = true;
         match result {
             Ok(received) => return Ok(received),
-            Err(failure) if failure.unsent && lease.line.leaving.get() && resent < MAX_RESENT => {
+            Err(failure) if failure.unsent && lease.connection.closing.get() && resent < MAX_RESENT => {
                 resent += 1;
                 attempt.metrics.count(Extra::Resent);
             }
@@ -320,12 +322,13 @@ pub(super) async fn transact<T>(
 }
 
 async fn exchange(lease: &Lease, attempt: &Attempt<'_>) -> Result<Received, Failure> {
-    let (head, mut stream) = ask(lease, attempt, attempt.http2_request()?, attempt.request.body.clone()).await?;
+    let (head, mut stream) =
+        send_request(lease, attempt, attempt.http2_request()?, attempt.request.body.clone()).await?;
     let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     // The answer to HEAD announces a body that does not come.
     let announced: u64 = if stream.is_end_stream() { 0 } else { announced.unwrap_or(0) };
     let mut parts = body::Parts::new(attempt.max_answer, announced)?;
-    while let Some(part) = body::within(attempt.chunk_timeout, part(lease, attempt, &mut stream)).await? {
+    while let Some(part) = body::within(attempt.chunk_timeout, next_part(lease, attempt, &mut stream)).await? {
         let part = part.map_err(|mut failure| {
             failure.detail = format!("the answer broke off after {} bytes: {}", parts.len(), failure.detail).into();
             failure.unsent = false;
@@ -339,16 +342,16 @@ async fn exchange(lease: &Lease, attempt: &Attempt<'_>) -> Result<Received, Fail
 }
 
 /// Sends a request, and waits for the head of its answer.
-pub(super) async fn ask(
+pub(super) async fn send_request(
     lease: &Lease,
     attempt: &Attempt<'_>,
     request: http::Request<()>,
     body: Bytes,
 ) -> Result<(http::response::Parts, RecvStream), Failure> {
-    let line = &lease.line;
+    let connection = &lease.connection;
     let failed = |error: h2::Error| failure(lease, attempt.endpoint, &error);
     // A handle of this call's own: one handle waits for one stream at a time.
-    let mut sender = line.sender.clone();
+    let mut sender = connection.sender.clone();
     poll_fn(|cx| sender.poll_ready(cx)).await.map_err(failed)?;
     let has_body = !body.is_empty();
     let (response, mut upload) = sender.send_request(request, !has_body).map_err(failed)?;
@@ -357,13 +360,13 @@ pub(super) async fn ask(
     }
     drop(sender);
     let (head, stream) = response.await.map_err(failed)?.into_parts();
-    line.heard.set(Instant::now());
+    connection.last_read.set(Instant::now());
     attempt.phase.set(Phase::Answering);
     Ok((head, stream))
 }
 
 /// The next part of an answer, `None` at its end.
-pub(super) async fn part(
+pub(super) async fn next_part(
     lease: &Lease,
     attempt: &Attempt<'_>,
     stream: &mut RecvStream,
@@ -372,7 +375,7 @@ pub(super) async fn part(
         Ok(part) => part,
         Err(error) => return Some(Err(failure(lease, attempt.endpoint, &error))),
     };
-    lease.line.heard.set(Instant::now());
+    lease.connection.last_read.set(Instant::now());
     // Fails only when the stream has ended, and then there is no window to keep open.
     let _ = stream.flow_control().release_capacity(part.len());
     Some(Ok(part))
@@ -381,7 +384,7 @@ pub(super) async fn part(
 pub(super) fn failure(lease: &Lease, endpoint: &Endpoint, error: &h2::Error) -> Failure {
     let gone = error.is_go_away() || error.is_io();
     if gone {
-        lease.line.leaving.set(true);
+        lease.connection.closing.set(true);
     }
     let failure = Failure::new(ErrorKind::Protocol, format!("{}: HTTP/2: {error}", endpoint.address));
     // The peer says which streams it has not touched: those above the last it names when it goes away, and those it refuses

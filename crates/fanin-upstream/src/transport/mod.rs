@@ -1,160 +1,47 @@
-//! How requests travel: pools of connections for each worker, HTTP/1.1, HTTP/2 and gRPC over them.
+//! Transports: how an attempt reaches an endpoint. `Connections` is the list of them; each has a file or a folder here.
+//!
+//! - `attempt`: what a transport gets and gives back; `origin`: what it needs from the configuration.
+//! - `pool`, `connection_queue`, `connection_budget`: a worker's connections, the calls that wait for one, and the
+//!   process-wide bound on connections.
+//! - `http1`, `http2`, `content_encoding`: HTTP. `grpc` runs on the connections of `http2`.
+//! - `sql`: PostgreSQL and MySQL, with a pool that all workers share.
+//! - `files`, `model`: a local folder, a model of this process.
+//! - `stream`, `tls`, `body`, `departure`: sockets, TLS, bodies that are read in parts, write coalescing.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use http::uri::{PathAndQuery, Uri};
-use http::{HeaderMap, HeaderName, Method, StatusCode};
-use tokio::time::Instant;
+use fanin_config::{HttpVersion, UpstreamKind};
 
-use crate::endpoint::{Backend, Endpoint, Shared};
+use crate::endpoint::Endpoint;
 use crate::error::Failure;
-use crate::grpc::Services;
-use crate::headers;
-use crate::metrics::Shard;
-use crate::request::Request;
-use crate::{Headers, ModelBackend};
 
-pub(crate) mod body;
-pub(crate) mod budget;
+pub(crate) mod attempt;
+mod body;
+pub(crate) mod connection_budget;
+mod connection_queue;
 pub(crate) mod content_encoding;
 mod departure;
-pub(crate) mod files;
-pub(crate) mod grpc;
+mod files;
+mod grpc;
 pub(crate) mod http1;
-pub(crate) mod http2;
+mod http2;
 pub(crate) mod model;
-pub(crate) mod pool;
-pub(crate) mod queue;
+mod origin;
+mod pool;
 pub(crate) mod sql;
-pub(crate) mod stream;
+mod stream;
 pub(crate) mod tls;
 
-use files::Folder;
+pub(crate) use origin::origins;
+
+use attempt::{Attempt, Received};
+use files::{Folder, FolderData};
 use http1::Http1;
 use http2::Http2;
-use model::Model;
+use model::{Model, ModelBackend, ModelName};
 use pool::Pool;
-use sql::mysql::Mysql;
-use sql::postgres::Postgres;
-
-/// What a call is doing. A timeout says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Waiting,
-    Resolving,
-    Connecting,
-    Sent,
-    Answering,
-    Pausing,
-    Decoding,
-}
-
-impl Phase {
-    pub fn describe(self) -> &'static str {
-        match self {
-            Phase::Waiting => "still waiting for a place below the limit",
-            Phase::Resolving => "the host's name is not resolved",
-            Phase::Connecting => "no connection yet",
-            Phase::Sent => "no answer",
-            Phase::Answering => "the answer is not complete",
-            Phase::Pausing => "waiting to try again",
-            Phase::Decoding => "the answer is not decompressed",
-        }
-    }
-}
-
-/// A request whose parts have been checked, so that every attempt of it can be built without failing.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    pub method: Method,
-    pub path: PathAndQuery,
-    pub headers: HeaderMap,
-    pub body: Bytes,
-}
-
-impl Prepared {
-    pub fn new(request: Request) -> Result<Prepared, Failure> {
-        let Request { method, path_and_query, headers, body } = request;
-        if !path_and_query.starts_with('/') {
-            return Err(Failure::ours(format!("path {path_and_query:?} does not start with a slash")));
-        }
-        let path = PathAndQuery::from_maybe_shared(Bytes::from(path_and_query))
-            .map_err(|error| Failure::ours(format!("path cannot be sent: {error}")))?;
-        Ok(Prepared { method, path, headers, body })
-    }
-}
-
-/// One try of a call at one endpoint.
-#[derive(Debug)]
-pub(crate) struct Attempt<'a> {
-    pub request: &'a Prepared,
-    pub endpoint: &'a Arc<Endpoint>,
-    pub config: &'a fanin_config::Upstream,
-    /// Of gRPC upstreams.
-    pub services: Option<&'a Services>,
-    pub age: Instant,
-    /// When the try began.
-    pub begun: Instant,
-    pub deadline: Instant,
-    pub safe: bool,
-    pub max_answer: usize,
-    pub chunk_timeout: Option<Duration>,
-    pub timeout_header: Option<&'a HeaderName>,
-    pub phase: &'a Cell<Phase>,
-    pub metrics: &'a Shard,
-}
-
-impl Attempt<'_> {
-    fn headers(&self) -> HeaderMap {
-        let mut headers = headers::outgoing(&self.endpoint.origin.template, &self.request.headers);
-        if let Some(name) = self.timeout_header {
-            headers.insert(name.clone(), headers::remaining(self.deadline.saturating_duration_since(Instant::now())));
-        }
-        headers
-    }
-
-    fn path(&self) -> Result<PathAndQuery, Failure> {
-        let base = &self.endpoint.origin.base_path;
-        if base.is_empty() {
-            return Ok(self.request.path.clone());
-        }
-        PathAndQuery::try_from(format!("{base}{}", self.request.path))
-            .map_err(|error| Failure::ours(format!("path cannot be sent: {error}")))
-    }
-
-    pub fn http2_request(&self) -> Result<http::Request<()>, Failure> {
-        self.http2_request_of(self.request.method.clone(), self.path()?)
-    }
-
-    /// The same with another method and path.
-    pub fn http2_request_of(&self, method: Method, path: PathAndQuery) -> Result<http::Request<()>, Failure> {
-        let mut parts = http::uri::Parts::default();
-        parts.scheme = Some(self.endpoint.origin.scheme.clone());
-        parts.authority = Some(self.endpoint.origin.authority.clone());
-        parts.path_and_query = Some(path);
-        let mut request = http::Request::new(());
-        *request.method_mut() = method;
-        *request.uri_mut() =
-            Uri::from_parts(parts).map_err(|error| Failure::ours(format!("URL cannot be sent: {error}")))?;
-        *request.headers_mut() = self.headers();
-        *request.version_mut() = http::Version::HTTP_2;
-        Ok(request)
-    }
-}
-
-/// A whole answer.
-#[derive(Clone, Debug)]
-pub(crate) struct Received {
-    pub status: StatusCode,
-    pub headers: Headers,
-    pub body: Bytes,
-    /// When its last byte had come.
-    pub at: Instant,
-}
+use sql::{Mysql, Postgres};
 
 /// One worker's connections to one endpoint.
 #[derive(Debug)]
@@ -162,32 +49,32 @@ pub(crate) enum Connections {
     Http1(Rc<Pool<Http1>>),
     Http2(Rc<Pool<Http2>>),
     Grpc(Rc<Pool<Http2>>),
-    Postgres(Rc<sql::Local<Postgres>>),
-    Mysql(Rc<sql::Local<Mysql>>),
+    Postgres(Rc<sql::WorkerPool<Postgres>>),
+    Mysql(Rc<sql::WorkerPool<Mysql>>),
     Files(Arc<Folder>),
     Model(Model),
 }
 
 impl Connections {
-    pub fn new(endpoint: &Arc<Endpoint>, compute: Option<&Arc<dyn ModelBackend>>) -> Connections {
-        if let Shared::Postgres(pool) = &endpoint.shared {
-            return Connections::Postgres(sql::Local::new(endpoint, pool));
+    pub fn new(endpoint: &Arc<Endpoint>, models: Option<&Arc<dyn ModelBackend>>) -> Connections {
+        if let Some(pool) = sql::WorkerPool::new(endpoint) {
+            return Connections::Postgres(pool);
         }
-        if let Shared::Mysql(pool) = &endpoint.shared {
-            return Connections::Mysql(sql::Local::new(endpoint, pool));
+        if let Some(pool) = sql::WorkerPool::new(endpoint) {
+            return Connections::Mysql(pool);
         }
-        if let Backend::Files(folder) = &endpoint.origin.backend {
+        if let Some(FolderData(folder)) = endpoint.origin.data() {
             return Connections::Files(folder.clone());
         }
-        if let Backend::Model(name) = &endpoint.origin.backend {
-            return Connections::Model(Model { name: name.clone(), compute: compute.cloned() });
+        if let Some(ModelName(name)) = endpoint.origin.data() {
+            return Connections::Model(Model { name: name.clone(), backend: models.cloned() });
         }
-        if let Backend::Grpc = endpoint.origin.backend {
+        if endpoint.origin.kind == UpstreamKind::Grpc {
             return Connections::Grpc(Pool::new(endpoint.clone()));
         }
         match endpoint.origin.protocol {
-            fanin_config::HttpVersion::Http1 => Connections::Http1(Pool::new(endpoint.clone())),
-            fanin_config::HttpVersion::Http2 => Connections::Http2(Pool::new(endpoint.clone())),
+            HttpVersion::Http1 => Connections::Http1(Pool::new(endpoint.clone())),
+            HttpVersion::Http2 => Connections::Http2(Pool::new(endpoint.clone())),
         }
     }
 

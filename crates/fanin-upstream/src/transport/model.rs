@@ -13,8 +13,9 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
-use super::{Attempt, Phase, Received};
-use crate::error::{ErrorKind, Failure, WORDS, words};
+use super::attempt::{Attempt, Phase, Received};
+use crate::endpoint::TransportData;
+use crate::error::{ERROR_HEADER, ErrorKind, Failure, error_header_value};
 use crate::metrics::Extra;
 
 /// Header of an answer that says which version of the model gave it.
@@ -66,24 +67,30 @@ pub trait ModelBackend: Send + Sync + fmt::Debug {
     fn infer(&self, question: ModelRequest) -> ModelFuture;
 }
 
-/// A model, as a worker asks it.
+/// The model's name, as its origin keeps it.
+#[derive(Debug)]
+pub(super) struct ModelName(pub Arc<str>);
+
+impl TransportData for ModelName {}
+
+/// A model, as a worker calls it.
 #[derive(Debug)]
 pub(crate) struct Model {
     pub name: Arc<str>,
-    pub compute: Option<Arc<dyn ModelBackend>>,
+    pub backend: Option<Arc<dyn ModelBackend>>,
 }
 
 impl Model {
     /// Asks, and gives the answer as any transport does.
     pub async fn send(&self, attempt: &Attempt<'_>) -> Result<Received, Failure> {
-        let Some(compute) = &self.compute else {
+        let Some(backend) = &self.backend else {
             return Err(Failure::ours("nobody computes models in this process"));
         };
         attempt.phase.set(Phase::Sent);
         attempt.metrics.count(Extra::Sent);
         let body = attempt.request.body.clone();
         let question = ModelRequest { model: self.name.clone(), body, deadline: attempt.deadline };
-        match compute.infer(question).await {
+        match backend.infer(question).await {
             Ok(ModelAnswer { body, version }) => {
                 let (size, most) = (body.len(), attempt.max_answer);
                 if size > most {
@@ -112,6 +119,6 @@ fn refusal(status: StatusCode, message: &str) -> Received {
     let mut body = b"{\"message\":".to_vec();
     fanin_json::write_str(&mut body, message);
     body.push(b'}');
-    let headers = HeaderMap::from_iter([(WORDS, words(message))]);
+    let headers = HeaderMap::from_iter([(ERROR_HEADER, error_header_value(message))]);
     Received { status, headers: headers.into(), body: body.into(), at: Instant::now() }
 }

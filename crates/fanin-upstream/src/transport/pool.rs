@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::budget::{Connecting, PoolSignal};
-use super::queue::{Queue, Ticket};
+use super::connection_budget::{ConnectPermit, PoolSignal};
+use super::connection_queue::{ConnectionQueue, Waiter};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
 
@@ -26,7 +26,7 @@ const LONGEST_TICK: Duration = Duration::from_secs(5);
 const SHORTEST_TICK: Duration = Duration::from_millis(20);
 
 /// What distinguishes HTTP/1.1 from HTTP/2 here: whether a connection is handed out whole or shared.
-pub(crate) trait Kind: Sized + 'static {
+pub(crate) trait PoolKind: Sized + 'static {
     /// What a call gets.
     type Lease;
     /// The connections that the pool keeps.
@@ -37,16 +37,16 @@ pub(crate) trait Kind: Sized + 'static {
     /// Whether more connections should be made, with so many in the making and so many calls waiting.
     fn wants_more(endpoint: &Endpoint, store: &Self::Store, connecting: usize, waiting: usize) -> bool;
     /// Makes a connection and puts it into the pool's store.
-    fn connect(pool: Rc<Pool<Self>>, permit: Connecting) -> impl Future<Output = Result<(), Failure>> + 'static;
+    fn connect(pool: Rc<Pool<Self>>, permit: ConnectPermit) -> impl Future<Output = Result<(), Failure>> + 'static;
     /// Closes what has not been used since `before` (`None`: before the clock began) and what is closed already; then
-    /// `surrender` unused ones, longest unused first.
-    fn tidy(pool: &Pool<Self>, store: &mut Self::Store, before: Option<Instant>, surrender: usize);
+    /// `release_requests` unused ones, longest unused first.
+    fn close_unused(pool: &Pool<Self>, store: &mut Self::Store, before: Option<Instant>, release_requests: usize);
     /// Connections in the store that no call uses.
     fn idle(store: &Self::Store) -> usize;
 }
 
 /// See the module.
-pub(crate) struct Pool<K: Kind> {
+pub(crate) struct Pool<K: PoolKind> {
     pub endpoint: Arc<Endpoint>,
     pub signal: Arc<PoolSignal>,
     /// Has the pool look at its connections.
@@ -54,25 +54,26 @@ pub(crate) struct Pool<K: Kind> {
     inner: RefCell<Inner<K>>,
 }
 
-struct Inner<K: Kind> {
+struct Inner<K: PoolKind> {
     store: K::Store,
-    queue: Queue<K::Lease>,
+    queue: ConnectionQueue<K::Lease>,
     connecting: usize,
 }
 
-impl<K: Kind> fmt::Debug for Pool<K> {
+impl<K: PoolKind> fmt::Debug for Pool<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pool of {}", self.endpoint.address)
     }
 }
 
-impl<K: Kind> Pool<K> {
+impl<K: PoolKind> Pool<K> {
     pub fn new(endpoint: Arc<Endpoint>) -> Rc<Pool<K>> {
         let signal = Arc::new(PoolSignal::default());
         endpoint.budget.join(&signal);
-        let inner = RefCell::new(Inner { store: K::Store::default(), queue: Queue::default(), connecting: 0 });
+        let inner =
+            RefCell::new(Inner { store: K::Store::default(), queue: ConnectionQueue::default(), connecting: 0 });
         let pool = Rc::new(Pool { endpoint, waker: signal.clone().into(), signal, inner });
-        tokio::task::spawn_local(keep(Rc::downgrade(&pool), pool.signal.clone()));
+        tokio::task::spawn_local(maintain(Rc::downgrade(&pool), pool.signal.clone()));
         pool
     }
 
@@ -86,9 +87,9 @@ impl<K: Kind> Pool<K> {
 
     /// The same when there is none at once.
     pub async fn wait(self: &Rc<Self>, age: Instant) -> Result<K::Lease, Failure> {
-        let ticket = self.inner.borrow_mut().queue.join(age);
-        let wait = Wait { pool: self, ticket };
-        self.pump();
+        let waiter = self.inner.borrow_mut().queue.join(age);
+        let wait = Wait { pool: self, waiter };
+        self.open_connections();
         wait.await
     }
 
@@ -96,7 +97,7 @@ impl<K: Kind> Pool<K> {
     pub fn take(self: &Rc<Self>) -> Option<K::Lease> {
         let mut inner = self.inner.borrow_mut();
         let lease = K::take(self, &mut inner.store);
-        self.publish(&inner);
+        self.publish_idle(&inner);
         lease
     }
 
@@ -105,7 +106,7 @@ impl<K: Kind> Pool<K> {
         let result = {
             let mut inner = self.inner.borrow_mut();
             let result = change(&mut inner.store);
-            self.publish(&inner);
+            self.publish_idle(&inner);
             result
         };
         self.refill();
@@ -120,18 +121,18 @@ impl<K: Kind> Pool<K> {
         }
         while inner.queue.len() > 0 {
             let Some(lease) = K::take(self, &mut inner.store) else { break };
-            if let Err(lease) = inner.queue.give(lease) {
+            if let Err(lease) = inner.queue.serve(lease) {
                 // Unreachable, the queue is not empty; still, a lease must not be dropped while the pool is borrowed.
                 drop(inner);
                 drop(lease);
                 return;
             }
         }
-        self.publish(&inner);
+        self.publish_idle(&inner);
     }
 
     /// Makes as many connections as waiting calls can use and the budget allows.
-    fn pump(self: &Rc<Self>) {
+    fn open_connections(self: &Rc<Self>) {
         loop {
             {
                 let inner = self.inner.borrow();
@@ -143,7 +144,7 @@ impl<K: Kind> Pool<K> {
             let mark = {
                 let mut inner = self.inner.borrow_mut();
                 inner.connecting += 1;
-                inner.queue.mark()
+                inner.queue.next_number()
             };
             let pool = self.clone();
             tokio::task::spawn_local(async move {
@@ -157,7 +158,7 @@ impl<K: Kind> Pool<K> {
                     Ok(()) => pool.refill(),
                     Err(failure) => pool.connect_failed(&failure, mark),
                 }
-                pool.pump();
+                pool.open_connections();
             });
         }
     }
@@ -170,35 +171,35 @@ impl<K: Kind> Pool<K> {
         self.inner.borrow_mut().queue.fail(failure, nobody_is_connected.then_some(mark));
     }
 
-    fn tidy(self: &Rc<Self>) {
-        let surrender = self.signal.surrender.swap(0, Relaxed);
+    fn close_unused(self: &Rc<Self>) {
+        let release_requests = self.signal.release_requests.swap(0, Relaxed);
         let idle_timeout = self.endpoint.origin.idle_timeout;
         let now = Instant::now();
         let before = if self.endpoint.is_retired() { Some(now) } else { now.checked_sub(idle_timeout) };
         {
             let mut inner = self.inner.borrow_mut();
-            K::tidy(self, &mut inner.store, before, surrender);
-            self.publish(&inner);
+            K::close_unused(self, &mut inner.store, before, release_requests);
+            self.publish_idle(&inner);
         }
         self.refill();
-        self.pump();
+        self.open_connections();
     }
 
-    fn publish(&self, inner: &Inner<K>) {
+    fn publish_idle(&self, inner: &Inner<K>) {
         self.signal.idle.store(K::idle(&inner.store), Relaxed);
     }
 }
 
-impl<K: Kind> Drop for Pool<K> {
+impl<K: PoolKind> Drop for Pool<K> {
     fn drop(&mut self) {
-        self.endpoint.budget.part(&self.signal);
+        self.endpoint.budget.leave(&self.signal);
         self.signal.wake.notify_one();
     }
 }
 
 /// Looks after a pool: closes what has been unused for too long, what other workers ask for and what is retired, and makes
 /// connections when the budget has room again. Ends with the pool.
-async fn keep<K: Kind>(pool: Weak<Pool<K>>, signal: Arc<PoolSignal>) {
+async fn maintain<K: PoolKind>(pool: Weak<Pool<K>>, signal: Arc<PoolSignal>) {
     let tick = match pool.upgrade() {
         Some(pool) => (pool.endpoint.origin.idle_timeout / 2).clamp(SHORTEST_TICK, LONGEST_TICK),
         None => return,
@@ -209,28 +210,28 @@ async fn keep<K: Kind>(pool: Weak<Pool<K>>, signal: Arc<PoolSignal>) {
             () = sleep(tick) => {}
         }
         let Some(pool) = pool.upgrade() else { return };
-        pool.tidy();
+        pool.close_unused();
     }
 }
 
 /// A call's wait for a connection.
-struct Wait<'a, K: Kind> {
+struct Wait<'a, K: PoolKind> {
     pool: &'a Rc<Pool<K>>,
-    ticket: Rc<Ticket<K::Lease>>,
+    waiter: Rc<Waiter<K::Lease>>,
 }
 
-impl<K: Kind> Future for Wait<'_, K> {
+impl<K: PoolKind> Future for Wait<'_, K> {
     type Output = Result<K::Lease, Failure>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.ticket.poll(cx)
+        self.waiter.poll(cx)
     }
 }
 
-impl<K: Kind> Drop for Wait<'_, K> {
+impl<K: PoolKind> Drop for Wait<'_, K> {
     fn drop(&mut self) {
-        self.pool.inner.borrow_mut().queue.remove(&self.ticket);
+        self.pool.inner.borrow_mut().queue.remove(&self.waiter);
         // What was given to a call that has gone returns to the pool when the lease is dropped.
-        drop(self.ticket.leave());
+        drop(self.waiter.leave());
     }
 }

@@ -1,6 +1,7 @@
 //! TCP connections to endpoints.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -10,7 +11,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
 
 /// A peer that has vanished without a word is noticed in about this time even on a connection that nobody uses
@@ -19,8 +19,8 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(3);
 const KEEPALIVE_PROBES: u32 = 3;
 
-pub(crate) async fn connect(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
-    let stream = TcpStream::connect(endpoint.address).await.map_err(|error| failure(endpoint, &error))?;
+pub(crate) async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
+    let stream = TcpStream::connect(address).await.map_err(|error| failure(address, &error))?;
     let options = || {
         stream.set_nodelay(true)?;
         let keepalive = TcpKeepalive::new()
@@ -29,16 +29,16 @@ pub(crate) async fn connect(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
             .with_retries(KEEPALIVE_PROBES);
         SockRef::from(&stream).set_tcp_keepalive(&keepalive)
     };
-    options().map_err(|error| failure(endpoint, &error))?;
+    options().map_err(|error| failure(address, &error))?;
     Ok(stream)
 }
 
-fn failure(endpoint: &Endpoint, error: &io::Error) -> Failure {
+fn failure(address: SocketAddr, error: &io::Error) -> Failure {
     let kind = match error.kind() {
         io::ErrorKind::ConnectionRefused => ErrorKind::Refused,
         _ => ErrorKind::Connect,
     };
-    Failure::new(kind, format!("{}: {error}", endpoint.address))
+    Failure::new(kind, format!("{address}: {error}"))
 }
 
 /// A connection's bytes, with or without TLS.

@@ -1,6 +1,7 @@
 //! TLS to upstreams: whom to trust and who to be.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +13,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
 
 /// The TLS client of one upstream URL.
@@ -39,9 +39,8 @@ impl Tls {
         Ok(Tls { connector: TlsConnector::from(config), server_name, protocol })
     }
 
-    pub async fn handshake(&self, stream: TcpStream, endpoint: &Endpoint) -> Result<TlsStream<TcpStream>, Failure> {
-        let failed =
-            |what: &dyn fmt::Display| Failure::new(ErrorKind::Connect, format!("{}: TLS: {what}", endpoint.address));
+    pub async fn handshake(&self, stream: TcpStream, address: SocketAddr) -> Result<TlsStream<TcpStream>, Failure> {
+        let failed = |what: &dyn fmt::Display| Failure::new(ErrorKind::Connect, format!("{address}: TLS: {what}"));
         let stream = self.connector.connect(self.server_name.clone(), stream).await.map_err(|error| failed(&error))?;
         if self.protocol == HttpVersion::Http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             return Err(failed(&"the upstream does not speak HTTP/2 (no h2 by ALPN)"));

@@ -15,8 +15,8 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::request;
-use crate::transport::Attempt;
-use crate::transport::budget::Open;
+use crate::transport::attempt::Attempt;
+use crate::transport::connection_budget::OpenConnection;
 use crate::transport::departure::{self, Departs};
 use crate::transport::stream::Stream;
 
@@ -27,7 +27,7 @@ const MAX_KEPT: usize = 64 << 10;
 
 thread_local! {
     /// What is being written.
-    static WRITTEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static WRITE_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A connection. Dropping it closes it.
@@ -41,21 +41,21 @@ pub(super) struct Connection {
     /// A request was begun on it and not answered to the end: nobody else can use it.
     pub busy: bool,
     /// After the stream: the room is given back once the socket is closed.
-    _open: Open,
+    _open: OpenConnection,
 }
 
 impl Connection {
-    pub fn new(stream: Stream, open: Open) -> Connection {
+    pub fn new(stream: Stream, open: OpenConnection) -> Connection {
         Connection { stream, sending: Sending::Done, served: false, busy: false, _open: open }
     }
 
     /// Whether a request waits as bytes for its departure, not as a call.
-    pub fn queues(&self, attempt: &Attempt<'_>) -> bool {
+    pub fn is_coalesced(&self, attempt: &Attempt<'_>) -> bool {
         matches!(self.stream, Stream::Tcp(_)) && attempt.request.body.len() <= TOGETHER
     }
 
     /// A request begins on it. Nothing is sent yet.
-    pub fn begins(&mut self) {
+    pub fn start_request(&mut self) {
         self.busy = true;
         self.sending = Sending::Start;
     }
@@ -71,7 +71,7 @@ impl Connection {
                 departure::set_waker(&(shared.clone() as Rc<dyn Departs>), cx.waker());
                 return false;
             }
-            Sending::Start => WRITTEN.with_borrow_mut(|head| {
+            Sending::Start => WRITE_BUFFER.with_borrow_mut(|head| {
                 head.clear();
                 head.shrink_to(MAX_KEPT);
                 request::write(head, attempt, left);
@@ -80,7 +80,7 @@ impl Connection {
                     head.extend_from_slice(body);
                     body = &[];
                 }
-                if connection.queues(attempt) {
+                if connection.is_coalesced(attempt) {
                     departure::push(shared.clone(), head, cx.waker());
                     connection.sending = Sending::Queued;
                     return;
@@ -95,14 +95,14 @@ impl Connection {
                     }
                 };
             }),
-            Sending::Rest(_) => connection.goes_on(cx),
+            Sending::Rest(_) => connection.continue_write(cx),
         }
         !matches!(connection.sending, Sending::Queued)
     }
 
     /// Sends more of what the socket has not taken at once.
     #[cold]
-    fn goes_on(&mut self, cx: &mut Context<'_>) {
+    fn continue_write(&mut self, cx: &mut Context<'_>) {
         let Sending::Rest(rest) = &mut self.sending else { return };
         match write(&mut self.stream, cx, &rest.bytes, &rest.body, &mut rest.written) {
             Poll::Ready(Ok(())) => self.sending = Sending::Done,
@@ -112,7 +112,7 @@ impl Connection {
     }
 
     /// The answer has come. `reusable`: as far as it is concerned, the next request may be sent.
-    pub fn ends(&mut self, reusable: bool) {
+    pub fn finish_answer(&mut self, reusable: bool) {
         self.busy = !(reusable && matches!(self.sending, Sending::Done));
         self.served = true;
     }
@@ -232,7 +232,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::transport::budget::{Budget, PoolSignal};
+    use crate::transport::connection_budget::{ConnectionBudget, PoolSignal};
 
     #[tokio::test]
     async fn what_the_socket_does_not_take_at_once_follows() {
@@ -241,9 +241,9 @@ mod tests {
         let (mut endpoint, _) = listener.accept().await.unwrap();
         // More than the sockets' buffers hold while the endpoint does not read.
         let request: Vec<u8> = (0..16_u32 << 20).map(|at| (at % 251) as u8).collect();
-        let permit = Budget::new(1, 1).try_start(&Arc::new(PoolSignal::default())).unwrap();
+        let permit = ConnectionBudget::new(1, 1).try_start(&Arc::new(PoolSignal::default())).unwrap();
         let mut connection = Connection::new(Stream::Tcp(stream), permit.opened());
-        connection.begins();
+        connection.start_request();
         let connection = RefCell::new(connection);
         connection.depart(&request, Waker::noop());
         let written = match &connection.borrow().sending {
@@ -258,7 +258,7 @@ mod tests {
         });
         poll_fn(|cx| {
             let connection = &mut *connection.borrow_mut();
-            connection.goes_on(cx);
+            connection.continue_write(cx);
             if matches!(connection.sending, Sending::Done) { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
@@ -274,7 +274,7 @@ mod tests {
         socket2::SockRef::from(&endpoint).set_linger(Some(Duration::ZERO)).unwrap();
         drop(endpoint);
         stream.readable().await.unwrap();
-        let permit = Budget::new(1, 1).try_start(&Arc::new(PoolSignal::default())).unwrap();
+        let permit = ConnectionBudget::new(1, 1).try_start(&Arc::new(PoolSignal::default())).unwrap();
         let connection = RefCell::new(Connection::new(Stream::Tcp(stream), permit.opened()));
         connection.depart(b"GET / HTTP/1.1\r\n\r\n", Waker::noop());
         let (error, sent) = connection.borrow_mut().failure().unwrap();

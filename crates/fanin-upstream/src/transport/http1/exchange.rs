@@ -24,8 +24,8 @@ use super::connection::{Connection, Shared};
 use super::head::{self, Framing, Head, MAX_HEAD};
 use crate::answer_headers::Headers;
 use crate::error::{ErrorKind, Failure};
+use crate::transport::attempt::{Attempt, Received};
 use crate::transport::body::{FIRST_ROOM, SMALL, too_large};
-use crate::transport::{Attempt, Received};
 
 /// Most is read at once while it is not known how much comes.
 const READ: usize = 16 << 10;
@@ -34,21 +34,21 @@ const MAX_INTERIM: u8 = 16;
 
 thread_local! {
     /// What has just been read.
-    static READ_INTO: RefCell<BytesMut> = RefCell::new(BytesMut::new());
+    static READ_BUFFER: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
 /// What an exchange breaks off with.
 #[derive(Debug)]
-pub(super) struct Broken {
+pub(super) struct ExchangeError {
     /// `unsent` if no byte of the request has left.
     pub failure: Failure,
     /// The connection was closed before any byte of an answer came.
     pub gone: bool,
 }
 
-impl From<Failure> for Broken {
-    fn from(failure: Failure) -> Broken {
-        Broken { failure, gone: false }
+impl From<Failure> for ExchangeError {
+    fn from(failure: Failure) -> ExchangeError {
+        ExchangeError { failure, gone: false }
     }
 }
 
@@ -83,7 +83,7 @@ enum Reading {
 impl<'a> Exchange<'a> {
     /// Nothing is sent before the first poll. `left` is the time that the upstream is told it has.
     pub fn new(connection: &'a Shared, attempt: &'a Attempt<'a>, left: Duration) -> Exchange<'a> {
-        connection.borrow_mut().begins();
+        connection.borrow_mut().start_request();
         Exchange {
             connection,
             attempt,
@@ -97,7 +97,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Ready with `true` once the answer is complete, with `false` whenever a part of its body, but not the last, has come.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Broken>> {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ExchangeError>> {
         if !Connection::send(self.connection, self.attempt, self.left, cx) {
             return Poll::Pending;
         }
@@ -122,14 +122,14 @@ impl<'a> Exchange<'a> {
     /// The answer, once it is complete. The connection is free for the next request if it is not `busy` afterwards.
     pub fn finish(self) -> Result<Received, Failure> {
         let Some(head) = self.head else { return Err(Failure::ours("an answer was taken before it had come")) };
-        self.connection.borrow_mut().ends(self.clean && head.keep_alive);
+        self.connection.borrow_mut().finish_answer(self.clean && head.keep_alive);
         let mut body = if self.whole.is_empty() { Bytes::from(self.answer) } else { self.whole };
         let headers = Headers::received(body.split_to(head.len), head.content_type, head.encoded);
         Ok(Received { status: head.status, headers, body, at: Instant::now() })
     }
 
     /// Reads a body of known length straight to where it belongs.
-    fn read_exactly(&mut self, cx: &mut Context<'_>, left: usize) -> Poll<Result<(), Broken>> {
+    fn read_exactly(&mut self, cx: &mut Context<'_>, left: usize) -> Poll<Result<(), ExchangeError>> {
         if self.answer.len() == self.answer.capacity() {
             // Room grows with what really comes, not with what is promised.
             self.answer.reserve_exact(left.min(self.answer.len().max(FIRST_ROOM)));
@@ -146,8 +146,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    fn read_some(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
-        READ_INTO.with_borrow_mut(|buffer| {
+    fn read_some(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ExchangeError>> {
+        READ_BUFFER.with_borrow_mut(|buffer| {
             buffer.clear();
             buffer.reserve(READ);
             let read = pin!(self.connection.borrow_mut().stream.read_buf(&mut (&mut *buffer).limit(READ))).poll(cx);
@@ -174,7 +174,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Takes what has come. Gives the place of an answer in it that is whole and too large to be copied.
-    fn received(&mut self, bytes: &[u8]) -> Result<Option<Range<usize>>, Broken> {
+    fn received(&mut self, bytes: &[u8]) -> Result<Option<Range<usize>>, ExchangeError> {
         match &mut self.reading {
             Reading::Head { .. } if self.answer.is_empty() => return self.head(bytes, true),
             Reading::Head { .. } => {
@@ -199,7 +199,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// All that has come, without a complete head so far; `in_buffer` if it is what the buffer holds.
-    fn head(&mut self, all: &[u8], in_buffer: bool) -> Result<Option<Range<usize>>, Broken> {
+    fn head(&mut self, all: &[u8], in_buffer: bool) -> Result<Option<Range<usize>>, ExchangeError> {
         let bodiless = self.attempt.request.method == Method::HEAD;
         let mut at = 0;
         loop {
@@ -229,7 +229,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// The head is there, and what has come of the body with it. Gives the length of a whole answer that is not to be copied.
-    fn body(&mut self, head: Head, bytes: &[u8], in_buffer: bool) -> Result<Option<usize>, Broken> {
+    fn body(&mut self, head: Head, bytes: &[u8], in_buffer: bool) -> Result<Option<usize>, ExchangeError> {
         let max = self.attempt.max_answer;
         let came = bytes.len() - head.len;
         match head.framing {
@@ -260,7 +260,7 @@ impl<'a> Exchange<'a> {
         Ok(None)
     }
 
-    fn chunks(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+    fn chunks(&mut self, bytes: &[u8]) -> Result<(), ExchangeError> {
         let Reading::Chunked(decoder) = &mut self.reading else { return Ok(()) };
         let max = self.attempt.max_answer;
         let max_with_head = max.saturating_add(self.head.map_or(0, |head| head.len));
@@ -282,13 +282,13 @@ impl<'a> Exchange<'a> {
     }
 
     #[cold]
-    fn wrong(&self, what: &(impl Display + ?Sized)) -> Broken {
+    fn wrong(&self, what: &(impl Display + ?Sized)) -> ExchangeError {
         Failure::new(ErrorKind::Protocol, format!("{}: {what}", self.attempt.endpoint.address)).into()
     }
 
     /// The connection ended before the answer did.
     #[cold]
-    fn broke_off(&mut self, error: Option<io::Error>) -> Broken {
+    fn broke_off(&mut self, error: Option<io::Error>) -> ExchangeError {
         let address = self.attempt.endpoint.address;
         if self.head.is_some() {
             let (had, why) = (self.body_len(), Why(error));
@@ -306,7 +306,7 @@ impl<'a> Exchange<'a> {
         let closed = error.as_ref().is_none_or(|error| is_closed(error.kind()));
         let what = if closed { "connection closed before the answer".to_owned() } else { "no answer".to_owned() };
         let failure = Failure::new(ErrorKind::Protocol, format!("{address}: {what}{}", Why(error)));
-        Broken { failure: if unsent && gone { failure.unsent() } else { failure }, gone: gone && closed }
+        ExchangeError { failure: if unsent && gone { failure.unsent() } else { failure }, gone: gone && closed }
     }
 }
 

@@ -13,7 +13,7 @@
 mod chunked;
 mod connection;
 mod exchange;
-pub(crate) mod fuzzed;
+pub(crate) mod fuzz;
 mod head;
 mod request;
 
@@ -23,17 +23,18 @@ use std::rc::Rc;
 
 use tokio::time::Instant;
 
-use super::budget::Connecting;
-use super::pool::{Kind, Pool};
+use super::attempt::{Attempt, Phase, Received};
+use super::connection_budget::ConnectPermit;
+use super::pool::{Pool, PoolKind};
 use super::stream::{self, Stream};
-use super::{Attempt, Phase, Received, body, departure};
+use super::{body, departure};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
 use crate::metrics::Extra;
 use connection::{Connection, Shared};
-use exchange::{Broken, Exchange};
+use exchange::{Exchange, ExchangeError};
 
-pub(crate) use request::lines;
+pub(crate) use request::header_lines;
 
 /// Kept connections that turn out to be closed before anything was sent on them. Each costs a loop and no request.
 const MAX_STALE: usize = 8;
@@ -60,21 +61,21 @@ impl Drop for Lease {
         if let Some(connection) = self.connection.take() {
             Connection::withdraw(&connection);
             if !connection.borrow().busy {
-                give_back(&self.pool, connection, Instant::now());
+                return_to_pool(&self.pool, connection, Instant::now());
             }
         }
     }
 }
 
 /// Puts a connection among the unused ones, and has the pool told when the endpoint closes it.
-fn give_back(pool: &Rc<Pool<Http1>>, connection: Shared, now: Instant) {
+fn return_to_pool(pool: &Rc<Pool<Http1>>, connection: Shared, now: Instant) {
     let stays_quiet = connection.borrow_mut().stays_quiet(&pool.waker);
     if stays_quiet && !pool.endpoint.is_retired() {
         pool.with_store(|store| store.0.push((connection, now)));
     }
 }
 
-impl Kind for Http1 {
+impl PoolKind for Http1 {
     type Lease = Lease;
     type Store = Idle;
 
@@ -92,12 +93,12 @@ impl Kind for Http1 {
         connecting < waiting
     }
 
-    async fn connect(pool: Rc<Pool<Http1>>, permit: Connecting) -> Result<(), Failure> {
+    async fn connect(pool: Rc<Pool<Http1>>, permit: ConnectPermit) -> Result<(), Failure> {
         let endpoint = &pool.endpoint;
-        let tcp = stream::connect(endpoint).await?;
+        let tcp = stream::connect(endpoint.address).await?;
         let stream = match &endpoint.origin.tls {
             None => Stream::Tcp(tcp),
-            Some(tls) => Stream::Tls(Box::new(tls.handshake(tcp, endpoint).await?)),
+            Some(tls) => Stream::Tls(Box::new(tls.handshake(tcp, endpoint.address).await?)),
         };
         let mut connection = Connection::new(stream, permit.opened());
         if !connection.stays_quiet(&pool.waker) {
@@ -109,11 +110,11 @@ impl Kind for Http1 {
         Ok(())
     }
 
-    fn tidy(pool: &Pool<Http1>, store: &mut Idle, before: Option<Instant>, surrender: usize) {
+    fn close_unused(pool: &Pool<Http1>, store: &mut Idle, before: Option<Instant>, release_requests: usize) {
         store.0.retain_mut(|(connection, since)| {
             before.is_none_or(|before| *since > before) && connection.borrow_mut().stays_quiet(&pool.waker)
         });
-        store.0.drain(..surrender.min(store.0.len()));
+        store.0.drain(..release_requests.min(store.0.len()));
     }
 
     fn idle(store: &Idle) -> usize {
@@ -138,8 +139,8 @@ pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Resul
         let Some(connection) = &lease.connection else {
             return Err(Failure::ours("a connection was used twice"));
         };
-        let queues = connection.borrow().queues(attempt);
-        if !queues {
+        let is_coalesced = connection.borrow().is_coalesced(attempt);
+        if !is_coalesced {
             departure::together().await;
         }
         attempt.phase.set(Phase::Sent);
@@ -147,7 +148,7 @@ pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Resul
         let kept = connection.borrow().served;
         let left = attempt.deadline.saturating_duration_since(now);
         let mut exchange = Exchange::new(connection, attempt, left);
-        let Broken { failure, gone } = match poll_fn(|cx| exchange.poll(cx)).await {
+        let ExchangeError { failure, gone } = match poll_fn(|cx| exchange.poll(cx)).await {
             Ok(complete) => {
                 if !complete {
                     attempt.phase.set(Phase::Answering);
@@ -187,6 +188,6 @@ async fn rest(exchange: &mut Exchange<'_>, attempt: &Attempt<'_>) -> Result<(), 
 /// The connection is free for the next call, unless it is to be closed.
 fn finish(mut lease: Lease, received: &Received) {
     if let Some(connection) = lease.connection.take_if(|connection| !connection.borrow().busy) {
-        give_back(&lease.pool, connection, received.at);
+        return_to_pool(&lease.pool, connection, received.at);
     }
 }

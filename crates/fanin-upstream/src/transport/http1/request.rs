@@ -6,12 +6,12 @@ use http::Method;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName};
 
 use crate::headers;
-use crate::transport::Attempt;
+use crate::transport::attempt::Attempt;
 
 /// The lines of headers that every request has, `host` among them.
-pub(crate) fn lines(template: &HeaderMap) -> Vec<u8> {
+pub(crate) fn header_lines(default_headers: &HeaderMap) -> Vec<u8> {
     let mut out = Vec::new();
-    template.iter().for_each(|(name, value)| line(&mut out, name, value.as_bytes()));
+    default_headers.iter().for_each(|(name, value)| line(&mut out, name, value.as_bytes()));
     out
 }
 
@@ -36,7 +36,7 @@ pub(super) fn write(out: &mut Vec<u8>, attempt: &Attempt<'_>, left: Duration) {
     out.extend_from_slice(request.path.as_str().as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
     if request.headers.is_empty() {
-        out.extend_from_slice(&origin.lines);
+        out.extend_from_slice(&origin.header_lines);
     } else {
         own_headers(out, attempt);
     }
@@ -52,9 +52,9 @@ pub(super) fn write(out: &mut Vec<u8>, attempt: &Attempt<'_>, left: Duration) {
 
 /// The upstream's headers and the request's own over them.
 fn own_headers(out: &mut Vec<u8>, attempt: &Attempt<'_>) {
-    let (own, template) = (&attempt.request.headers, &attempt.endpoint.origin.template);
+    let (own, default_headers) = (&attempt.request.headers, &attempt.endpoint.origin.default_headers);
     let is_sent = |name: &HeaderName| !headers::is_ours(name) && attempt.timeout_header != Some(name);
-    for (name, value) in template {
+    for (name, value) in default_headers {
         if !(own.contains_key(name) && is_sent(name)) && attempt.timeout_header != Some(name) {
             line(out, name, value.as_bytes());
         }

@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 use url::Url;
 
-use super::mysql;
+use super::mysql::tls as mysql_client;
 use crate::transport::tls::{self, Tls};
 
 /// What signing on needs besides an address.
@@ -48,7 +48,7 @@ impl Access {
         };
         let name = config.tls.as_ref().and_then(|tls| tls.server_name.as_deref()).unwrap_or(host);
         let mysql_tls = match secure && config.kind() == UpstreamKind::Mysql {
-            true => Some(mysql::tls(config.tls.as_ref(), name.trim_matches(['[', ']']))?),
+            true => Some(mysql_client::options(config.tls.as_ref(), name.trim_matches(['[', ']']))?),
             false => None,
         };
         let tls = if secure {

@@ -100,43 +100,6 @@ impl<'a> Body<'a> {
     }
 }
 
-/// What the server says against something, or about itself when it ends a connection: fields by their letter.
-#[derive(Debug)]
-pub(super) struct Said(Vec<(u8, String)>);
-
-impl Said {
-    #[cold]
-    pub fn read(mut body: Body<'_>) -> Said {
-        let mut fields = Vec::new();
-        while let Some((&letter, rest)) = body.0.split_first() {
-            body.0 = rest;
-            let Some(end) = memchr::memchr(0, rest) else { break };
-            // Before the encoding is agreed upon, words may come in another one.
-            fields.push((letter, String::from_utf8_lossy(&rest[..end]).into_owned()));
-            body.0 = &rest[end + 1..];
-        }
-        Said(fields)
-    }
-
-    pub fn field(&self, letter: u8) -> Option<&str> {
-        self.0.iter().find(|(known, _)| *known == letter).map(|(_, text)| text.as_str())
-    }
-
-    /// The SQLSTATE.
-    pub fn code(&self) -> &str {
-        self.field(b'C').unwrap_or_default()
-    }
-
-    pub fn message(&self) -> &str {
-        self.field(b'M').unwrap_or_default()
-    }
-
-    /// Whether the server ends the connection with it. `V` is the severity in English, which old servers do not send.
-    pub fn is_the_end(&self) -> bool {
-        matches!(self.field(b'V').or(self.field(b'S')), Some("FATAL" | "PANIC"))
-    }
-}
-
 /// A message that does not belong where it stands, or does not hold what it should.
 #[cold]
 pub(super) fn unexpected(tag: u8) -> Failure {
@@ -168,14 +131,5 @@ mod tests {
         assert_eq!(body.text(), None);
         assert_eq!(Body(b"\0\0\0\x03ab").value(), None);
         assert_eq!(Body(b"\0").u16(), None);
-    }
-
-    #[test]
-    fn what_the_server_says_has_fields() {
-        let said = Said::read(Body(b"SFEHLER\0VERROR\0C23505\0Mdoppelt\0nt_pkey\0\0"));
-        assert_eq!((said.code(), said.message(), said.field(b'n')), ("23505", "doppelt", Some("t_pkey")));
-        assert!(!said.is_the_end() && said.field(b't').is_none());
-        assert!(Said::read(Body(b"SFATAL\0Mbye\0\0")).is_the_end());
-        assert_eq!(Said::read(Body(b"Mno end")).message(), "");
     }
 }

@@ -18,25 +18,29 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::access::Access;
-use super::{Dialect, Job, wrong};
+use super::answer::bad_request;
+use super::dialect::{Dialect, Statement};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
-use crate::transport::{Phase, Received, departure};
-use link::Link;
-use messages::{Body, EXECUTE, Said, message, text, unexpected};
-use rows::Written;
-use said::{is_cancelled, is_outdated, said_no};
-use sign_on::{Key, cancel_statement, sign_on};
+use crate::transport::attempt::{Phase, Received};
+use crate::transport::departure;
+use message_stream::MessageStream;
+use messages::{Body, EXECUTE, message, text, unexpected};
+use rows::RowWriter;
+use server_error::{ServerError, error_status, is_cancelled, is_outdated};
+use startup::{Key, cancel_statement, start_up};
 use statement::{Prepared, Statements};
+use statement_error::StatementError;
 
-pub(crate) mod fuzzed;
-mod link;
+pub(crate) mod fuzz;
+mod message_stream;
 mod messages;
 mod params;
 mod rows;
-mod said;
-mod sign_on;
+mod server_error;
+mod startup;
 mod statement;
+mod statement_error;
 mod values;
 
 /// Values are read in these forms; a user's or a database's own settings must not change them.
@@ -45,11 +49,12 @@ const SETTINGS: &str = "SET default_transaction_read_only = on; SET client_encod
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// The dialect.
+#[derive(Debug)]
 pub(crate) struct Postgres;
 
 /// A connection with what is known of it.
 pub(crate) struct Connection {
-    link: Link,
+    stream: MessageStream,
     key: Key,
     statements: Statements,
     /// What `default_transaction_read_only` is.
@@ -58,110 +63,80 @@ pub(crate) struct Connection {
     timeout: u64,
 }
 
-/// Why a statement has no rows.
-enum Trouble {
-    /// The server says so.
-    Said(Said),
-    /// Asked wrongly; nothing was sent, or nothing of it counts.
-    Wrong(Received),
-    Failed(Failure),
-}
-
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Trouble {
-        Trouble::Failed(failure)
-    }
-}
-
-impl Trouble {
-    /// The server says no. What it still owes is read, unless it ends the connection.
-    #[cold]
-    async fn said(link: &mut Link, said: Said) -> Trouble {
-        if said.is_the_end() {
-            link.broken = true;
-            return Trouble::Said(said);
-        }
-        match link.drain().await {
-            Ok(_) => Trouble::Said(said),
-            Err(failure) => Trouble::Failed(failure),
-        }
-    }
-}
-
 impl Dialect for Postgres {
     type Connection = Connection;
-    const SEES_CLOSING: bool = true;
+    const DETECTS_CLOSE: bool = true;
 
     async fn connect(endpoint: &Arc<Endpoint>, access: &Access) -> Result<Connection, Failure> {
-        let (link, key) = sign_on(endpoint, access, SETTINGS).await?;
-        Ok(Connection { link, key, statements: Statements::default(), read_only: true, timeout: 0 })
+        let (stream, key) = start_up(endpoint, access, SETTINGS).await?;
+        Ok(Connection { stream, key, statements: Statements::default(), read_only: true, timeout: 0 })
     }
 
     fn is_closed(connection: &mut Connection) -> bool {
-        !connection.link.is_quiet()
+        !connection.stream.is_quiet()
     }
 
     fn is_broken(connection: &mut Connection) -> bool {
-        connection.link.broken
+        connection.stream.broken
     }
 
-    async fn run(connection: &mut Connection, job: &Job<'_>) -> Result<Received, Failure> {
-        connection.link.max_row = job.max_answer;
+    async fn run(connection: &mut Connection, job: &Statement<'_>) -> Result<Received, Failure> {
+        connection.stream.max_row = job.max_answer;
         let mut result = connection.attempt(job).await;
-        if let Err(Trouble::Said(said)) = &result
-            && is_outdated(said)
-            && connection.link.is_idle()
+        if let Err(StatementError::Server(error)) = &result
+            && is_outdated(error)
+            && connection.stream.is_idle()
         {
             // A table has changed since: nothing has run yet.
             connection.statements.forget(job.sql);
             result = connection.attempt(job).await;
         }
         // What is left of it is to be cancelled and thrown away.
-        job.running.set(!connection.link.is_idle() && !connection.link.broken);
+        job.running.set(!connection.stream.is_idle() && !connection.stream.broken);
         match result {
-            Ok(received) | Err(Trouble::Wrong(received)) => Ok(received),
-            Err(Trouble::Said(said)) if is_cancelled(&said) => {
-                Err(Failure::new(ErrorKind::Timeout, said.message().to_owned()))
+            Ok(received) | Err(StatementError::BadRequest(received)) => Ok(received),
+            Err(StatementError::Server(error)) if is_cancelled(&error) => {
+                Err(Failure::new(ErrorKind::Timeout, error.message().to_owned()))
             }
-            Err(Trouble::Said(said)) => Ok(said_no(&said)),
-            Err(Trouble::Failed(failure)) => Err(failure),
+            Err(StatementError::Server(error)) => Ok(error_status(&error)),
+            Err(StatementError::Failed(failure)) => Err(failure),
         }
     }
 
     async fn clean(connection: &mut Connection, endpoint: &Arc<Endpoint>, access: &Access) -> bool {
         // What the settings are now is not known: a setting may be what was cancelled.
-        const FENCE: &str = "SET default_transaction_read_only = on; SET statement_timeout = 0";
+        const RESET: &str = "SET default_transaction_read_only = on; SET statement_timeout = 0";
         (connection.read_only, connection.timeout) = (true, 0);
-        let link = &mut connection.link;
+        let stream = &mut connection.stream;
         // First a look whether it has ended anyway: answers are in order, so this one's comes after the statement's.
-        link.simple(FENCE);
-        if let Ok(ended) = timeout(MOMENT, link.drain()).await {
+        stream.simple_query(RESET);
+        if let Ok(ended) = timeout(MOMENT, stream.drain()).await {
             return ended.unwrap_or(false);
         }
         if cancel_statement(endpoint, access, connection.key).await.is_err() {
             return false;
         }
         // If the signal comes late after all, it hits the first of these.
-        link.simple("");
-        link.simple(FENCE);
-        link.drain().await.unwrap_or(false)
+        stream.simple_query("");
+        stream.simple_query(RESET);
+        stream.drain().await.unwrap_or(false)
     }
 }
 
 impl Connection {
-    async fn attempt(&mut self, job: &Job<'_>) -> Result<Received, Trouble> {
+    async fn attempt(&mut self, job: &Statement<'_>) -> Result<Received, StatementError> {
         let prepared = match self.statements.get(job.sql) {
             Some(prepared) => prepared,
-            None => Box::pin(self.statements.prepare(&mut self.link, job)).await?,
+            None => Box::pin(self.statements.prepare(&mut self.stream, job)).await?,
         };
-        // Before anything of it is in the outbox: what a dropped call leaves there is sent by whoever cleans up after it.
+        // Before anything of it is in the write_buffer: what a dropped call leaves there is sent by whoever cleans up after it.
         departure::together().await;
         if self.send(job, &prepared)? {
             self.set().await?;
         }
-        let mut rows = Written::new(job, &prepared);
+        let mut rows = RowWriter::new(job, &prepared);
         loop {
-            let (tag, body) = self.link.next().await?;
+            let (tag, body) = self.stream.next().await?;
             match tag {
                 b'D' => rows.row(body)?,
                 // Bound: it has begun.
@@ -169,14 +144,14 @@ impl Connection {
                 b'C' => rows.affected = affected(body),
                 b'Z' => return Ok(rows.end()),
                 b'E' => {
-                    let said = Said::read(body);
-                    return Err(Trouble::said(&mut self.link, said).await);
+                    let error = ServerError::read(body);
+                    return Err(StatementError::server(&mut self.stream, error).await);
                 }
                 // An empty statement.
                 b'I' => {}
                 // Above all the ways of COPY, which are refused when the configuration is read.
                 _ => {
-                    self.link.broken = true;
+                    self.stream.broken = true;
                     return Err(unexpected(tag).into());
                 }
             }
@@ -184,13 +159,13 @@ impl Connection {
     }
 
     /// Puts a statement on its way, behind the settings that it needs. Whether there are any.
-    fn send(&mut self, job: &Job<'_>, prepared: &Prepared) -> Result<bool, Trouble> {
+    fn send(&mut self, job: &Statement<'_>, prepared: &Prepared) -> Result<bool, StatementError> {
         let (takes, given) = (prepared.params.len(), job.params.len());
         if takes != given {
             let what = format!("{} takes {takes} parameters and was given {given}", job.name);
-            return Err(Trouble::Wrong(wrong(what)));
+            return Err(StatementError::BadRequest(bad_request(what)));
         }
-        let out = self.link.outbox();
+        let out = self.stream.write_buffer();
         let start = out.len();
         let mut problem = None;
         message(out, b'B', |out| {
@@ -212,19 +187,19 @@ impl Connection {
         });
         if let Some(what) = problem {
             out.truncate(start);
-            return Err(Trouble::Wrong(wrong(what)));
+            return Err(StatementError::BadRequest(bad_request(what)));
         }
         out.extend_from_slice(&EXECUTE);
-        self.link.sync();
+        self.stream.sync();
         let settings = self.settings(job);
         if let Some(settings) = &settings {
-            self.link.simple_before(start, settings);
+            self.stream.simple_query_before(start, settings);
         }
         Ok(settings.is_some())
     }
 
     /// The settings that must change before a statement, as statements.
-    fn settings(&mut self, job: &Job<'_>) -> Option<String> {
+    fn settings(&mut self, job: &Statement<'_>) -> Option<String> {
         let left = u64::try_from(job.left.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 30);
         let in_time = (left..=2 * left).contains(&self.timeout);
         if in_time && self.read_only != job.writes {
@@ -246,15 +221,15 @@ impl Connection {
     }
 
     /// Reads what the server says to settings.
-    async fn set(&mut self) -> Result<(), Trouble> {
+    async fn set(&mut self) -> Result<(), StatementError> {
         loop {
-            match self.link.next().await? {
+            match self.stream.next().await? {
                 (b'Z', _) => return Ok(()),
                 (b'E', body) => {
                     // What is set now is not known.
-                    let said = Said::read(body);
-                    self.link.broken = true;
-                    return Err(Trouble::Said(said));
+                    let error = ServerError::read(body);
+                    self.stream.broken = true;
+                    return Err(StatementError::Server(error));
                 }
                 _ => {}
             }

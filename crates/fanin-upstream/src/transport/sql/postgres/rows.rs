@@ -2,16 +2,17 @@
 
 use fanin_config::Rows;
 
-use super::Trouble;
 use super::messages::Body;
 use super::statement::Prepared;
+use super::statement_error::StatementError;
 use crate::error::{ErrorKind, Failure};
-use crate::transport::Received;
-use crate::transport::sql::{Job, answer, too_large, wrong};
+use crate::transport::attempt::Received;
+use crate::transport::sql::answer::{answer, bad_request, too_large};
+use crate::transport::sql::dialect::Statement;
 
 /// An answer in the making.
-pub(super) struct Written<'a> {
-    job: &'a Job<'a>,
+pub(super) struct RowWriter<'a> {
+    job: &'a Statement<'a>,
     prepared: &'a Prepared,
     out: Vec<u8>,
     count: u64,
@@ -19,9 +20,9 @@ pub(super) struct Written<'a> {
     pub affected: u64,
 }
 
-impl<'a> Written<'a> {
-    pub fn new(job: &'a Job<'a>, prepared: &'a Prepared) -> Written<'a> {
-        Written { job, prepared, out: Vec::new(), count: 0, affected: 0 }
+impl<'a> RowWriter<'a> {
+    pub fn new(job: &'a Statement<'a>, prepared: &'a Prepared) -> RowWriter<'a> {
+        RowWriter { job, prepared, out: Vec::new(), count: 0, affected: 0 }
     }
 
     fn is_list(&self) -> bool {
@@ -30,7 +31,7 @@ impl<'a> Written<'a> {
 
     /// Writes one more row. After an error what still comes is of no use.
     #[inline]
-    pub fn row(&mut self, mut body: Body<'_>) -> Result<(), Trouble> {
+    pub fn row(&mut self, mut body: Body<'_>) -> Result<(), StatementError> {
         self.count += 1;
         match (self.is_list(), self.count) {
             (true, 1) => {
@@ -42,11 +43,11 @@ impl<'a> Written<'a> {
             (false, 1) => self.out.reserve(2 * body.0.len()),
             (false, _) => {
                 let what = format!("{} gave more than the one row that was asked for", self.job.name);
-                return Err(Trouble::Wrong(wrong(what)));
+                return Err(StatementError::BadRequest(bad_request(what)));
             }
         }
         if body.u16() != u16::try_from(self.prepared.columns.len()).ok() {
-            return Err(not_as_said(self.prepared.columns.len()));
+            return Err(wrong_type(self.prepared.columns.len()));
         }
         let out = &mut self.out;
         for (at, column) in self.prepared.columns.iter().enumerate() {
@@ -60,7 +61,7 @@ impl<'a> Written<'a> {
                 None => None,
             };
             if written.is_none() {
-                return Err(not_as_said(at));
+                return Err(wrong_type(at));
             }
         }
         if self.prepared.columns.is_empty() {
@@ -89,6 +90,6 @@ impl<'a> Written<'a> {
 }
 
 #[cold]
-fn not_as_said(at: usize) -> Trouble {
+fn wrong_type(at: usize) -> StatementError {
     Failure::new(ErrorKind::Decode, format!("column {} is not what its type says", at + 1)).into()
 }

@@ -6,11 +6,13 @@ use indexmap::IndexMap;
 use postgres_types::{Kind, Type};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::link::Link;
-use super::messages::{Body, Said, message, text, unexpected};
-use super::values::Reader;
-use super::{Job, Trouble};
-use crate::transport::sql::wrong;
+use super::message_stream::MessageStream;
+use super::messages::{Body, message, text, unexpected};
+use super::server_error::ServerError;
+use super::statement_error::StatementError;
+use super::values::ColumnReader;
+use crate::transport::sql::answer::bad_request;
+use crate::transport::sql::dialect::Statement;
 
 /// Prepared statements that a connection keeps. Their texts stand in files, so there are not many.
 const MAX_PREPARED: usize = 500;
@@ -28,7 +30,7 @@ pub(super) struct Prepared {
 pub(super) struct Column {
     /// What stands before its value: `{"id":` of the first one, `,"id":` of the others.
     pub key: Vec<u8>,
-    pub reader: Reader,
+    pub reader: ColumnReader,
 }
 
 /// What one connection has prepared.
@@ -56,13 +58,17 @@ impl Statements {
     }
 
     /// Has the server prepare a statement.
-    pub async fn prepare(&mut self, link: &mut Link, job: &Job<'_>) -> Result<Arc<Prepared>, Trouble> {
+    pub async fn prepare(
+        &mut self,
+        stream: &mut MessageStream,
+        job: &Statement<'_>,
+    ) -> Result<Arc<Prepared>, StatementError> {
         if job.sql.contains('\0') {
-            return Err(Trouble::Wrong(wrong(format!("the text of {} holds a zero byte", job.name))));
+            return Err(StatementError::BadRequest(bad_request(format!("the text of {} holds a zero byte", job.name))));
         }
         let name = format!("s{}", self.next);
         self.next += 1;
-        let out = link.outbox();
+        let out = stream.write_buffer();
         for gone in self.gone.drain(..) {
             message(out, b'C', |out| {
                 out.push(b'S');
@@ -79,20 +85,20 @@ impl Statements {
             out.push(b'S');
             text(out, &name);
         });
-        link.sync();
+        stream.sync();
         // Until it is known here: this call may be dropped.
         self.gone.push(name);
-        let (params, fields) = described(link).await?;
+        let (params, fields) = described(stream).await?;
 
         let mut types = Vec::with_capacity(params.len());
         for oid in params {
-            types.push(self.kind(link, oid).await?);
+            types.push(self.kind(stream, oid).await?);
         }
         let mut columns: Vec<Column> = Vec::with_capacity(fields.len());
         for (name, oid) in fields {
-            let kind = self.kind(link, oid).await?;
-            let Some(reader) = Reader::of(&kind) else {
-                return Err(Trouble::Wrong(wrong(format!(
+            let kind = self.kind(stream, oid).await?;
+            let Some(reader) = ColumnReader::of(&kind) else {
+                return Err(StatementError::BadRequest(bad_request(format!(
                     "column {name} of {} has the type {}, which has no form in JSON: cast it, as in {name}::text",
                     job.name,
                     kind.name()
@@ -104,7 +110,7 @@ impl Statements {
             key.push(b':');
             if columns.iter().any(|other| other.key[1..] == key[1..]) {
                 let what = format!("{} has two columns named {name}: name one of them with AS", job.name);
-                return Err(Trouble::Wrong(wrong(what)));
+                return Err(StatementError::BadRequest(bad_request(what)));
             }
             columns.push(Column { key, reader });
         }
@@ -120,20 +126,20 @@ impl Statements {
     }
 
     /// A type by its number. The server is asked about those that somebody has made, once per connection.
-    async fn kind(&mut self, link: &mut Link, oid: u32) -> Result<Type, Trouble> {
+    async fn kind(&mut self, stream: &mut MessageStream, oid: u32) -> Result<Type, StatementError> {
         if let Some(own) = Type::from_oid(oid).or_else(|| self.types.get(&oid).cloned()) {
             return Ok(own);
         }
-        link.simple(&format!(
+        stream.simple_query(&format!(
             "SELECT typname, typtype, typcategory, typelem, typbasetype FROM pg_catalog.pg_type WHERE oid = {oid}"
         ));
-        let [name, kind, category, element, base] = one_row(link).await?.unwrap_or([const { String::new() }; 5]);
+        let [name, kind, category, element, base] = one_row(stream).await?.unwrap_or([const { String::new() }; 5]);
         let number = |text: &str| text.parse().unwrap_or(0);
         let kind = match (kind.as_str(), category.as_str()) {
             ("e", _) => Kind::Enum(Vec::new()),
             // A type is made of older ones, so this ends.
-            ("d", _) => Kind::Domain(Box::pin(self.kind(link, number(&base))).await?),
-            (_, "A") => Kind::Array(Box::pin(self.kind(link, number(&element))).await?),
+            ("d", _) => Kind::Domain(Box::pin(self.kind(stream, number(&base))).await?),
+            (_, "A") => Kind::Array(Box::pin(self.kind(stream, number(&element))).await?),
             _ => Kind::Simple,
         };
         let made = Type::new(name, oid, kind, String::new());
@@ -143,16 +149,16 @@ impl Statements {
 }
 
 /// The parameters' types and the columns' names and types, which come after a statement is prepared.
-async fn described(link: &mut Link) -> Result<(Vec<u32>, Vec<(String, u32)>), Trouble> {
+async fn described(stream: &mut MessageStream) -> Result<(Vec<u32>, Vec<(String, u32)>), StatementError> {
     let (mut params, mut columns) = (Vec::new(), Vec::new());
-    while !link.is_idle() {
-        let (tag, body) = link.next().await?;
+    while !stream.is_idle() {
+        let (tag, body) = stream.next().await?;
         match tag {
             b't' => params = param_types(body).ok_or_else(|| unexpected(tag))?,
             b'T' => columns = fields(body).ok_or_else(|| unexpected(tag))?,
             b'E' => {
-                let said = Said::read(body);
-                return Err(Trouble::said(link, said).await);
+                let error = ServerError::read(body);
+                return Err(StatementError::server(stream, error).await);
             }
             // Closed, prepared, without rows, ready.
             b'3' | b'1' | b'n' | b'Z' => {}
@@ -182,10 +188,10 @@ fn fields(mut body: Body<'_>) -> Option<Vec<(String, u32)>> {
 }
 
 /// The first row of a simple statement, as text.
-async fn one_row<const N: usize>(link: &mut Link) -> Result<Option<[String; N]>, Trouble> {
+async fn one_row<const N: usize>(stream: &mut MessageStream) -> Result<Option<[String; N]>, StatementError> {
     let mut row = None;
-    while !link.is_idle() {
-        let (tag, mut body) = link.next().await?;
+    while !stream.is_idle() {
+        let (tag, mut body) = stream.next().await?;
         match tag {
             b'D' if row.is_none() => {
                 body.u16();
@@ -197,8 +203,8 @@ async fn one_row<const N: usize>(link: &mut Link) -> Result<Option<[String; N]>,
                 row = Some(values);
             }
             b'E' => {
-                let said = Said::read(body);
-                return Err(Trouble::said(link, said).await);
+                let error = ServerError::read(body);
+                return Err(StatementError::server(stream, error).await);
             }
             _ => {}
         }

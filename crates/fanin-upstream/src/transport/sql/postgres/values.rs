@@ -5,6 +5,7 @@
 //! when the statement is prepared and not at its first row.
 
 mod calendar;
+mod digits;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,10 +15,11 @@ use fanin_json::{write_int, write_str};
 use postgres_types::{Kind, Type};
 
 use self::calendar::{date, interval, time, timestamp};
+use self::digits::padded;
 
 /// How the values of a column are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub(crate) enum ColumnReader {
     Bool,
     Int2,
     Int4,
@@ -41,44 +43,44 @@ pub(crate) enum Reader {
     Mac,
     Char,
     Void,
-    Array(Box<Reader>),
+    Array(Box<ColumnReader>),
 }
 
-impl Reader {
+impl ColumnReader {
     /// The reader of a type, `None` for one without a form in JSON.
-    pub fn of(kind: &Type) -> Option<Reader> {
+    pub fn of(kind: &Type) -> Option<ColumnReader> {
         match kind.kind() {
-            Kind::Array(element) => return Some(Reader::Array(Box::new(Reader::of(element)?))),
-            Kind::Domain(base) => return Reader::of(base),
-            Kind::Enum(_) => return Some(Reader::Text),
+            Kind::Array(element) => return Some(ColumnReader::Array(Box::new(ColumnReader::of(element)?))),
+            Kind::Domain(base) => return ColumnReader::of(base),
+            Kind::Enum(_) => return Some(ColumnReader::Text),
             _ => {}
         }
         Some(match *kind {
-            Type::BOOL => Reader::Bool,
-            Type::INT2 => Reader::Int2,
-            Type::INT4 => Reader::Int4,
-            Type::INT8 => Reader::Int8,
-            Type::OID => Reader::Oid,
-            Type::FLOAT4 => Reader::Float4,
-            Type::FLOAT8 => Reader::Float8,
-            Type::NUMERIC => Reader::Numeric,
-            Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::XML | Type::UNKNOWN => Reader::Text,
-            Type::JSON => Reader::Json,
-            Type::JSONB => Reader::Jsonb,
-            Type::UUID => Reader::Uuid,
-            Type::BYTEA => Reader::Bytea,
-            Type::DATE => Reader::Date,
-            Type::TIME => Reader::Time,
-            Type::TIMETZ => Reader::TimeTz,
-            Type::TIMESTAMP => Reader::Timestamp,
-            Type::TIMESTAMPTZ => Reader::TimestampTz,
-            Type::INTERVAL => Reader::Interval,
-            Type::INET | Type::CIDR => Reader::Inet,
-            Type::MACADDR | Type::MACADDR8 => Reader::Mac,
-            Type::CHAR => Reader::Char,
-            Type::VOID => Reader::Void,
+            Type::BOOL => ColumnReader::Bool,
+            Type::INT2 => ColumnReader::Int2,
+            Type::INT4 => ColumnReader::Int4,
+            Type::INT8 => ColumnReader::Int8,
+            Type::OID => ColumnReader::Oid,
+            Type::FLOAT4 => ColumnReader::Float4,
+            Type::FLOAT8 => ColumnReader::Float8,
+            Type::NUMERIC => ColumnReader::Numeric,
+            Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::XML | Type::UNKNOWN => ColumnReader::Text,
+            Type::JSON => ColumnReader::Json,
+            Type::JSONB => ColumnReader::Jsonb,
+            Type::UUID => ColumnReader::Uuid,
+            Type::BYTEA => ColumnReader::Bytea,
+            Type::DATE => ColumnReader::Date,
+            Type::TIME => ColumnReader::Time,
+            Type::TIMETZ => ColumnReader::TimeTz,
+            Type::TIMESTAMP => ColumnReader::Timestamp,
+            Type::TIMESTAMPTZ => ColumnReader::TimestampTz,
+            Type::INTERVAL => ColumnReader::Interval,
+            Type::INET | Type::CIDR => ColumnReader::Inet,
+            Type::MACADDR | Type::MACADDR8 => ColumnReader::Mac,
+            Type::CHAR => ColumnReader::Char,
+            Type::VOID => ColumnReader::Void,
             // Of an extension, so without a number of its own.
-            _ if kind.name() == "citext" => Reader::Text,
+            _ if kind.name() == "citext" => ColumnReader::Text,
             _ => return None,
         })
     }
@@ -86,8 +88,8 @@ impl Reader {
     /// Whether its values are JSON already, and written as they come.
     pub fn holds_json(&self) -> bool {
         match self {
-            Reader::Json | Reader::Jsonb => true,
-            Reader::Array(element) => element.holds_json(),
+            ColumnReader::Json | ColumnReader::Jsonb => true,
+            ColumnReader::Array(element) => element.holds_json(),
             _ => false,
         }
     }
@@ -96,28 +98,28 @@ impl Reader {
     pub fn write(&self, bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let mut from = Bytes(bytes);
         match self {
-            Reader::Bool => out.extend_from_slice(if from.u8()? != 0 { b"true" } else { b"false" }),
-            Reader::Int2 => write_int(out, from.i16()?.into()),
-            Reader::Int4 => write_int(out, from.i32()?.into()),
-            Reader::Int8 => write_int(out, from.i64()?),
-            Reader::Oid => write_int(out, from.u32()?.into()),
-            Reader::Float4 => {
+            ColumnReader::Bool => out.extend_from_slice(if from.u8()? != 0 { b"true" } else { b"false" }),
+            ColumnReader::Int2 => write_int(out, from.i16()?.into()),
+            ColumnReader::Int4 => write_int(out, from.i32()?.into()),
+            ColumnReader::Int8 => write_int(out, from.i64()?),
+            ColumnReader::Oid => write_int(out, from.u32()?.into()),
+            ColumnReader::Float4 => {
                 let value = f32::from_bits(from.u32()?);
                 // The shortest digits of the f32, not those of the f64 that it would become.
                 if value.is_finite() { plain(out, format_args!("{value:?}")) } else { no_number(value.into(), out) }
             }
-            Reader::Float8 => {
+            ColumnReader::Float8 => {
                 let value = f64::from_bits(from.i64()? as u64);
                 if fanin_json::write_float(out, value).is_err() {
                     no_number(value, out);
                 }
             }
-            Reader::Numeric => numeric(&mut from, out)?,
-            Reader::Text => write_str(out, std::str::from_utf8(bytes).ok()?),
-            Reader::Json => out.extend_from_slice(bytes),
+            ColumnReader::Numeric => numeric(&mut from, out)?,
+            ColumnReader::Text => write_str(out, std::str::from_utf8(bytes).ok()?),
+            ColumnReader::Json => out.extend_from_slice(bytes),
             // A version, then the text.
-            Reader::Jsonb => out.extend_from_slice(bytes.strip_prefix(&[1])?),
-            Reader::Uuid => {
+            ColumnReader::Jsonb => out.extend_from_slice(bytes.strip_prefix(&[1])?),
+            ColumnReader::Uuid => {
                 let value = u128::from_be_bytes(bytes.try_into().ok()?);
                 let part = |shift: u32, bits: u32| value >> shift & ((1 << bits) - 1);
                 let parts = (part(96, 32), part(80, 16), part(64, 16), part(48, 16), part(0, 48));
@@ -126,12 +128,12 @@ impl Reader {
                     format_args!("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", parts.0, parts.1, parts.2, parts.3, parts.4),
                 );
             }
-            Reader::Bytea => {
+            ColumnReader::Bytea => {
                 out.push(b'"');
                 out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
                 out.push(b'"');
             }
-            Reader::Date => match from.i32()? {
+            ColumnReader::Date => match from.i32()? {
                 i32::MAX => out.extend_from_slice(b"\"infinity\""),
                 i32::MIN => out.extend_from_slice(b"\"-infinity\""),
                 days => {
@@ -140,12 +142,12 @@ impl Reader {
                     out.extend_from_slice(if before_christ { b" BC\"" } else { b"\"" });
                 }
             },
-            Reader::Time => {
+            ColumnReader::Time => {
                 out.push(b'"');
                 time(out, from.i64()?);
                 out.push(b'"');
             }
-            Reader::TimeTz => {
+            ColumnReader::TimeTz => {
                 out.push(b'"');
                 time(out, from.i64()?);
                 // Seconds west of Greenwich.
@@ -157,22 +159,22 @@ impl Reader {
                 padded(out, size / 60 % 60, 2);
                 out.push(b'"');
             }
-            Reader::Timestamp => timestamp(from.i64()?, b"\"", out),
-            Reader::TimestampTz => timestamp(from.i64()?, b"Z\"", out),
-            Reader::Interval => {
+            ColumnReader::Timestamp => timestamp(from.i64()?, b"\"", out),
+            ColumnReader::TimestampTz => timestamp(from.i64()?, b"Z\"", out),
+            ColumnReader::Interval => {
                 let (micros, days, months) = (from.i64()?, from.i32()?, from.i32()?);
                 out.push(b'"');
                 interval(micros, days, months, out);
                 out.push(b'"');
             }
-            Reader::Inet => inet(&mut from, out)?,
-            Reader::Mac => {
+            ColumnReader::Inet => inet(&mut from, out)?,
+            ColumnReader::Mac => {
                 let text: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
                 quoted(out, format_args!("{}", text.join(":")));
             }
-            Reader::Char => write_str(out, char::from(from.u8()?).encode_utf8(&mut [0; 4])),
-            Reader::Void => out.extend_from_slice(b"null"),
-            Reader::Array(element) => array(element, &mut from, out)?,
+            ColumnReader::Char => write_str(out, char::from(from.u8()?).encode_utf8(&mut [0; 4])),
+            ColumnReader::Void => out.extend_from_slice(b"null"),
+            ColumnReader::Array(element) => array(element, &mut from, out)?,
         }
         Some(())
     }
@@ -282,18 +284,6 @@ fn numeric(from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Writes a number that is not negative, with zeros in front up to `width` digits, of at most 20.
-fn padded(out: &mut Vec<u8>, value: i64, width: usize) {
-    let mut text = [b'0'; 20];
-    let (mut left, mut at) = (value.unsigned_abs(), text.len());
-    while left > 0 {
-        at -= 1;
-        text[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-    }
-    out.extend_from_slice(&text[at.min(text.len() - width)..]);
-}
-
 /// Family, bits of the network, whether it is a network, how many bytes, the bytes.
 fn inet(from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
     let (_, bits, is_network, length) = (from.u8()?, from.u8()?, from.u8()?, from.u8()?);
@@ -311,7 +301,7 @@ fn inet(from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
 }
 
 /// Dimensions, whether any is NULL, the elements' type, each dimension's length and first index, the elements in a row.
-fn array(element: &Reader, from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
+fn array(element: &ColumnReader, from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
     let (dimensions, _, _) = (from.i32()?, from.i32()?, from.u32()?);
     // PostgreSQL allows six.
     let lengths: Vec<i32> = match dimensions {
@@ -328,7 +318,7 @@ fn array(element: &Reader, from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()
     level(element, &lengths, from, out)
 }
 
-fn level(element: &Reader, lengths: &[i32], from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
+fn level(element: &ColumnReader, lengths: &[i32], from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
     let (length, inner) = lengths.split_first()?;
     out.push(b'[');
     for at in 0..*length {
@@ -360,19 +350,19 @@ mod tests {
     fn bytes_that_are_cut_off_are_no_value() {
         let mut out = Vec::new();
         for reader in [
-            Reader::Bool,
-            Reader::Int8,
-            Reader::Numeric,
-            Reader::Uuid,
-            Reader::TimestampTz,
-            Reader::Interval,
-            Reader::Inet,
-            Reader::Jsonb,
-            Reader::Array(Box::new(Reader::Int4)),
+            ColumnReader::Bool,
+            ColumnReader::Int8,
+            ColumnReader::Numeric,
+            ColumnReader::Uuid,
+            ColumnReader::TimestampTz,
+            ColumnReader::Interval,
+            ColumnReader::Inet,
+            ColumnReader::Jsonb,
+            ColumnReader::Array(Box::new(ColumnReader::Int4)),
         ] {
             assert_eq!(reader.write(&[], &mut out), None, "{reader:?}");
         }
         let array = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0];
-        assert_eq!(Reader::Array(Box::new(Reader::Int4)).write(&array, &mut out), None);
+        assert_eq!(ColumnReader::Array(Box::new(ColumnReader::Int4)).write(&array, &mut out), None);
     }
 }

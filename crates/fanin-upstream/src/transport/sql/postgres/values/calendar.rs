@@ -2,7 +2,7 @@
 
 use fanin_json::write_int;
 
-use super::padded;
+use super::digits::padded;
 
 /// Days since 2000-01-01, as year, month and day (H. Hinnant, "chrono-compatible low-level date algorithms").
 fn civil(days: i64) -> (i64, i64, i64) {

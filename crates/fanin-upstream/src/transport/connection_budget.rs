@@ -19,7 +19,7 @@ pub(crate) struct PoolSignal {
     /// Connections that the pool keeps unused.
     pub idle: AtomicUsize,
     /// Unused connections that the pool is asked to close so that another worker can open one.
-    pub surrender: AtomicUsize,
+    pub release_requests: AtomicUsize,
 }
 
 impl Wake for PoolSignal {
@@ -34,7 +34,7 @@ impl Wake for PoolSignal {
 
 /// The process's connections to one endpoint.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct ConnectionBudget {
     max_open: usize,
     max_connecting: usize,
     state: Mutex<State>,
@@ -48,12 +48,12 @@ struct State {
     denied: Vec<Arc<PoolSignal>>,
 }
 
-impl Budget {
-    pub fn new(max_open: usize, max_connecting: usize) -> Arc<Budget> {
-        Arc::new(Budget { max_open, max_connecting, state: Mutex::default() })
+impl ConnectionBudget {
+    pub fn new(max_open: usize, max_connecting: usize) -> Arc<ConnectionBudget> {
+        Arc::new(ConnectionBudget { max_open, max_connecting, state: Mutex::default() })
     }
 
-    /// Open connections and connections in the making.
+    /// OpenConnection connections and connections in the making.
     pub fn load(&self) -> (usize, usize) {
         let state = self.lock();
         (state.open, state.connecting)
@@ -64,28 +64,28 @@ impl Budget {
         self.lock().pools.push(pool.clone());
     }
 
-    pub fn part(&self, pool: &Arc<PoolSignal>) {
+    pub fn leave(&self, pool: &Arc<PoolSignal>) {
         let mut state = self.lock();
         state.pools.retain(|other| !Arc::ptr_eq(other, pool));
         state.denied.retain(|other| !Arc::ptr_eq(other, pool));
     }
 
     /// Allows one connection to be made. If there is no room, the pool is woken when there is.
-    pub fn try_start(self: &Arc<Self>, pool: &Arc<PoolSignal>) -> Option<Connecting> {
+    pub fn try_start(self: &Arc<Self>, pool: &Arc<PoolSignal>) -> Option<ConnectPermit> {
         let mut state = self.lock();
         let full = state.open + state.connecting >= self.max_open;
         if !full && state.connecting < self.max_connecting {
             state.connecting += 1;
-            return Some(Connecting { budget: self.clone() });
+            return Some(ConnectPermit { budget: self.clone() });
         }
         if !state.denied.iter().any(|other| Arc::ptr_eq(other, pool)) {
             state.denied.push(pool.clone());
         }
         if full {
             let rich = state.pools.iter().filter(|other| !Arc::ptr_eq(other, pool));
-            let spare = |other: &&Arc<PoolSignal>| other.idle.load(Relaxed) > other.surrender.load(Relaxed);
+            let spare = |other: &&Arc<PoolSignal>| other.idle.load(Relaxed) > other.release_requests.load(Relaxed);
             if let Some(rich) = rich.filter(spare).max_by_key(|other| other.idle.load(Relaxed)) {
-                rich.surrender.fetch_add(1, Relaxed);
+                rich.release_requests.fetch_add(1, Relaxed);
                 rich.wake.notify_one();
             }
         }
@@ -113,20 +113,20 @@ impl Budget {
 
 /// The right to make one connection.
 #[derive(Debug)]
-pub(crate) struct Connecting {
-    budget: Arc<Budget>,
+pub(crate) struct ConnectPermit {
+    budget: Arc<ConnectionBudget>,
 }
 
-impl Connecting {
+impl ConnectPermit {
     /// The connection stands.
-    pub fn opened(self) -> Open {
+    pub fn opened(self) -> OpenConnection {
         let budget = self.budget.clone();
         budget.change(|state| state.open += 1);
-        Open { budget }
+        OpenConnection { budget }
     }
 }
 
-impl Drop for Connecting {
+impl Drop for ConnectPermit {
     fn drop(&mut self) {
         self.budget.change(|state| state.connecting -= 1);
     }
@@ -134,11 +134,11 @@ impl Drop for Connecting {
 
 /// One open connection. Held by the task that drives it.
 #[derive(Debug)]
-pub(crate) struct Open {
-    budget: Arc<Budget>,
+pub(crate) struct OpenConnection {
+    budget: Arc<ConnectionBudget>,
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.budget.change(|state| state.open -= 1);
     }
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    fn pool(budget: &Budget) -> Arc<PoolSignal> {
+    fn pool(budget: &ConnectionBudget) -> Arc<PoolSignal> {
         let pool = Arc::new(PoolSignal::default());
         budget.join(&pool);
         pool
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn connecting_and_open_connections_are_bounded_apart() {
-        let budget = Budget::new(3, 2);
+        let budget = ConnectionBudget::new(3, 2);
         let pool = pool(&budget);
         let first = budget.try_start(&pool).unwrap();
         let second = budget.try_start(&pool).unwrap();
@@ -177,15 +177,15 @@ mod tests {
 
     #[test]
     fn a_full_budget_asks_another_worker_for_an_unused_connection() {
-        let budget = Budget::new(1, 1);
+        let budget = ConnectionBudget::new(1, 1);
         let (rich, poor) = (pool(&budget), pool(&budget));
         let open = budget.try_start(&rich).unwrap().opened();
         assert!(budget.try_start(&poor).is_none());
-        assert_eq!(rich.surrender.load(Relaxed), 0, "nothing unused to ask for");
+        assert_eq!(rich.release_requests.load(Relaxed), 0, "nothing unused to ask for");
         rich.idle.store(1, Relaxed);
         assert!(budget.try_start(&poor).is_none());
         assert!(budget.try_start(&poor).is_none());
-        assert_eq!(rich.surrender.load(Relaxed), 1, "asked once");
+        assert_eq!(rich.release_requests.load(Relaxed), 1, "asked once");
         assert!(rich.wake.notified().now_or_never().is_some());
         drop(open);
         assert!(poor.wake.notified().now_or_never().is_some());

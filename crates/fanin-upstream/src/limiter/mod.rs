@@ -19,13 +19,13 @@ use std::task::{Context, Poll, Waker};
 use tokio::time::Instant;
 
 pub use permit_reuse::poll_scope;
-pub(crate) use permit_reuse::{Place, wake_behind};
+pub(crate) use permit_reuse::{ReusablePermit, wake_behind};
 
 mod permit_reuse;
 
 /// In-flight limit and waiting calls of one upstream. Cheap to share; all methods may be called from any thread.
 #[derive(Debug)]
-pub(crate) struct Limit {
+pub(crate) struct Limiter {
     /// Low half: calls in flight. High half: calls waiting. The high half changes only under the lock.
     word: AtomicU64,
     max: AtomicU32,
@@ -36,23 +36,23 @@ pub(crate) struct Limit {
 #[derive(Debug, Default)]
 struct Queue {
     /// By age of the request; the number keeps calls of one request, and of requests of one instant, in order of arrival.
-    waiting: BTreeMap<Rank, Option<Waker>>,
+    waiting: BTreeMap<QueuePosition, Option<Waker>>,
     /// What became of places that left the queue and whose owner has not looked yet.
-    settled: BTreeMap<Rank, Verdict>,
+    decided: BTreeMap<QueuePosition, Decision>,
     next: u64,
 }
 
-type Rank = (Instant, u64);
+type QueuePosition = (Instant, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Decision {
     Admitted,
     Refused,
 }
 
 /// There was no place, and no place to wait for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full {
+pub(crate) struct LimitReached {
     /// Calls in flight when the call was refused.
     pub in_flight: u32,
     /// Calls waiting when the call was refused.
@@ -65,9 +65,9 @@ fn split(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
-impl Limit {
-    pub fn new(max: usize, max_waiting: usize) -> Limit {
-        Limit {
+impl Limiter {
+    pub fn new(max: usize, max_waiting: usize) -> Limiter {
+        Limiter {
             word: AtomicU64::new(0),
             max: AtomicU32::new(clamp(max)),
             max_waiting: AtomicU32::new(clamp(max_waiting)),
@@ -95,17 +95,17 @@ impl Limit {
     }
 
     /// Takes a place if one is free and nobody waits for it.
-    pub fn try_enter(&self) -> Option<Permit<'_>> {
+    pub fn try_acquire(&self) -> Option<Permit<'_>> {
         self.take().then(|| Permit { limit: self })
     }
 
     /// Waits for a place; `age` is when the request started.
-    pub fn enter(&self, age: Instant) -> Enter<'_> {
-        Enter { limit: self, age, place: None }
+    pub fn acquire(&self, age: Instant) -> Acquire<'_> {
+        Acquire { limit: self, age, place: None }
     }
 
     /// Whether a call of a request waits that started before `age`.
-    fn is_awaited_by_older(&self, age: Instant) -> bool {
+    fn has_older_waiter(&self, age: Instant) -> bool {
         self.lock().waiting.first_key_value().is_some_and(|(&(oldest, _), _)| oldest < age)
     }
 
@@ -124,7 +124,7 @@ impl Limit {
         }
     }
 
-    fn leave(&self) {
+    fn release(&self) {
         let mut word = self.word.load(Relaxed);
         loop {
             let (in_flight, waiting) = split(word);
@@ -160,7 +160,7 @@ impl Limit {
             // The lock keeps others from admitting, and the waiting count keeps newcomers from taking: one step for both.
             self.word.fetch_add(1, AcqRel);
             self.word.fetch_sub(ONE_WAITING, AcqRel);
-            queue.settled.insert(place, Verdict::Admitted);
+            queue.decided.insert(place, Decision::Admitted);
             wakers.extend(waker);
         }
         wakers
@@ -172,7 +172,7 @@ impl Limit {
     }
 
     /// Puts a call into the queue, unless a place is free after all or the queue is full of older requests.
-    fn enqueue(&self, age: Instant, waker: &Waker) -> Result<Option<Rank>, Full> {
+    fn enqueue(&self, age: Instant, waker: &Waker) -> Result<Option<QueuePosition>, LimitReached> {
         let mut queue = self.lock();
         // First announce the wait, then look once more for a place: whoever leaves from here on sees somebody waiting.
         self.word.fetch_add(ONE_WAITING, AcqRel);
@@ -180,7 +180,7 @@ impl Limit {
         queue.next += 1;
         queue.waiting.insert(place, Some(waker.clone()));
         let mut wakers = self.admit(&mut queue);
-        if queue.settled.remove(&place).is_some() {
+        if queue.decided.remove(&place).is_some() {
             drop(queue);
             wakers.drain(..).for_each(Waker::wake);
             return Ok(None);
@@ -192,9 +192,9 @@ impl Limit {
             let Some((youngest, waker)) = queue.waiting.pop_last() else { break };
             self.word.fetch_sub(ONE_WAITING, AcqRel);
             if youngest == place {
-                outcome = Err(Full { in_flight, waiting: waiting - 1 });
+                outcome = Err(LimitReached { in_flight, waiting: waiting - 1 });
             } else {
-                queue.settled.insert(youngest, Verdict::Refused);
+                queue.decided.insert(youngest, Decision::Refused);
                 wakers.extend(waker);
             }
         }
@@ -211,62 +211,62 @@ fn clamp(number: usize) -> u32 {
 /// A place below the limit. Dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Permit<'a> {
-    limit: &'a Limit,
+    limit: &'a Limiter,
 }
 
 impl Permit<'_> {
     /// The same place for longer than a borrow lasts. `limit` is the one that it is a place of.
-    pub fn own(self, limit: &Arc<Limit>) -> Owned {
+    pub fn own(self, limit: &Arc<Limiter>) -> OwnedPermit {
         debug_assert!(std::ptr::eq(self.limit, &**limit), "a place of another limit");
         std::mem::forget(self);
-        Owned { limit: Some(limit.clone()) }
+        OwnedPermit { limit: Some(limit.clone()) }
     }
 }
 
 /// A place below the limit that may travel. Dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Owned {
+pub(crate) struct OwnedPermit {
     /// Until the place is given back, or lent.
-    limit: Option<Arc<Limit>>,
+    limit: Option<Arc<Limiter>>,
 }
 
-impl Owned {
+impl OwnedPermit {
     /// The same place for a borrow. `limit` is the one that it is a place of.
-    fn lend(mut self, limit: &Arc<Limit>) -> Permit<'_> {
+    fn lend(mut self, limit: &Arc<Limiter>) -> Permit<'_> {
         debug_assert!(self.is_of(limit), "a place of another limit");
         self.limit = None;
         Permit { limit }
     }
 
-    fn is_of(&self, limit: &Arc<Limit>) -> bool {
+    fn is_of(&self, limit: &Arc<Limiter>) -> bool {
         self.limit.as_ref().is_some_and(|own| Arc::ptr_eq(own, limit))
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnedPermit {
     fn drop(&mut self) {
         if let Some(limit) = self.limit.take() {
-            limit.leave();
+            limit.release();
         }
     }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.limit.leave();
+        self.limit.release();
     }
 }
 
 /// Waits for a place. Dropping it gives up the wait, or the place if it had been given one.
 #[derive(Debug)]
-pub(crate) struct Enter<'a> {
-    limit: &'a Limit,
+pub(crate) struct Acquire<'a> {
+    limit: &'a Limiter,
     age: Instant,
-    place: Option<Rank>,
+    place: Option<QueuePosition>,
 }
 
-impl<'a> Future for Enter<'a> {
-    type Output = Result<Permit<'a>, Full>;
+impl<'a> Future for Acquire<'a> {
+    type Output = Result<Permit<'a>, LimitReached>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(place) = self.place else {
@@ -290,21 +290,21 @@ impl<'a> Future for Enter<'a> {
             }
             return Poll::Pending;
         }
-        let verdict = queue.settled.remove(&place);
+        let decision = queue.decided.remove(&place);
         drop(queue);
         self.place = None;
-        Poll::Ready(match verdict {
-            Some(Verdict::Admitted) => Ok(Permit { limit: self.limit }),
-            // A place is either waiting or settled until its owner has looked; a refusal is the safe reading of neither.
-            Some(Verdict::Refused) | None => {
+        Poll::Ready(match decision {
+            Some(Decision::Admitted) => Ok(Permit { limit: self.limit }),
+            // A place is either waiting or decided until its owner has looked; a refusal is the safe reading of neither.
+            Some(Decision::Refused) | None => {
                 let (in_flight, waiting) = self.limit.load();
-                Err(Full { in_flight, waiting })
+                Err(LimitReached { in_flight, waiting })
             }
         })
     }
 }
 
-impl Drop for Enter<'_> {
+impl Drop for Acquire<'_> {
     fn drop(&mut self) {
         let Some(place) = self.place else { return };
         let mut queue = self.limit.lock();
@@ -312,10 +312,10 @@ impl Drop for Enter<'_> {
             self.limit.word.fetch_sub(ONE_WAITING, AcqRel);
             return;
         }
-        let verdict = queue.settled.remove(&place);
+        let decision = queue.decided.remove(&place);
         drop(queue);
-        if verdict == Some(Verdict::Admitted) {
-            self.limit.leave();
+        if decision == Some(Decision::Admitted) {
+            self.limit.release();
         }
     }
 }
@@ -329,8 +329,8 @@ mod tests {
 
     use super::*;
 
-    fn poll<'a>(enter: &mut Pin<Box<Enter<'a>>>) -> Poll<Result<Permit<'a>, Full>> {
-        enter.as_mut().poll(&mut Context::from_waker(&noop_waker()))
+    fn poll<'a>(acquire: &mut Pin<Box<Acquire<'a>>>) -> Poll<Result<Permit<'a>, LimitReached>> {
+        acquire.as_mut().poll(&mut Context::from_waker(&noop_waker()))
     }
 
     fn age(seconds: u64) -> Instant {
@@ -340,29 +340,32 @@ mod tests {
 
     #[test]
     fn a_place_is_taken_and_given_back() {
-        let limit = Limit::new(2, 0);
-        let first = limit.try_enter().unwrap();
-        let second = limit.try_enter().unwrap();
-        assert!(limit.try_enter().is_none());
-        assert_eq!(limit.enter(age(0)).now_or_never().unwrap().unwrap_err(), Full { in_flight: 2, waiting: 0 });
+        let limit = Limiter::new(2, 0);
+        let first = limit.try_acquire().unwrap();
+        let second = limit.try_acquire().unwrap();
+        assert!(limit.try_acquire().is_none());
+        assert_eq!(
+            limit.acquire(age(0)).now_or_never().unwrap().unwrap_err(),
+            LimitReached { in_flight: 2, waiting: 0 }
+        );
         drop(first);
-        assert!(limit.try_enter().is_some());
+        assert!(limit.try_acquire().is_some());
         drop(second);
         assert_eq!(limit.load(), (0, 0));
     }
 
     #[test]
     fn the_oldest_request_goes_first_whenever_its_call_came() {
-        let limit = Limit::new(1, 10);
-        let place = limit.try_enter().unwrap();
-        let mut young = Box::pin(limit.enter(age(3)));
-        let mut oldest = Box::pin(limit.enter(age(1)));
-        let mut middle = Box::pin(limit.enter(age(2)));
-        for enter in [&mut young, &mut middle, &mut oldest] {
-            assert!(poll(enter).is_pending());
+        let limit = Limiter::new(1, 10);
+        let place = limit.try_acquire().unwrap();
+        let mut young = Box::pin(limit.acquire(age(3)));
+        let mut oldest = Box::pin(limit.acquire(age(1)));
+        let mut middle = Box::pin(limit.acquire(age(2)));
+        for acquire in [&mut young, &mut middle, &mut oldest] {
+            assert!(poll(acquire).is_pending());
         }
         drop(place);
-        assert!(limit.try_enter().is_none(), "nobody passes those who wait");
+        assert!(limit.try_acquire().is_none(), "nobody passes those who wait");
         assert!(poll(&mut young).is_pending());
         let Poll::Ready(Ok(place)) = poll(&mut oldest) else { panic!("the oldest has the place") };
         drop(place);
@@ -374,10 +377,10 @@ mod tests {
 
     #[test]
     fn calls_of_one_request_keep_their_order() {
-        let limit = Limit::new(1, 10);
-        let place = limit.try_enter().unwrap();
-        let mut first = Box::pin(limit.enter(age(1)));
-        let mut second = Box::pin(limit.enter(age(1)));
+        let limit = Limiter::new(1, 10);
+        let place = limit.try_acquire().unwrap();
+        let mut first = Box::pin(limit.acquire(age(1)));
+        let mut second = Box::pin(limit.acquire(age(1)));
         assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
         drop(place);
         assert!(poll(&mut second).is_pending());
@@ -386,14 +389,14 @@ mod tests {
 
     #[test]
     fn when_full_the_youngest_request_is_refused_be_it_waiting_or_new() {
-        let limit = Limit::new(1, 2);
-        let _place = limit.try_enter().unwrap();
-        let mut old = Box::pin(limit.enter(age(1)));
-        let mut young = Box::pin(limit.enter(age(3)));
+        let limit = Limiter::new(1, 2);
+        let _place = limit.try_acquire().unwrap();
+        let mut old = Box::pin(limit.acquire(age(1)));
+        let mut young = Box::pin(limit.acquire(age(3)));
         assert!(poll(&mut old).is_pending() && poll(&mut young).is_pending());
-        let mut youngest = Box::pin(limit.enter(age(4)));
-        assert!(matches!(poll(&mut youngest), Poll::Ready(Err(Full { in_flight: 1, waiting: 2 }))));
-        let mut older = Box::pin(limit.enter(age(2)));
+        let mut youngest = Box::pin(limit.acquire(age(4)));
+        assert!(matches!(poll(&mut youngest), Poll::Ready(Err(LimitReached { in_flight: 1, waiting: 2 }))));
+        let mut older = Box::pin(limit.acquire(age(2)));
         assert!(poll(&mut older).is_pending(), "an older request is let in");
         assert!(matches!(poll(&mut young), Poll::Ready(Err(_))), "in place of the youngest");
         assert!(poll(&mut old).is_pending());
@@ -402,13 +405,13 @@ mod tests {
 
     #[test]
     fn whoever_goes_leaves_nothing_behind() {
-        let limit = Limit::new(1, 10);
-        let place = limit.try_enter().unwrap();
-        let mut goes = Box::pin(limit.enter(age(1)));
-        let mut admitted = Box::pin(limit.enter(age(2)));
-        let mut stays = Box::pin(limit.enter(age(3)));
-        for enter in [&mut goes, &mut admitted, &mut stays] {
-            assert!(poll(enter).is_pending());
+        let limit = Limiter::new(1, 10);
+        let place = limit.try_acquire().unwrap();
+        let mut goes = Box::pin(limit.acquire(age(1)));
+        let mut admitted = Box::pin(limit.acquire(age(2)));
+        let mut stays = Box::pin(limit.acquire(age(3)));
+        for acquire in [&mut goes, &mut admitted, &mut stays] {
+            assert!(poll(acquire).is_pending());
         }
         drop(goes);
         assert_eq!(limit.load(), (1, 2));
@@ -417,19 +420,19 @@ mod tests {
         drop(admitted);
         assert!(matches!(poll(&mut stays), Poll::Ready(Ok(_))));
         assert_eq!(limit.load(), (0, 0));
-        assert!(limit.lock().settled.is_empty());
+        assert!(limit.lock().decided.is_empty());
     }
 
     #[test]
     fn more_room_admits_and_less_is_reached_by_and_by() {
-        let limit = Limit::new(1, 10);
-        let first = limit.try_enter().unwrap();
-        let mut second = Box::pin(limit.enter(age(1)));
+        let limit = Limiter::new(1, 10);
+        let first = limit.try_acquire().unwrap();
+        let mut second = Box::pin(limit.acquire(age(1)));
         assert!(poll(&mut second).is_pending());
         limit.resize(2, 10);
         let Poll::Ready(Ok(second)) = poll(&mut second) else { panic!("there is room") };
         limit.resize(1, 10);
-        let mut third = Box::pin(limit.enter(age(1)));
+        let mut third = Box::pin(limit.acquire(age(1)));
         assert!(poll(&mut third).is_pending());
         drop(first);
         assert!(poll(&mut third).is_pending(), "one is in flight still");
@@ -441,7 +444,7 @@ mod tests {
     #[test]
     fn threads_never_exceed_the_limit_and_lose_no_wakeup() {
         use std::sync::atomic::AtomicUsize;
-        let limit = Limit::new(3, 1000);
+        let limit = Limiter::new(3, 1000);
         let inside = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -450,14 +453,14 @@ mod tests {
                     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                     runtime.block_on(async {
                         let calls = (0..2000u64).map(|call| async move {
-                            let enter = limit.enter(age((call * 7 + thread) % 50));
+                            let acquire = limit.acquire(age((call * 7 + thread) % 50));
                             if call % 5 == 0 {
                                 // Some give up at once, some with the place in hand.
-                                let mut enter = Box::pin(enter);
-                                let _ = poll(&mut enter);
+                                let mut acquire = Box::pin(acquire);
+                                let _ = poll(&mut acquire);
                                 return;
                             }
-                            if let Ok(place) = enter.await {
+                            if let Ok(place) = acquire.await {
                                 assert!(inside.fetch_add(1, SeqCst) < 3);
                                 tokio::task::yield_now().await;
                                 inside.fetch_sub(1, SeqCst);
@@ -470,6 +473,6 @@ mod tests {
             }
         });
         assert_eq!(limit.load(), (0, 0));
-        assert!(limit.lock().waiting.is_empty() && limit.lock().settled.is_empty());
+        assert!(limit.lock().waiting.is_empty() && limit.lock().decided.is_empty());
     }
 }

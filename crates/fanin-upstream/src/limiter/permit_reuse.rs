@@ -1,4 +1,4 @@
-//! Places that a flow keeps while it runs.
+//! Permits that a flow keeps while it runs.
 //!
 //! A flow whose call has ended often makes its next one at once. Its place below the limit would have gone to a younger
 //! request by then, and it would have to wait for the next one, as the oldest of all: a wait and a wake for each call of a request
@@ -14,7 +14,7 @@ use std::task::Waker;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::{Limit, Owned, Permit};
+use super::{Limiter, OwnedPermit, Permit};
 
 thread_local! {
     static TURN: Turn = const {
@@ -24,7 +24,7 @@ thread_local! {
 
 struct Turn {
     runs: Cell<bool>,
-    kept: RefCell<SmallVec<[Owned; 2]>>,
+    kept: RefCell<SmallVec<[OwnedPermit; 2]>>,
     woken: RefCell<Vec<Waker>>,
 }
 
@@ -71,25 +71,25 @@ pub(crate) fn wake_behind(waker: &Waker) {
 
 /// A place below a limit, for a call of a flow.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
-    limit: &'a Arc<Limit>,
+pub(crate) struct ReusablePermit<'a> {
+    limit: &'a Arc<Limiter>,
     permit: Option<Permit<'a>>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ReusablePermit<'a> {
     /// A place if one is free and nobody waits for it, or if this turn has kept one and no request older than `age` waits.
-    pub fn try_take(limit: &'a Arc<Limit>, age: Instant) -> Option<Place<'a>> {
-        let permit = limit.try_enter().or_else(|| take_kept(limit, age))?;
-        Some(Place { limit, permit: Some(permit) })
+    pub fn try_take(limit: &'a Arc<Limiter>, age: Instant) -> Option<ReusablePermit<'a>> {
+        let permit = limit.try_acquire().or_else(|| take_kept(limit, age))?;
+        Some(ReusablePermit { limit, permit: Some(permit) })
     }
 
     /// The same for a permit.
-    pub fn of(limit: &'a Arc<Limit>, permit: Permit<'a>) -> Place<'a> {
-        Place { limit, permit: Some(permit) }
+    pub fn of(limit: &'a Arc<Limiter>, permit: Permit<'a>) -> ReusablePermit<'a> {
+        ReusablePermit { limit, permit: Some(permit) }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for ReusablePermit<'_> {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
         if self.limit.load().1 == 0 {
@@ -104,11 +104,11 @@ impl Drop for Place<'_> {
 }
 
 #[cold]
-fn take_kept<'a>(limit: &'a Arc<Limit>, age: Instant) -> Option<Permit<'a>> {
+fn take_kept<'a>(limit: &'a Arc<Limiter>, age: Instant) -> Option<Permit<'a>> {
     TURN.with(|turn| {
         let mut kept = turn.kept.borrow_mut();
         let at = kept.iter().position(|place| place.is_of(limit))?;
-        (!limit.is_awaited_by_older(age)).then(|| kept.swap_remove(at).lend(limit))
+        (!limit.has_older_waiter(age)).then(|| kept.swap_remove(at).lend(limit))
     })
 }
 
@@ -119,31 +119,31 @@ mod tests {
     use std::task::{Context, Poll};
     use std::time::Duration;
 
-    use super::super::{Enter, Full};
+    use super::super::{Acquire, LimitReached};
     use super::*;
 
-    fn poll<'a>(enter: &mut Pin<Box<Enter<'a>>>) -> Poll<Result<Permit<'a>, Full>> {
-        enter.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    fn poll<'a>(acquire: &mut Pin<Box<Acquire<'a>>>) -> Poll<Result<Permit<'a>, LimitReached>> {
+        acquire.as_mut().poll(&mut Context::from_waker(Waker::noop()))
     }
 
     /// A limit of one, and three ages.
-    fn limit_of_one() -> (Arc<Limit>, [Instant; 3]) {
+    fn limit_of_one() -> (Arc<Limiter>, [Instant; 3]) {
         let now = Instant::now();
-        let limit = Arc::new(Limit::new(1, 10));
+        let limit = Arc::new(Limiter::new(1, 10));
         (limit, [0, 1, 2].map(|at| now + Duration::from_secs(at)))
     }
 
     #[test]
     fn a_flow_has_its_place_for_its_next_call_before_younger_requests() {
         let (limit, [_, own, young]) = limit_of_one();
-        let place = Place::try_take(&limit, own).unwrap();
-        let mut waits = Box::pin(limit.enter(young));
+        let place = ReusablePermit::try_take(&limit, own).unwrap();
+        let mut waits = Box::pin(limit.acquire(young));
         assert!(poll(&mut waits).is_pending());
         let place = poll_scope(|| {
             drop(place);
             assert!(poll(&mut waits).is_pending(), "the turn has not ended");
-            assert!(limit.try_enter().is_none(), "it is nobody else's");
-            Place::try_take(&limit, own).expect("the place that it had")
+            assert!(limit.try_acquire().is_none(), "it is nobody else's");
+            ReusablePermit::try_take(&limit, own).expect("the place that it had")
         });
         assert!(poll(&mut waits).is_pending());
         poll_scope(|| drop(place));
@@ -154,12 +154,12 @@ mod tests {
     #[test]
     fn an_older_request_goes_first() {
         let (limit, [old, own, _]) = limit_of_one();
-        let place = Place::try_take(&limit, own).unwrap();
-        let mut waits = Box::pin(limit.enter(old));
+        let place = ReusablePermit::try_take(&limit, own).unwrap();
+        let mut waits = Box::pin(limit.acquire(old));
         assert!(poll(&mut waits).is_pending());
         poll_scope(|| {
             drop(place);
-            assert!(Place::try_take(&limit, own).is_none());
+            assert!(ReusablePermit::try_take(&limit, own).is_none());
         });
         assert!(matches!(poll(&mut waits), Poll::Ready(Ok(_))));
     }
@@ -168,11 +168,11 @@ mod tests {
     fn outside_a_turn_and_where_nobody_waits_a_place_goes_at_once() {
         let (limit, [_, own, young]) = limit_of_one();
         poll_scope(|| {
-            drop(Place::try_take(&limit, own).unwrap());
+            drop(ReusablePermit::try_take(&limit, own).unwrap());
             assert_eq!(limit.load(), (0, 0));
         });
-        let place = Place::try_take(&limit, own).unwrap();
-        let mut waits = Box::pin(limit.enter(young));
+        let place = ReusablePermit::try_take(&limit, own).unwrap();
+        let mut waits = Box::pin(limit.acquire(young));
         assert!(poll(&mut waits).is_pending());
         drop(place);
         assert!(matches!(poll(&mut waits), Poll::Ready(Ok(_))));
@@ -181,8 +181,8 @@ mod tests {
     #[test]
     fn a_turn_that_panics_keeps_nothing() {
         let (limit, [_, own, young]) = limit_of_one();
-        let place = Place::try_take(&limit, own).unwrap();
-        let mut waits = Box::pin(limit.enter(young));
+        let place = ReusablePermit::try_take(&limit, own).unwrap();
+        let mut waits = Box::pin(limit.acquire(young));
         assert!(poll(&mut waits).is_pending());
         let panics = std::panic::AssertUnwindSafe(|| {
             poll_scope(|| {
@@ -193,8 +193,8 @@ mod tests {
         assert!(std::panic::catch_unwind(panics).is_err());
         assert!(matches!(poll(&mut waits), Poll::Ready(Ok(_))));
         // The next turn is one of its own.
-        let place = Place::try_take(&limit, own).unwrap();
-        let mut waits = Box::pin(limit.enter(young));
+        let place = ReusablePermit::try_take(&limit, own).unwrap();
+        let mut waits = Box::pin(limit.acquire(young));
         assert!(poll(&mut waits).is_pending());
         poll_scope(|| drop(place));
         assert!(matches!(poll(&mut waits), Poll::Ready(Ok(_))));

@@ -30,16 +30,16 @@ const LONGEST_MESSAGE: usize = 1 << 20;
 const HEADER: usize = 5;
 
 /// A connection's stream.
-pub(super) struct Link {
-    stream: Stream,
-    inbox: Inbox,
-    outbox: Vec<u8>,
-    /// How much of the outbox has been sent.
+pub(super) struct MessageStream {
+    socket: Stream,
+    read_buffer: ReadBuffer,
+    write_buffer: Vec<u8>,
+    /// How much of the write_buffer has been sent.
     sent: usize,
-    /// Something is in the outbox, or the stream itself may still hold it back.
+    /// Something is in the write_buffer, or the stream itself may still hold it back.
     sending: bool,
     /// How often the server has yet to say that it is ready.
-    owed: usize,
+    pending_replies: usize,
     /// The longest row that is read, in bytes.
     pub max_row: usize,
     /// It is of no more use.
@@ -48,13 +48,13 @@ pub(super) struct Link {
 
 /// What has come and is not looked at yet.
 #[derive(Default)]
-struct Inbox {
+struct ReadBuffer {
     bytes: BytesMut,
     /// The length of the message at its beginning, if that has been given out.
     taken: usize,
 }
 
-impl Inbox {
+impl ReadBuffer {
     /// The tag and the length of the next message as a whole, if it has come. The one before is thrown away.
     #[inline]
     fn next(&mut self, max_row: usize) -> Result<Option<(u8, usize)>, Failure> {
@@ -83,48 +83,48 @@ impl Inbox {
     }
 }
 
-impl Link {
-    pub fn new(stream: Stream, max_row: usize) -> Link {
-        Link {
-            stream,
-            inbox: Inbox::default(),
-            outbox: Vec::new(),
+impl MessageStream {
+    pub fn new(socket: Stream, max_row: usize) -> MessageStream {
+        MessageStream {
+            socket,
+            read_buffer: ReadBuffer::default(),
+            write_buffer: Vec::new(),
             sent: 0,
             sending: false,
-            owed: 0,
+            pending_replies: 0,
             max_row,
             broken: false,
         }
     }
 
     /// Where messages are written; they are sent when the next one is awaited. It is never cut below what was there.
-    pub fn outbox(&mut self) -> &mut Vec<u8> {
+    pub fn write_buffer(&mut self) -> &mut Vec<u8> {
         self.sending = true;
-        &mut self.outbox
+        &mut self.write_buffer
     }
 
     /// Ends what belongs together, by which the server owes an answer.
     pub fn sync(&mut self) {
-        self.outbox().extend_from_slice(&SYNC);
-        self.owed += 1;
+        self.write_buffer().extend_from_slice(&SYNC);
+        self.pending_replies += 1;
     }
 
     /// Has the server run statements without parameters and results.
-    pub fn simple(&mut self, sql: &str) {
-        message(self.outbox(), b'Q', |out| text(out, sql));
-        self.owed += 1;
+    pub fn simple_query(&mut self, sql: &str) {
+        message(self.write_buffer(), b'Q', |out| text(out, sql));
+        self.pending_replies += 1;
     }
 
-    /// The same before what stands in the outbox from `at` on, which begins with a message.
-    pub fn simple_before(&mut self, at: usize, sql: &str) {
-        let behind = self.outbox.split_off(at);
-        self.simple(sql);
-        self.outbox.extend_from_slice(&behind);
+    /// The same before what stands in the write_buffer from `at` on, which begins with a message.
+    pub fn simple_query_before(&mut self, at: usize, sql: &str) {
+        let behind = self.write_buffer.split_off(at);
+        self.simple_query(sql);
+        self.write_buffer.extend_from_slice(&behind);
     }
 
     /// Whether all has been answered.
     pub fn is_idle(&self) -> bool {
-        self.owed == 0
+        self.pending_replies == 0
     }
 
     /// The next message that is an answer: its tag and its body.
@@ -133,8 +133,8 @@ impl Link {
     /// The connection broke, or what comes on it is not understood or too long: it is of no more use.
     pub async fn next(&mut self) -> Result<(u8, Body<'_>), Failure> {
         let (tag, whole) = loop {
-            match self.inbox.next(self.max_row) {
-                // Said by the way: notices, settings, notifications.
+            match self.read_buffer.next(self.max_row) {
+                // ServerError by the way: notices, settings, notifications.
                 Ok(Some((b'N' | b'S' | b'A', _))) => {}
                 Ok(Some(found)) => break found,
                 Ok(None) => poll_fn(|cx| self.poll_fill(cx)).await?,
@@ -145,9 +145,9 @@ impl Link {
             }
         };
         if tag == b'Z' {
-            self.owed = self.owed.saturating_sub(1);
+            self.pending_replies = self.pending_replies.saturating_sub(1);
         }
-        Ok((tag, Body(&self.inbox.bytes[HEADER..whole])))
+        Ok((tag, Body(&self.read_buffer.bytes[HEADER..whole])))
     }
 
     /// Reads up to the end of all that the server owes. Whether the last of it went well.
@@ -166,7 +166,7 @@ impl Link {
     /// Whether an unused connection is still good, as far as the runtime has heard. Costs no system call if nothing has come.
     pub fn is_quiet(&mut self) -> bool {
         while !self.broken {
-            match self.inbox.next(self.max_row) {
+            match self.read_buffer.next(self.max_row) {
                 Ok(Some((b'N' | b'S' | b'A', _))) => {}
                 Ok(None) => match self.poll_fill(&mut Context::from_waker(Waker::noop())) {
                     Poll::Pending => return true,
@@ -189,17 +189,17 @@ impl Link {
             tracing::debug!(%error, "sending to PostgreSQL");
             (self.sending, self.broken) = (false, true);
         }
-        let inbox = &mut self.inbox.bytes;
-        if inbox.is_empty() {
-            if inbox.capacity() > MAX_KEPT {
-                *inbox = BytesMut::new();
+        let read_buffer = &mut self.read_buffer.bytes;
+        if read_buffer.is_empty() {
+            if read_buffer.capacity() > MAX_KEPT {
+                *read_buffer = BytesMut::new();
             }
             // Costs nothing: it begins again at its front.
-            inbox.reserve(READ);
-        } else if inbox.capacity() - inbox.len() < LEAST_ROOM {
-            inbox.reserve(READ);
+            read_buffer.reserve(READ);
+        } else if read_buffer.capacity() - read_buffer.len() < LEAST_ROOM {
+            read_buffer.reserve(READ);
         }
-        let what = match ready!(pin!(self.stream.read_buf(inbox)).poll(cx)) {
+        let what = match ready!(pin!(self.socket.read_buf(read_buffer)).poll(cx)) {
             Ok(0) => "the server has closed the connection".to_owned(),
             Ok(_) => return Poll::Ready(Ok(())),
             Err(error) => format!("the connection broke: {error}"),
@@ -209,26 +209,26 @@ impl Link {
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.sent < self.outbox.len() {
-            match ready!(Pin::new(&mut self.stream).poll_write(cx, &self.outbox[self.sent..]))? {
+        while self.sent < self.write_buffer.len() {
+            match ready!(Pin::new(&mut self.socket).poll_write(cx, &self.write_buffer[self.sent..]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 sent => self.sent += sent,
             }
         }
         self.sent = 0;
-        self.outbox.clear();
-        self.outbox.shrink_to(MAX_KEPT);
-        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.write_buffer.clear();
+        self.write_buffer.shrink_to(MAX_KEPT);
+        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
         self.sending = false;
         Poll::Ready(Ok(()))
     }
 }
 
-impl Drop for Link {
+impl Drop for MessageStream {
     /// The server is told, if that takes no wait.
     fn drop(&mut self) {
         if !self.broken && self.is_idle() && !self.sending {
-            self.outbox().extend_from_slice(&TERMINATE);
+            self.write_buffer().extend_from_slice(&TERMINATE);
             let _ = self.poll_send(&mut Context::from_waker(Waker::noop()));
         }
     }
@@ -246,12 +246,12 @@ mod tests {
 
     /// The bodies' lengths of what comes in parts of `part` bytes.
     fn lengths(bytes: &[u8], part: usize, max_row: usize) -> Result<Vec<(u8, usize)>, Failure> {
-        let mut inbox = Inbox::default();
+        let mut read_buffer = ReadBuffer::default();
         let mut found = Vec::new();
         for part in bytes.chunks(part) {
-            inbox.bytes.extend_from_slice(part);
-            while let Some((tag, whole)) = inbox.next(max_row)? {
-                assert_eq!(inbox.bytes[0], tag);
+            read_buffer.bytes.extend_from_slice(part);
+            while let Some((tag, whole)) = read_buffer.next(max_row)? {
+                assert_eq!(read_buffer.bytes[0], tag);
                 found.push((tag, whole - HEADER));
             }
         }

@@ -1,4 +1,4 @@
-//! The deadlines of a worker's calls: exact, and next to free for a call that ends before its own, as nearly all do.
+//! The timers of a worker's calls: exact, and next to free for a call that ends before its own, as nearly all do.
 //!
 //! A timer of the runtime costs a lock and a wheel's work when it is set and when it is dropped. Here a deadline is an entry in a
 //! table of the worker, and one timer of the runtime stands for the earliest that the table has had. When it fires, who is due is
@@ -16,18 +16,18 @@ use slab::Slab;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Looking through the table takes some nanoseconds an entry. The timer fires again only after sixteen times as long at least:
-/// where a hundred thousand calls end at their deadlines, they do so some milliseconds late.
+/// where a hundred thousand calls end at their timers, they do so some milliseconds late.
 const REST_FOR_16: Duration = Duration::from_micros(1);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Deadlines {
+pub(crate) struct DeadlineTimer {
     entries: RefCell<Slab<Entry>>,
     /// When the timer fires: not after the earliest deadline of all entries, but for what [`REST_FOR_16`] says.
     next: Cell<Option<Instant>>,
-    /// Deadlines up to this have passed.
+    /// DeadlineTimer up to this have passed.
     passed: Cell<Option<Instant>>,
-    ticker: RefCell<Ticker>,
+    task: RefCell<TimerTask>,
 }
 
 #[derive(Debug)]
@@ -38,14 +38,14 @@ struct Entry {
 
 /// The task with the timer. It ends when there is nothing in the table, or with its runtime; the next entry starts another.
 #[derive(Debug, Default)]
-enum Ticker {
+enum TimerTask {
     #[default]
     None,
     Started,
-    Sleeps(Waker),
+    Sleeping(Waker),
 }
 
-impl Deadlines {
+impl DeadlineTimer {
     fn insert(self: &Rc<Self>, due: Instant, waker: Waker) -> usize {
         let key = self.entries.borrow_mut().insert(Entry { due, waker });
         if self.next.get().is_none_or(|next| due < next) {
@@ -56,15 +56,15 @@ impl Deadlines {
     }
 
     fn set_timer(self: &Rc<Self>, due: Instant) {
-        let ticker = &mut *self.ticker.borrow_mut();
-        match ticker {
-            Ticker::None => {
-                *ticker = Ticker::Started;
-                tokio::task::spawn_local(Tick { deadlines: Rc::downgrade(self), timer: Box::pin(sleep_until(due)) });
+        let task = &mut *self.task.borrow_mut();
+        match task {
+            TimerTask::None => {
+                *task = TimerTask::Started;
+                tokio::task::spawn_local(RunTimer { timers: Rc::downgrade(self), timer: Box::pin(sleep_until(due)) });
             }
             // It has not run yet, and looks at what is next when it does.
-            Ticker::Started => {}
-            Ticker::Sleeps(waker) => waker.wake_by_ref(),
+            TimerTask::Started => {}
+            TimerTask::Sleeping(waker) => waker.wake_by_ref(),
         }
     }
 
@@ -85,41 +85,41 @@ impl Deadlines {
     }
 }
 
-struct Tick {
-    deadlines: Weak<Deadlines>,
+struct RunTimer {
+    timers: Weak<DeadlineTimer>,
     timer: Pin<Box<Sleep>>,
 }
 
-impl Future for Tick {
+impl Future for RunTimer {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let Some(deadlines) = this.deadlines.upgrade() else { return Poll::Ready(()) };
+        let Some(timers) = this.timers.upgrade() else { return Poll::Ready(()) };
         loop {
-            let Some(next) = deadlines.next.get() else { return Poll::Ready(()) };
+            let Some(next) = timers.next.get() else { return Poll::Ready(()) };
             if this.timer.deadline() != next {
                 this.timer.as_mut().reset(next);
             }
             if this.timer.as_mut().poll(cx).is_pending() {
                 break;
             }
-            deadlines.fire(Instant::now());
+            timers.fire(Instant::now());
         }
-        let mut ticker = deadlines.ticker.borrow_mut();
-        if !matches!(&*ticker, Ticker::Sleeps(waker) if waker.will_wake(cx.waker())) {
-            *ticker = Ticker::Sleeps(cx.waker().clone());
+        let mut task = timers.task.borrow_mut();
+        if !matches!(&*task, TimerTask::Sleeping(waker) if waker.will_wake(cx.waker())) {
+            *task = TimerTask::Sleeping(cx.waker().clone());
         }
         Poll::Pending
     }
 }
 
-impl Drop for Tick {
+impl Drop for RunTimer {
     /// It has ended, or its runtime does: what is in the table then needs another.
     fn drop(&mut self) {
-        if let Some(deadlines) = self.deadlines.upgrade() {
-            *deadlines.ticker.borrow_mut() = Ticker::None;
-            deadlines.next.set(None);
+        if let Some(timers) = self.timers.upgrade() {
+            *timers.task.borrow_mut() = TimerTask::None;
+            timers.next.set(None);
         }
     }
 }
@@ -127,13 +127,13 @@ impl Drop for Tick {
 /// A deadline that enters the table only when it is first waited for.
 #[derive(Debug)]
 pub(crate) struct Deadline<'a> {
-    of: &'a Rc<Deadlines>,
+    of: &'a Rc<DeadlineTimer>,
     due: Instant,
     key: Option<usize>,
 }
 
 impl<'a> Deadline<'a> {
-    pub fn new(of: &'a Rc<Deadlines>, due: Instant) -> Deadline<'a> {
+    pub fn new(of: &'a Rc<DeadlineTimer>, due: Instant) -> Deadline<'a> {
         Deadline { of, due, key: None }
     }
 
@@ -171,50 +171,50 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    async fn wait(deadlines: &Rc<Deadlines>, due: Instant) {
-        let mut deadline = Deadline::new(deadlines, due);
+    async fn wait(timers: &Rc<DeadlineTimer>, due: Instant) {
+        let mut deadline = Deadline::new(timers, due);
         poll_fn(|cx| deadline.poll(cx)).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn each_passes_at_its_moment_whatever_came_first() {
-        let deadlines = Rc::new(Deadlines::default());
+        let timers = Rc::new(DeadlineTimer::default());
         let begin = Instant::now();
         let run = async {
             let waits = [50, 10, 1000, 30, 30, 1].map(|wait| wait * MS);
             let tasks = waits.map(|after| {
-                let deadlines = deadlines.clone();
+                let timers = timers.clone();
                 spawn_local(async move {
-                    wait(&deadlines, begin + after).await;
+                    wait(&timers, begin + after).await;
                     assert_eq!(begin.elapsed(), after);
                 })
             });
             yield_now().await;
-            assert_eq!(deadlines.entries.borrow().len(), waits.len());
+            assert_eq!(timers.entries.borrow().len(), waits.len());
             for task in tasks {
                 task.await.unwrap();
             }
         };
         LocalSet::new().run_until(run).await;
-        assert!(deadlines.entries.borrow().is_empty());
-        assert_eq!(deadlines.next.get(), None);
+        assert!(timers.entries.borrow().is_empty());
+        assert_eq!(timers.next.get(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_ends_before_leaves_nothing_behind_but_one_firing() {
-        let deadlines = Rc::new(Deadlines::default());
+        let timers = Rc::new(DeadlineTimer::default());
         let begin = Instant::now();
         let run = async {
             for _ in 0..100 {
-                let mut deadline = Deadline::new(&deadlines, Instant::now() + 1000 * MS);
+                let mut deadline = Deadline::new(&timers, Instant::now() + 1000 * MS);
                 assert!(poll_fn(|cx| Poll::Ready(deadline.poll(cx))).await.is_pending());
                 tokio::time::sleep(MS).await;
             }
-            assert!(deadlines.entries.borrow().is_empty());
-            assert_eq!(deadlines.next.get(), Some(begin + 1000 * MS), "it is not set anew each time");
-            wait(&deadlines, begin + 500 * MS).await;
+            assert!(timers.entries.borrow().is_empty());
+            assert_eq!(timers.next.get(), Some(begin + 1000 * MS), "it is not set anew each time");
+            wait(&timers, begin + 500 * MS).await;
             assert_eq!(begin.elapsed(), 500 * MS, "but for one that is earlier");
-            wait(&deadlines, begin + 3000 * MS).await;
+            wait(&timers, begin + 3000 * MS).await;
             assert_eq!(begin.elapsed(), 3000 * MS);
         };
         LocalSet::new().run_until(run).await;
@@ -222,14 +222,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_pass_soon_after_their_moments() {
-        let deadlines = Rc::new(Deadlines::default());
+        let timers = Rc::new(DeadlineTimer::default());
         let run = async {
             let begin = Instant::now();
             let tasks = (0..20_000).map(|at| {
-                let deadlines = deadlines.clone();
+                let timers = timers.clone();
                 spawn_local(async move {
                     let due = begin + MS * (at % 100);
-                    wait(&deadlines, due).await;
+                    wait(&timers, due).await;
                     assert!(due.elapsed() <= 3 * MS, "{:?}", due.elapsed());
                 })
             });
@@ -242,18 +242,18 @@ mod tests {
 
     #[test]
     fn the_next_runtime_has_a_timer_of_its_own() {
-        let deadlines = Rc::new(Deadlines::default());
+        let timers = Rc::new(DeadlineTimer::default());
         for _ in 0..2 {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
             LocalSet::new().block_on(&runtime, async {
-                let kept = deadlines.clone();
+                let kept = timers.clone();
                 spawn_local(async move { wait(&kept, Instant::now() + 60_000 * MS).await });
                 let begin = Instant::now();
-                wait(&deadlines, begin + 5 * MS).await;
+                wait(&timers, begin + 5 * MS).await;
                 assert_eq!(begin.elapsed(), 5 * MS);
             });
-            assert!(deadlines.entries.borrow().is_empty());
+            assert!(timers.entries.borrow().is_empty());
         }
     }
 }

@@ -4,14 +4,14 @@ use bytes::Bytes;
 use fanin_json::Doc;
 use postgres_types::Type;
 
-use super::values::Reader;
+use super::values::ColumnReader;
 
 /// Bytes as a value of the type with this number. Gives whether it is one.
 ///
 /// # Panics
 /// If what is written of it is no JSON.
 pub fn value(number: u16, bytes: &[u8]) -> bool {
-    let Some(reader) = Type::from_oid(number.into()).and_then(|kind| Reader::of(&kind)) else { return false };
+    let Some(reader) = Type::from_oid(number.into()).and_then(|kind| ColumnReader::of(&kind)) else { return false };
     let mut out = Vec::new();
     if reader.write(bytes, &mut out).is_none() {
         return false;

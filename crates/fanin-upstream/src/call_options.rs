@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use fanin_config::{Hedge, Operation, Retry};
 
-use crate::limit::Limit;
+use crate::limiter::Limiter;
 use crate::policy::hedge::Latencies;
 
 /// How calls of one operation are treated, or those of none.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct CallOptions {
     pub retry: Option<Retry>,
     pub hedge: Option<Hedge>,
     /// Where the operation's hedge needs a percentile of its own answers.
@@ -19,20 +19,20 @@ pub(crate) struct Terms {
     pub chunk_timeout: Option<Duration>,
     pub max_answer: usize,
     /// Counts calls, whatever a call sends; the upstream's counts what is sent.
-    pub limit: Option<Arc<Limit>>,
+    pub limit: Option<Arc<Limiter>>,
 }
 
-/// The terms of an upstream's calls: in general, and of its operations or statements in the configuration's order.
+/// The options of an upstream's calls: in general, and of its operations or statements in the configuration's order.
 #[derive(Debug)]
-pub(crate) struct AllTerms {
-    general: Terms,
-    operations: Vec<(String, Terms)>,
+pub(crate) struct CallOptionsTable {
+    general: CallOptions,
+    operations: Vec<(String, CallOptions)>,
 }
 
-impl AllTerms {
+impl CallOptionsTable {
     /// Limits of operations are taken over from `before`, with the calls that they count.
-    pub fn new(config: &fanin_config::Upstream, before: Option<&AllTerms>) -> AllTerms {
-        let general = Terms {
+    pub fn new(config: &fanin_config::Upstream, before: Option<&CallOptionsTable>) -> CallOptionsTable {
+        let general = CallOptions {
             retry: config.retry.clone(),
             hedge: config.hedge,
             latencies: None,
@@ -43,14 +43,14 @@ impl AllTerms {
         };
         let operation = |(name, operation): (String, Operation)| {
             let old = before.and_then(|before| before.operations.iter().find(|(other, _)| *other == name));
-            let limit = operation.limit.map(|max| match old.and_then(|(_, terms)| terms.limit.clone()) {
+            let limit = operation.limit.map(|max| match old.and_then(|(_, options)| options.limit.clone()) {
                 // Its bounds change when the upstream is adopted.
                 Some(limit) => limit,
-                None => Arc::new(Limit::new(max, operation.max_waiting.unwrap_or(config.max_waiting))),
+                None => Arc::new(Limiter::new(max, operation.max_waiting.unwrap_or(config.max_waiting))),
             });
             let hedge = operation.hedge.unwrap_or(config.hedge);
             let own_percentile = matches!(operation.hedge, Some(Some(Hedge::Percentile(_))));
-            let terms = Terms {
+            let options = CallOptions {
                 retry: operation.retry.clone().unwrap_or_else(|| config.retry.clone()),
                 hedge,
                 latencies: own_percentile.then(Latencies::new),
@@ -59,25 +59,25 @@ impl AllTerms {
                 max_answer: operation.max_answer.unwrap_or(config.max_answer),
                 limit,
             };
-            (name, terms)
+            (name, options)
         };
-        AllTerms { general, operations: config.named_calls().into_iter().map(operation).collect() }
+        CallOptionsTable { general, operations: config.named_calls().into_iter().map(operation).collect() }
     }
 
     /// Of the operation at this place, or of a call that is none.
     #[inline]
-    pub fn of(&self, operation: Option<u32>) -> &Terms {
+    pub fn of(&self, operation: Option<u32>) -> &CallOptions {
         match operation {
             None => &self.general,
-            Some(at) => self.operations.get(at as usize).map_or(&self.general, |(_, terms)| terms),
+            Some(at) => self.operations.get(at as usize).map_or(&self.general, |(_, options)| options),
         }
     }
 
     /// From now on the bounds of this configuration hold.
-    pub fn adopt(&self, config: &fanin_config::Upstream) {
+    pub fn activate(&self, config: &fanin_config::Upstream) {
         // Statements, which come after operations, have no limits of their own.
-        for ((_, operation), (_, terms)) in config.operations.iter().zip(&self.operations) {
-            if let (Some(max), Some(limit)) = (operation.limit, &terms.limit) {
+        for ((_, operation), (_, options)) in config.operations.iter().zip(&self.operations) {
+            if let (Some(max), Some(limit)) = (operation.limit, &options.limit) {
                 limit.resize(max, operation.max_waiting.unwrap_or(config.max_waiting));
             }
         }

@@ -4,17 +4,17 @@
 use std::cell::Cell;
 
 /// How many are kept back at most. Small, so that a breaker's share of failures is not far off.
-const LOT: u32 = 8;
+const BATCH: u32 = 8;
 
 /// One kind of event, counted by one worker.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Cell<u32>);
+pub(crate) struct BatchedCounter(Cell<u32>);
 
-impl Tally {
-    /// Counts one; a full lot is handed out.
+impl BatchedCounter {
+    /// Counts one; a full batch is handed out.
     pub fn add(&self) -> Option<u32> {
         let count = self.0.get() + 1;
-        if count < LOT {
+        if count < BATCH {
             self.0.set(count);
             return None;
         }

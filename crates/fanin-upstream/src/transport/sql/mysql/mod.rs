@@ -6,22 +6,25 @@
 //! The client has no word for how far a statement had come when its call was dropped. So such a connection is not used again: the
 //! server is told to kill it, statement and all.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use fanin_config::{ClientTls, Rows};
+use fanin_config::Rows;
 use http::StatusCode;
 use mysql_async::prelude::Queryable;
-use mysql_async::{ClientIdentity, Conn, Error, IoError, OptsBuilder, Params, ServerError, SslOpts};
+use mysql_async::{Conn, Error, IoError, OptsBuilder, Params, ServerError};
 
 use super::access::Access;
-use super::mysql_params::param;
-use super::mysql_values::Reader;
-use super::{Dialect, Job, answer, refusal, too_large, wrong};
+use super::answer::{answer, bad_request, error_answer, too_large};
+use super::dialect::{Dialect, Statement};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
-use crate::transport::tls::system_certificates;
-use crate::transport::{Phase, Received};
+use crate::transport::attempt::{Phase, Received};
+use params::param;
+use values::Reader;
+
+mod params;
+pub(super) mod tls;
+mod values;
 
 /// Prepared statements that a connection keeps. Their texts stand in files, so there are not many.
 const MAX_PREPARED: usize = 500;
@@ -31,6 +34,7 @@ const LEAST_PACKET: usize = 64 << 10;
 const UNUSED_WAIT_TIMEOUT: usize = 28_800;
 
 /// The dialect.
+#[derive(Debug)]
 pub(crate) struct Mysql;
 
 /// A connection with what is known of it.
@@ -48,7 +52,7 @@ pub(crate) struct Connection {
 
 impl Dialect for Mysql {
     type Connection = Connection;
-    const SEES_CLOSING: bool = false;
+    const DETECTS_CLOSE: bool = false;
 
     async fn connect(endpoint: &Arc<Endpoint>, access: &Access) -> Result<Connection, Failure> {
         let mut client = open(endpoint, access).await?;
@@ -72,7 +76,7 @@ impl Dialect for Mysql {
         connection.broken || connection.client.is_disconnected()
     }
 
-    async fn run(connection: &mut Connection, job: &Job<'_>) -> Result<Received, Failure> {
+    async fn run(connection: &mut Connection, job: &Statement<'_>) -> Result<Received, Failure> {
         match connection.execute(job).await {
             Ok(received) => Ok(received),
             Err(Trouble::Mysql(error)) => connection.failed(&error, job),
@@ -104,7 +108,7 @@ impl From<Error> for Trouble {
 
 impl Connection {
     /// Changes the settings that the statement needs otherwise.
-    async fn settings(&mut self, job: &Job<'_>) -> Result<(), Error> {
+    async fn settings(&mut self, job: &Statement<'_>) -> Result<(), Error> {
         if self.read_only == job.writes {
             self.client
                 .query_drop(match job.writes {
@@ -130,13 +134,13 @@ impl Connection {
     }
 
     /// Runs the statement and writes its rows as they come.
-    async fn execute(&mut self, job: &Job<'_>) -> Result<Received, Trouble> {
+    async fn execute(&mut self, job: &Statement<'_>) -> Result<Received, Trouble> {
         // First, as MariaDB refuses even to prepare what the session may not do.
         self.settings(job).await?;
         let statement = self.client.prep(job.sql).await?;
         let (takes, given) = (usize::from(statement.num_params()), job.params.len());
         if takes != given {
-            return Ok(wrong(format!("{} takes {takes} parameters and was given {given}", job.name)));
+            return Ok(bad_request(format!("{} takes {takes} parameters and was given {given}", job.name)));
         }
         let params = match job.params.as_slice() {
             [] => Params::Empty,
@@ -177,7 +181,7 @@ impl Connection {
                 }
             };
             job.running.set(true);
-            return Ok(wrong(problem));
+            return Ok(bad_request(problem));
         }
         let many = job.rows == Rows::Many;
         let mut out = Vec::new();
@@ -192,7 +196,7 @@ impl Connection {
                 (true, _) => out.push(b','),
                 (false, _) => {
                     job.running.set(true);
-                    return Ok(wrong(format!("{} gave more than the one row that was asked for", job.name)));
+                    return Ok(bad_request(format!("{} gave more than the one row that was asked for", job.name)));
                 }
             }
             for (at, (key, reader)) in readers.iter().enumerate() {
@@ -223,14 +227,14 @@ impl Connection {
 
     /// What an error is: the server's word, or a broken connection.
     #[cold]
-    fn failed(&mut self, error: &Error, job: &Job<'_>) -> Result<Received, Failure> {
+    fn failed(&mut self, error: &Error, job: &Statement<'_>) -> Result<Received, Failure> {
         let said = match error {
             Error::Server(said) => said,
             error => {
                 self.broken = true;
                 return Err(match is_too_large(error) {
                     true => too_large(job.max_answer),
-                    false => Failure::new(ErrorKind::Protocol, words(error)),
+                    false => Failure::new(ErrorKind::Protocol, with_sources(error)),
                 });
             }
         };
@@ -253,7 +257,7 @@ fn is_too_large(error: &Error) -> bool {
 }
 
 /// An error with what is behind it.
-fn words(error: &Error) -> String {
+fn with_sources(error: &Error) -> String {
     let mut detail = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(inner) = source {
@@ -286,7 +290,7 @@ fn said_no(said: &ServerError) -> Received {
         _ => said.message.clone(),
     };
     let number = said.code.to_string();
-    refusal(status, &said.state, &message, &[("number", Some(&number))])
+    error_answer(status, &said.state, &message, &[("number", Some(&number))])
 }
 
 async fn open(endpoint: &Endpoint, access: &Access) -> Result<Conn, Failure> {
@@ -306,31 +310,6 @@ async fn open(endpoint: &Endpoint, access: &Access) -> Result<Conn, Failure> {
     Conn::new(options).await.map_err(|error| connect_failed(endpoint, &error))
 }
 
-/// What the client needs for TLS. Files are read here, when a configuration is loaded.
-pub(crate) fn tls(settings: Option<&ClientTls>, name: &str) -> Result<SslOpts, (&'static str, String)> {
-    let file = |path: &Path, key: &'static str| match std::fs::read(path) {
-        Ok(bytes) => Ok(bytes),
-        Err(error) => Err((key, format!("{}: {error}", path.display()))),
-    };
-    let nothing = ClientTls::default();
-    let settings = settings.unwrap_or(&nothing);
-    let roots = match &settings.ca {
-        Some(ca) => vec![file(ca, "tls.ca")?],
-        None => system_certificates().iter().map(|root| root.to_vec()).collect(),
-    };
-    let identity = match (&settings.cert, &settings.key) {
-        (Some(cert), Some(key)) => {
-            Some(ClientIdentity::new(file(cert, "tls.cert")?.into(), file(key, "tls.key")?.into()))
-        }
-        _ => None,
-    };
-    Ok(SslOpts::default()
-        .with_disable_built_in_roots(true)
-        .with_root_certs(roots.into_iter().map(Into::into).collect())
-        .with_client_identity(identity)
-        .with_danger_tls_hostname_override(Some(name.to_owned())))
-}
-
 #[cold]
 fn connect_failed(endpoint: &Endpoint, error: &Error) -> Failure {
     let kind = match error {
@@ -339,7 +318,7 @@ fn connect_failed(endpoint: &Endpoint, error: &Error) -> Failure {
     };
     let detail = match error {
         Error::Server(said) => format!("{}: {}: {}", said.code, said.state, said.message),
-        error => words(error),
+        error => with_sources(error),
     };
     Failure::new(kind, format!("{}: {detail}", endpoint.address))
 }

@@ -1,16 +1,17 @@
 //! Which endpoint gets a call: of two drawn at random the one that is expected to answer sooner.
 //!
 //! Two choices instead of the best of all: with the best, every worker sends to the same endpoint until its figures have
-//! caught up, and a herd runs from one to the next (Mitzenmacher, *The Power of Two Choices in Randomized Load Balancing*).
+//! caught up, and a herd runs from one to the next (Mitzenmacher, *The Power of Two Choices in Randomized EndpointLoad Balancing*).
 //! An endpoint's cost is its peak-sensitive moving average of latency, times the calls on it ("peak EWMA", Finagle): the
 //! average jumps up with a slow answer at once and comes down slowly, so that an endpoint that stalls is avoided from its first
 //! slow answer on.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use super::random::Random;
 
 /// Time in which an old latency loses 63 % of its weight.
 const DECAY: Duration = Duration::from_secs(10);
@@ -19,7 +20,7 @@ const UNKNOWN: f64 = 1e9;
 
 /// Latency and calls in flight of one endpoint, over all workers.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct EndpointLoad {
     in_flight: AtomicU32,
     /// Bits of an `f64`, microseconds; 0 while no call has ended.
     average: AtomicU64,
@@ -28,9 +29,9 @@ pub(crate) struct Load {
     epoch: Instant,
 }
 
-impl Default for Load {
+impl Default for EndpointLoad {
     fn default() -> Self {
-        Load {
+        EndpointLoad {
             in_flight: AtomicU32::new(0),
             average: AtomicU64::new(0),
             changed: AtomicU64::new(0),
@@ -39,7 +40,7 @@ impl Default for Load {
     }
 }
 
-impl Load {
+impl EndpointLoad {
     /// Counts a call until the guard is dropped.
     pub fn begin(&self) -> InFlight<'_> {
         self.in_flight.fetch_add(1, Relaxed);
@@ -83,7 +84,7 @@ impl Load {
 
 /// A call on an endpoint.
 #[derive(Debug)]
-pub(crate) struct InFlight<'a>(&'a Load);
+pub(crate) struct InFlight<'a>(&'a EndpointLoad);
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
@@ -91,43 +92,13 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// A worker's source of chance: xorshift64* (Vigna, *An experimental exploration of Marsaglia's xorshift generators*).
-#[derive(Debug)]
-pub(crate) struct Chance(Cell<u64>);
-
-impl Chance {
-    pub fn new(seed: u64) -> Chance {
-        // The state must not be zero; neighbouring seeds must not begin alike.
-        Chance(Cell::new((seed ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9) | 1))
-    }
-
-    fn next(&self) -> u64 {
-        let mut x = self.0.get();
-        x ^= x >> 12;
-        x ^= x << 25;
-        x ^= x >> 27;
-        self.0.set(x);
-        x.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    /// A number below `bound`, which must not be 0.
-    pub fn below(&self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
-    }
-
-    /// A number from 0 to 1.
-    pub fn fraction(&self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
 /// The cheaper of two of `0..count` drawn at random.
-pub(crate) fn of_two(count: usize, chance: &Chance, cost: impl Fn(usize) -> f64) -> usize {
+pub(crate) fn power_of_two_choices(count: usize, random: &Random, cost: impl Fn(usize) -> f64) -> usize {
     if count < 2 {
         return 0;
     }
-    let first = chance.below(count);
-    let second = (first + 1 + chance.below(count - 1)) % count;
+    let first = random.below(count);
+    let second = (first + 1 + random.below(count - 1)) % count;
     if cost(second) < cost(first) { second } else { first }
 }
 
@@ -137,7 +108,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_answer_counts_at_once_and_is_forgotten_slowly() {
-        let load = Load::default();
+        let load = EndpointLoad::default();
         load.observe(Duration::from_millis(1), Instant::now());
         load.observe(Duration::from_millis(100), Instant::now());
         assert_eq!(load.cost(Instant::now()), 100_000.0);
@@ -151,7 +122,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn calls_in_flight_make_an_endpoint_dearer() {
         let now = Instant::now();
-        let (idle, busy) = (Load::default(), Load::default());
+        let (idle, busy) = (EndpointLoad::default(), EndpointLoad::default());
         for load in [&idle, &busy] {
             load.observe(Duration::from_millis(1), now);
         }
@@ -164,7 +135,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_endpoint_that_has_never_answered_gets_one_call_only() {
         let now = Instant::now();
-        let (new, old) = (Load::default(), Load::default());
+        let (new, old) = (EndpointLoad::default(), EndpointLoad::default());
         old.observe(Duration::from_secs(1), now);
         assert!(new.cost(now) < old.cost(now));
         let _call = new.begin();
@@ -173,10 +144,10 @@ mod tests {
 
     #[test]
     fn the_dearest_of_three_is_never_chosen_and_the_others_share() {
-        let chance = Chance::new(7);
+        let random = Random::new(7);
         let mut chosen = [0; 3];
         for _ in 0..3000 {
-            chosen[of_two(3, &chance, |index| [1.0, 1.0, 9.0][index])] += 1;
+            chosen[power_of_two_choices(3, &random, |index| [1.0, 1.0, 9.0][index])] += 1;
         }
         assert_eq!(chosen[2], 0);
         assert!(chosen[0] > 1200 && chosen[1] > 1200, "{chosen:?}");

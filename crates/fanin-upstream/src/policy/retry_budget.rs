@@ -14,7 +14,7 @@ const MOST: f64 = 50.0;
 
 /// The second requests that one upstream may still get. Shared by all workers.
 #[derive(Debug)]
-pub(crate) struct Budget(Mutex<State>);
+pub(crate) struct RetryBudget(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -27,9 +27,9 @@ struct State {
     last: Instant,
 }
 
-impl Budget {
-    pub fn new() -> Budget {
-        Budget(Mutex::new(State { saved: 1.0, lent: 1.0, earned: 0.0, last: Instant::now() }))
+impl RetryBudget {
+    pub fn new() -> RetryBudget {
+        RetryBudget(Mutex::new(State { saved: 1.0, lent: 1.0, earned: 0.0, last: Instant::now() }))
     }
 
     /// So many calls have begun.
@@ -76,7 +76,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_failing_calls_get_their_share_and_no_more() {
-        let budget = Budget::new();
+        let budget = RetryBudget::new();
         let mut second = 0;
         for _ in 0..10_000 {
             budget.earn(1, 0.2);
@@ -88,7 +88,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn few_calls_live_on_the_floor() {
-        let budget = Budget::new();
+        let budget = RetryBudget::new();
         let mut second = 0;
         for _ in 0..100 {
             budget.earn(1, 0.2);
@@ -100,7 +100,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn savings_are_bounded() {
-        let budget = Budget::new();
+        let budget = RetryBudget::new();
         budget.earn(1_000_000, 0.2);
         let now = Instant::now();
         let taken = (0..1000).filter(|_| budget.take(2.0, now)).count();

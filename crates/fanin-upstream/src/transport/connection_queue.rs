@@ -11,14 +11,14 @@ use crate::error::Failure;
 
 /// The waiting calls. `T` is what they wait for.
 #[derive(Debug)]
-pub(crate) struct Queue<T> {
-    waiting: VecDeque<Rc<Ticket<T>>>,
+pub(crate) struct ConnectionQueue<T> {
+    waiting: VecDeque<Rc<Waiter<T>>>,
     next: u64,
 }
 
 /// One call's place in the queue, shared by the queue and the call.
 #[derive(Debug)]
-pub(crate) struct Ticket<T> {
+pub(crate) struct Waiter<T> {
     age: Instant,
     number: u64,
     state: RefCell<State<T>>,
@@ -31,7 +31,7 @@ enum State<T> {
     Left,
 }
 
-impl<T> Ticket<T> {
+impl<T> Waiter<T> {
     pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
         let mut state = self.state.borrow_mut();
         match &mut *state {
@@ -65,42 +65,42 @@ impl<T> Ticket<T> {
     }
 }
 
-impl<T> Default for Queue<T> {
+impl<T> Default for ConnectionQueue<T> {
     fn default() -> Self {
-        Queue { waiting: VecDeque::new(), next: 0 }
+        ConnectionQueue { waiting: VecDeque::new(), next: 0 }
     }
 }
 
-impl<T> Queue<T> {
+impl<T> ConnectionQueue<T> {
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
     /// Tickets handed out so far: who has a smaller number was here before.
-    pub fn mark(&self) -> u64 {
+    pub fn next_number(&self) -> u64 {
         self.next
     }
 
-    pub fn join(&mut self, age: Instant) -> Rc<Ticket<T>> {
-        let ticket = Rc::new(Ticket { age, number: self.next, state: RefCell::new(State::Waiting(None)) });
+    pub fn join(&mut self, age: Instant) -> Rc<Waiter<T>> {
+        let waiter = Rc::new(Waiter { age, number: self.next, state: RefCell::new(State::Waiting(None)) });
         self.next += 1;
         // Newcomers are mostly the youngest, so the search from the back is short.
         let behind = self.waiting.iter().rev().take_while(|other| other.age > age).count();
-        self.waiting.insert(self.waiting.len() - behind, ticket.clone());
-        ticket
+        self.waiting.insert(self.waiting.len() - behind, waiter.clone());
+        waiter
     }
 
-    pub fn remove(&mut self, ticket: &Rc<Ticket<T>>) {
-        if let Some(at) = self.waiting.iter().position(|other| Rc::ptr_eq(other, ticket)) {
+    pub fn remove(&mut self, waiter: &Rc<Waiter<T>>) {
+        if let Some(at) = self.waiting.iter().position(|other| Rc::ptr_eq(other, waiter)) {
             self.waiting.remove(at);
         }
     }
 
     /// Gives to the oldest. Only for a queue that is not empty.
-    pub fn give(&mut self, what: T) -> Result<(), T> {
+    pub fn serve(&mut self, what: T) -> Result<(), T> {
         match self.waiting.pop_front() {
-            Some(ticket) => {
-                ticket.settle(Ok(what));
+            Some(waiter) => {
+                waiter.settle(Ok(what));
                 Ok(())
             }
             None => Err(what),
@@ -113,10 +113,10 @@ impl<T> Queue<T> {
             oldest.settle(Err(failure.clone()));
         }
         if let Some(mark) = all_before {
-            self.waiting.retain(|ticket| {
-                let stays = ticket.number >= mark;
+            self.waiting.retain(|waiter| {
+                let stays = waiter.number >= mark;
                 if !stays {
-                    ticket.settle(Err(failure.clone()));
+                    waiter.settle(Err(failure.clone()));
                 }
                 stays
             });

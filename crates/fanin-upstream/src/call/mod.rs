@@ -1,0 +1,143 @@
+//! A call from its start to its end: deadline, policies, decompression, metrics.
+//!
+//! - `policies`: breaker, retry, hedge, limit, endpoint, transport.
+//! - `attempt_record`: what the policies learn from each attempt.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use fanin_config::UpstreamKind;
+use tokio::time::{Instant, timeout_at};
+
+use crate::deadline_timer::Deadline;
+use crate::error::{CallError, ErrorKind, Failure};
+use crate::metrics::{Outcome, Shard};
+use crate::request::{Answer, CallContext, Request};
+use crate::transport::attempt::{Phase, Prepared, Received};
+use crate::transport::content_encoding;
+use crate::upstream::Upstream;
+use crate::worker::WorkerClient;
+use policies::Call;
+
+mod attempt_record;
+mod policies;
+
+impl Upstream {
+    /// Sends a request and reads the whole answer, within the call's own time and the request's deadline. The future may be
+    /// dropped at any point and leaves nothing behind: no place below the limit, no waiting call, no connection in an
+    /// unknown state.
+    ///
+    /// # Errors
+    /// Everything but an answer, whatever the answer's status; see [`ErrorKind`].
+    pub fn call(
+        self: &Arc<Self>,
+        worker: &Rc<WorkerClient>,
+        request: Request,
+        context: CallContext,
+    ) -> impl Future<Output = Result<Answer, CallError>> + use<> {
+        let local = worker.local(self);
+        // Here and boxed: the future would carry what it is made of along, and be copied with it.
+        let request = Prepared::new(request).map(Box::new);
+        async move {
+            let upstream = &*local.upstream;
+            let started = Instant::now();
+            let record = Record { metrics: &local.metrics, started, outcome: Cell::new(None) };
+            let own = started + context.timeout.unwrap_or(upstream.config.timeout);
+            let deadline = own.min(context.deadline);
+            let phase = Cell::new(Phase::Waiting);
+            let result = match (started < deadline, &request) {
+                (false, _) => Err(Failure::new(ErrorKind::Timeout, "the deadline had passed before the call")),
+                (true, Err(failure)) => Err(failure.clone()),
+                (true, Ok(request)) => {
+                    let options = upstream.options.of(context.operation);
+                    let call = Call { local: &local, context: &context, options, started, deadline, phase: &phase };
+                    let mut bound = Deadline::new(&local.deadline_timer, deadline);
+                    let mut run = pin!(call.run(request));
+                    poll_fn(|cx| match run.as_mut().poll(cx) {
+                        Poll::Pending => bound.poll(cx).map(|()| Err(timed_out(&phase, own, deadline))),
+                        ended => ended,
+                    })
+                    .await
+                }
+            };
+            let result = match result {
+                Ok(received) if received.headers.is_encoded() => {
+                    let max_answer = upstream.options.of(context.operation).max_answer;
+                    Box::pin(decode(upstream, received, max_answer, own, deadline)).await
+                }
+                other => other,
+            };
+            let result = match result {
+                // It came when the time was over already: a gRPC server that knows the deadline answers then.
+                Ok(received) if received.at > deadline => Err(timed_out(&phase, own, deadline)),
+                other => other,
+            };
+            match result {
+                Ok(received) => {
+                    let Received { status, headers, body, at } = received;
+                    let elapsed = at.saturating_duration_since(started);
+                    record.end(Outcome::answer(status), elapsed);
+                    Ok(Answer { status, headers, body, elapsed })
+                }
+                Err(failure) => {
+                    let elapsed = started.elapsed();
+                    record.end(Outcome::error(failure.kind), elapsed);
+                    Err(failure.into_error(&upstream.name, elapsed))
+                }
+            }
+        }
+    }
+}
+
+/// Decodes an answer that the upstream compressed. What cannot be decoded fails the call, unless its status does so anyway.
+async fn decode(
+    upstream: &Upstream,
+    received: Received,
+    max_answer: usize,
+    own: Instant,
+    deadline: Instant,
+) -> Result<Received, Failure> {
+    // The other transports make their bodies here; what a gRPC server calls content-encoding is metadata.
+    if upstream.config.kind() != UpstreamKind::Http {
+        return Ok(received);
+    }
+    let failed = received.status.as_u16() >= 400;
+    let original = failed.then(|| received.clone());
+    match timeout_at(deadline, content_encoding::decode(received, max_answer)).await {
+        Ok(Ok(decoded)) => Ok(decoded),
+        Ok(Err(failure)) => original.ok_or(failure),
+        Err(_) => Err(timed_out(&Cell::new(Phase::Decoding), own, deadline)),
+    }
+}
+
+#[cold]
+fn timed_out(phase: &Cell<Phase>, own: Instant, deadline: Instant) -> Failure {
+    let whose = if own <= deadline { "the call's time is over" } else { "the request's deadline has come" };
+    Failure::new(ErrorKind::Timeout, format!("{whose}: {}", phase.get().describe()))
+}
+
+/// OperationMetrics a call when it ends; one that is dropped counts as cancelled.
+struct Record<'a> {
+    metrics: &'a Shard,
+    started: Instant,
+    outcome: Cell<Option<()>>,
+}
+
+impl Record<'_> {
+    fn end(&self, outcome: Outcome, elapsed: std::time::Duration) {
+        self.outcome.set(Some(()));
+        self.metrics.record(outcome, elapsed);
+    }
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        if self.outcome.get().is_none() {
+            self.metrics.record(Outcome::error(ErrorKind::Cancelled), self.started.elapsed());
+        }
+    }
+}

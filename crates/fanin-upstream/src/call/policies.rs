@@ -1,0 +1,247 @@
+//! The policies of a call in their order, outermost first: circuit breaker, the operation's limit, retry, hedge, and for
+//! each attempt the upstream's limit, the choice of an endpoint, the attempt's timeout, the transport.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fanin_config::{Hedge, Retry};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::attempt_record::{AttemptRecord, is_upstream_failure};
+use crate::call_options::CallOptions;
+use crate::error::{ErrorKind, Failure};
+use crate::limiter::{LimitReached, Limiter, Permit, ReusablePermit};
+use crate::metrics::Extra;
+use crate::policy::breaker::{Admission, Probe};
+use crate::policy::retry;
+use crate::request::CallContext;
+use crate::transport::attempt::{Attempt, Phase, Prepared, Received};
+use crate::worker::WorkerUpstream;
+
+/// What all tries of a call have in common.
+pub(crate) struct Call<'a> {
+    pub local: &'a Rc<WorkerUpstream>,
+    pub context: &'a CallContext,
+    pub options: &'a CallOptions,
+    /// The clock is read at a call's start and at its end; what comes between and does not wait goes by these.
+    pub started: Instant,
+    pub deadline: Instant,
+    pub phase: &'a Cell<Phase>,
+}
+
+impl<'a> Call<'a> {
+    pub async fn run(&self, request: &Prepared) -> Result<Received, Failure> {
+        let upstream = &*self.local.upstream;
+        let safe = self.context.safe || request.method.is_safe();
+        let admission = match &upstream.policies.breaker {
+            None => Admission::Normal,
+            Some(policy) => upstream.policy_state.breaker.admit(policy)?,
+        };
+        self.local.call_started();
+        let _own_place = match &self.options.limit {
+            None => None,
+            Some(limit) => Some(Box::pin(self.operation_permit(limit)).await?),
+        };
+        if let Admission::Probe(probe) = admission {
+            return Box::pin(self.probe(request, safe, probe)).await;
+        }
+        let used = Cell::new(None);
+        let result = match &self.options.hedge {
+            // Half of the time is over only when an endpoint does not answer, and the same one would not then either.
+            Some(policy) if safe && !(matches!(policy, Hedge::Half) && self.local.endpoints() < 2) => {
+                Box::pin(self.with_hedge(*policy, request, &used)).await
+            }
+            _ => self.attempt(request, safe, None, &used).await,
+        };
+        let Some(policy) = &self.options.retry else { return result };
+        if !retry::is_worth_it(&result, safe) {
+            return result;
+        }
+        Box::pin(self.again(request, safe, &used, policy, result)).await
+    }
+
+    /// The one call that finds out whether the upstream is well again.
+    async fn probe(&self, request: &Prepared, safe: bool, probe: Probe<'_>) -> Result<Received, Failure> {
+        let result = self.attempt(request, safe, None, &Cell::new(None)).await;
+        match is_upstream_failure(&result) {
+            Some(bad) => probe.end(!bad),
+            // It says nothing about the upstream: the next call is the probe.
+            None => drop(probe),
+        }
+        result
+    }
+
+    /// A place below the operation's own limit.
+    async fn operation_permit(&self, limit: &'a Limiter) -> Result<Permit<'a>, Failure> {
+        self.phase.set(Phase::Waiting);
+        match limit.try_acquire() {
+            Some(place) => Ok(place),
+            None => limit.acquire(self.context.request_started).await.map_err(|full| refused(limit, full)),
+        }
+    }
+
+    /// Further tries, apart from the first so that a call that goes well does not carry their state.
+    async fn again(
+        &self,
+        request: &Prepared,
+        safe: bool,
+        used: &Cell<Option<u64>>,
+        policy: &Retry,
+        mut result: Result<Received, Failure>,
+    ) -> Result<Received, Failure> {
+        let upstream = &*self.local.upstream;
+        for next in 1..=policy.max {
+            if !retry::is_worth_it(&result, safe) {
+                break;
+            }
+            let elsewhere = next == 1 && self.local.endpoints() > 1;
+            let pause = if elsewhere { Duration::ZERO } else { retry::pause(policy, next, self.local.random()) };
+            let now = Instant::now();
+            if now + pause >= self.deadline || !upstream.policy_state.breaker.is_closed() {
+                break;
+            }
+            // Who was not reached bears no load from a second try, and another endpoint is what there are several for.
+            let free = elsewhere && matches!(&result, Err(failure) if failure.unsent);
+            if !free && !upstream.policy_state.retry_budget.take(policy.floor, now) {
+                self.local.metrics.count(Extra::RetryDenied);
+                break;
+            }
+            if !pause.is_zero() {
+                self.phase.set(Phase::Pausing);
+                sleep(pause).await;
+            }
+            self.local.metrics.count(Extra::Retried);
+            result = self.attempt(request, safe, used.get(), used).await;
+        }
+        result
+    }
+
+    async fn with_hedge(
+        &self,
+        policy: Hedge,
+        request: &Prepared,
+        used: &Cell<Option<u64>>,
+    ) -> Result<Received, Failure> {
+        let upstream = &*self.local.upstream;
+        let latencies = self.options.latencies.as_ref().unwrap_or(&upstream.policy_state.latencies);
+        let Some(delay) = latencies.delay(policy, self.deadline.saturating_duration_since(Instant::now())) else {
+            return self.attempt(request, true, None, used).await;
+        };
+        let first = self.attempt(request, true, None, used);
+        tokio::pin!(first);
+        if let Ok(result) = timeout(delay, &mut first).await {
+            return result;
+        }
+        let floor = self.options.retry.as_ref().map_or(0.0, |policy| policy.floor);
+        // A place is taken only if one is free at once, and a hedge is paid for only if it has its place.
+        let place = upstream.limit.try_acquire().map(|permit| ReusablePermit::of(&upstream.limit, permit));
+        let affordable = place.is_some() && upstream.policy_state.retry_budget.take(floor, Instant::now());
+        let (Some(place), true) = (place, affordable) else { return first.await };
+        self.local.metrics.count(Extra::Hedged);
+        let avoid = used.get();
+        let second = self.attempt_with(place, None, request, true, avoid, used);
+        tokio::pin!(second);
+        let (result, by_hedge) = tokio::select! {
+            biased;
+            result = &mut first => (result, false),
+            result = &mut second => (result, true),
+        };
+        // A failure does not win while the other may still answer.
+        let (result, by_hedge) = match (is_upstream_failure(&result), by_hedge) {
+            (Some(false), _) => (result, by_hedge),
+            (_, false) => (second.await, true),
+            (_, true) => (first.await, false),
+        };
+        if by_hedge {
+            self.local.metrics.count(Extra::HedgeWon);
+        }
+        result
+    }
+
+    /// One try, with a place below the limit.
+    async fn attempt(
+        &self,
+        request: &Prepared,
+        safe: bool,
+        avoid: Option<u64>,
+        used: &Cell<Option<u64>>,
+    ) -> Result<Received, Failure> {
+        let upstream = &*self.local.upstream;
+        self.phase.set(Phase::Waiting);
+        let age = self.context.request_started;
+        let (place, begun) = match ReusablePermit::try_take(&upstream.limit, age) {
+            // The first try of a call that has not waited for anything, its operation's limit included.
+            Some(place) => (place, (used.get().is_none() && self.options.limit.is_none()).then_some(self.started)),
+            None => {
+                let place = Box::pin(upstream.limit.acquire(age)).await;
+                let place = place.map_err(|full| refused(&upstream.limit, full))?;
+                (ReusablePermit::of(&upstream.limit, place), None)
+            }
+        };
+        self.attempt_with(place, begun, request, safe, avoid, used).await
+    }
+
+    async fn attempt_with(
+        &self,
+        _place: ReusablePermit<'a>,
+        begun: Option<Instant>,
+        request: &Prepared,
+        safe: bool,
+        avoid: Option<u64>,
+        used: &Cell<Option<u64>>,
+    ) -> Result<Received, Failure> {
+        let upstream = &*self.local.upstream;
+        let begun = begun.filter(|_| self.local.endpoints() > 0);
+        let worker_endpoint = self.local.choose_endpoint(avoid, self.phase).await?;
+        used.set(Some(worker_endpoint.endpoint.id));
+        // With one endpoint there is nothing to choose, and nothing to count for it.
+        let _on_endpoint = (self.local.endpoints() > 1).then(|| worker_endpoint.endpoint.load.begin());
+        let record = AttemptRecord::begin(
+            self.local,
+            self.options,
+            self.deadline,
+            &worker_endpoint.endpoint,
+            begun.unwrap_or_else(Instant::now),
+        );
+        let attempt = Attempt {
+            request,
+            endpoint: &worker_endpoint.endpoint,
+            config: upstream.config(),
+            services: upstream.services().map(|services| &**services),
+            age: self.context.request_started,
+            begun: record.begun,
+            deadline: self
+                .options
+                .attempt_timeout
+                .map_or(self.deadline, |limit| self.deadline.min(record.begun + limit)),
+            safe,
+            max_answer: self.options.max_answer,
+            chunk_timeout: self.options.chunk_timeout,
+            timeout_header: upstream.config().timeout_header.as_ref(),
+            phase: self.phase,
+            metrics: &self.local.metrics,
+        };
+        let result = match self.options.attempt_timeout {
+            None => worker_endpoint.connections.send(&attempt).await,
+            Some(limit) => {
+                let sent = Box::pin(timeout_at(record.begun + limit, worker_endpoint.connections.send(&attempt))).await;
+                sent.unwrap_or_else(|_| Err(attempt_timed_out(limit, self.phase)))
+            }
+        };
+        record.end(&result);
+        result
+    }
+}
+
+#[cold]
+fn refused(limit: &Limiter, full: LimitReached) -> Failure {
+    let LimitReached { in_flight, waiting } = full;
+    let max = limit.max();
+    Failure::new(ErrorKind::Limit, format!("{in_flight} calls in flight (limit {max}) and {waiting} waiting"))
+}
+
+#[cold]
+fn attempt_timed_out(limit: Duration, phase: &Cell<Phase>) -> Failure {
+    Failure::new(ErrorKind::Timeout, format!("the try's {} ms are over: {}", limit.as_millis(), phase.get().describe()))
+}

@@ -1,0 +1,133 @@
+//! One attempt of a call, as every transport gets it, and the answer that it gives back.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::uri::{PathAndQuery, Uri};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
+use tokio::time::Instant;
+
+use crate::answer_headers::Headers;
+use crate::endpoint::Endpoint;
+use crate::error::Failure;
+use crate::grpc::Services;
+use crate::headers;
+use crate::metrics::Shard;
+use crate::request::Request;
+
+/// What a call is doing. A timeout says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Waiting,
+    Resolving,
+    Connecting,
+    Sent,
+    Answering,
+    Pausing,
+    Decoding,
+}
+
+impl Phase {
+    pub fn describe(self) -> &'static str {
+        match self {
+            Phase::Waiting => "still waiting for a place below the limit",
+            Phase::Resolving => "the host's name is not resolved",
+            Phase::Connecting => "no connection yet",
+            Phase::Sent => "no answer",
+            Phase::Answering => "the answer is not complete",
+            Phase::Pausing => "waiting to try again",
+            Phase::Decoding => "the answer is not decompressed",
+        }
+    }
+}
+
+/// A request whose parts have been checked, so that every attempt of it can be built without failing.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub method: Method,
+    pub path: PathAndQuery,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Prepared {
+    pub fn new(request: Request) -> Result<Prepared, Failure> {
+        let Request { method, path_and_query, headers, body } = request;
+        if !path_and_query.starts_with('/') {
+            return Err(Failure::ours(format!("path {path_and_query:?} does not start with a slash")));
+        }
+        let path = PathAndQuery::from_maybe_shared(Bytes::from(path_and_query))
+            .map_err(|error| Failure::ours(format!("path cannot be sent: {error}")))?;
+        Ok(Prepared { method, path, headers, body })
+    }
+}
+
+/// One try of a call at one endpoint.
+#[derive(Debug)]
+pub(crate) struct Attempt<'a> {
+    pub request: &'a Prepared,
+    pub endpoint: &'a Arc<Endpoint>,
+    pub config: &'a fanin_config::Upstream,
+    /// Of gRPC upstreams.
+    pub services: Option<&'a Services>,
+    pub age: Instant,
+    /// When the try began.
+    pub begun: Instant,
+    pub deadline: Instant,
+    pub safe: bool,
+    pub max_answer: usize,
+    pub chunk_timeout: Option<Duration>,
+    pub timeout_header: Option<&'a HeaderName>,
+    pub phase: &'a Cell<Phase>,
+    pub metrics: &'a Shard,
+}
+
+impl Attempt<'_> {
+    fn headers(&self) -> HeaderMap {
+        let mut headers = headers::outgoing(&self.endpoint.origin.default_headers, &self.request.headers);
+        if let Some(name) = self.timeout_header {
+            headers.insert(name.clone(), headers::remaining(self.deadline.saturating_duration_since(Instant::now())));
+        }
+        headers
+    }
+
+    fn path(&self) -> Result<PathAndQuery, Failure> {
+        let base = &self.endpoint.origin.base_path;
+        if base.is_empty() {
+            return Ok(self.request.path.clone());
+        }
+        PathAndQuery::try_from(format!("{base}{}", self.request.path))
+            .map_err(|error| Failure::ours(format!("path cannot be sent: {error}")))
+    }
+
+    pub fn http2_request(&self) -> Result<http::Request<()>, Failure> {
+        self.http2_request_of(self.request.method.clone(), self.path()?)
+    }
+
+    /// The same with another method and path.
+    pub fn http2_request_of(&self, method: Method, path: PathAndQuery) -> Result<http::Request<()>, Failure> {
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.endpoint.origin.scheme.clone());
+        parts.authority = Some(self.endpoint.origin.authority.clone());
+        parts.path_and_query = Some(path);
+        let mut request = http::Request::new(());
+        *request.method_mut() = method;
+        *request.uri_mut() =
+            Uri::from_parts(parts).map_err(|error| Failure::ours(format!("URL cannot be sent: {error}")))?;
+        *request.headers_mut() = self.headers();
+        *request.version_mut() = http::Version::HTTP_2;
+        Ok(request)
+    }
+}
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub status: StatusCode,
+    pub headers: Headers,
+    pub body: Bytes,
+    /// When its last byte had come.
+    pub at: Instant,
+}
