@@ -5,6 +5,7 @@ mod cgroup;
 mod cold;
 mod cost;
 mod eval;
+mod hold;
 mod hostile;
 mod inflight;
 mod limit;
@@ -129,6 +130,14 @@ enum Command {
         #[command(flatten)]
         options: Options,
         /// Only these programs: `nested,words`
+        #[arg(long, value_name = "NAME", value_delimiter = ',')]
+        only: Vec<String>,
+    },
+    /// Ordinary requests while hostile clients attack in eighteen ways
+    Hold {
+        #[command(flatten)]
+        options: Options,
+        /// Only these attacks: `slow-read,window-0`
         #[arg(long, value_name = "NAME", value_delimiter = ',')]
         only: Vec<String>,
     },
@@ -278,6 +287,7 @@ fn run(command: Command) -> Result<bool, Failure> {
         }
         Command::Cold { options } => show(&options, cold::run(&options)?),
         Command::Hostile { options, only } => show(&options, hostile::run(&options, &only)?),
+        Command::Hold { options, only } => show(&options, hold::run(&options, &only)?),
         Command::Inflight { options } => show(&options, inflight::run(&options)?),
         Command::Overload { options, full, only } => show(&options, overload::run(&overload::Plans { full, only })?),
         Command::Rolling { options } => show(&options, rolling::run(&options)?),
