@@ -1,7 +1,7 @@
-//! An answer's headers, as bytes until somebody looks.
+//! An answer's headers, kept as bytes until they are read.
 //!
-//! Of most answers a flow wants the body and nobody wants a header, except the content type. Taking a head apart into a map costs
-//! more than all the rest that is done with it: two allocations, a hash for every name, a copy of every value.
+//! A flow usually reads no header but the content type. Parsing the headers into a map would cost more than the rest of
+//! a small call: two allocations, a hash for each name, a copy of each value.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -13,16 +13,16 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, Header
 
 use crate::headers::strip_hop_by_hop;
 
-/// Header lines that an answer may have: as many as hyper takes.
+/// Most header lines of an answer; hyper allows as many.
 pub(crate) const MAX_HEADERS: usize = 100;
 
-/// An answer's headers, without those that concern only the connection (RFC 9110, 7.6.1). It can be used as a
-/// [`HeaderMap`], which is made when it is first looked at; [`content_type`](Self::content_type) does without it.
+/// An answer's headers without hop-by-hop headers (RFC 9110, 7.6.1). It derefs to a [`HeaderMap`], which is built when
+/// it is first read. [`content_type`](Self::content_type) does without it.
 #[derive(Clone)]
 pub struct Headers {
-    /// A whole head as it was received and checked; empty if there is only the map.
+    /// The answer's head as it was received and checked. Empty if there is only the map.
     head: Bytes,
-    /// Where in `head` the value of the first `content-type` is; nowhere if the end is 0.
+    /// Position of the value of the first `content-type` in `head`. The end is 0 if there is none.
     content_type: (u32, u32),
     /// `head` has a `content-encoding`.
     encoded: bool,
@@ -52,7 +52,7 @@ impl Headers {
         self.map.get().is_some_and(|map| map.contains_key(CONTENT_ENCODING))
     }
 
-    /// The map, taken out.
+    /// The map by value.
     pub fn into_map(mut self) -> HeaderMap {
         let _made = self.map();
         self.map.take().map(|map| *map).unwrap_or_default()
@@ -63,8 +63,7 @@ impl Headers {
     }
 }
 
-/// What cannot be a header's name or value is left out; the parser, which has seen this head before, lets nothing of the
-/// kind through.
+/// The head has been parsed before, so no name or value is invalid here.
 #[cold]
 fn parse(head: &[u8]) -> HeaderMap {
     let mut lines = [const { MaybeUninit::uninit() }; MAX_HEADERS];

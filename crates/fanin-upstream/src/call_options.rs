@@ -1,4 +1,4 @@
-//! What an operation may have of its own: what is not said for it is as for the upstream.
+//! Settings of an operation. What an operation does not set is as for its upstream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,21 +8,22 @@ use fanin_config::{Hedge, Operation, Retry};
 use crate::limiter::Limiter;
 use crate::policy::hedge::Latencies;
 
-/// How calls of one operation are treated, or those of none.
+/// The settings of calls of one operation, or of calls without an operation.
 #[derive(Debug)]
 pub(crate) struct CallOptions {
     pub retry: Option<Retry>,
     pub hedge: Option<Hedge>,
-    /// Where the operation's hedge needs a percentile of its own answers.
+    /// For an operation with a hedge at a percentile of its own latencies.
     pub latencies: Option<Latencies>,
     pub attempt_timeout: Option<Duration>,
     pub chunk_timeout: Option<Duration>,
     pub max_answer: usize,
-    /// Counts calls, whatever a call sends; the upstream's counts what is sent.
+    /// Counts calls. The upstream's limit counts attempts.
     pub limit: Option<Arc<Limiter>>,
 }
 
-/// The options of an upstream's calls: in general, and of its operations or statements in the configuration's order.
+/// The settings of an upstream's calls: of those without an operation, and of each operation and statement in the
+/// configuration's order.
 #[derive(Debug)]
 pub(crate) struct CallOptionsTable {
     general: CallOptions,
@@ -30,7 +31,7 @@ pub(crate) struct CallOptionsTable {
 }
 
 impl CallOptionsTable {
-    /// Limits of operations are taken over from `before`, with the calls that they count.
+    /// Limiters of operations are taken over from `before`, with the calls that they count.
     pub fn new(config: &fanin_config::Upstream, before: Option<&CallOptionsTable>) -> CallOptionsTable {
         let general = CallOptions {
             retry: config.retry.clone(),
@@ -44,7 +45,7 @@ impl CallOptionsTable {
         let operation = |(name, operation): (String, Operation)| {
             let old = before.and_then(|before| before.operations.iter().find(|(other, _)| *other == name));
             let limit = operation.limit.map(|max| match old.and_then(|(_, options)| options.limit.clone()) {
-                // Its bounds change when the upstream is adopted.
+                // Its bounds change on activation.
                 Some(limit) => limit,
                 None => Arc::new(Limiter::new(max, operation.max_waiting.unwrap_or(config.max_waiting))),
             });
@@ -64,7 +65,7 @@ impl CallOptionsTable {
         CallOptionsTable { general, operations: config.named_calls().into_iter().map(operation).collect() }
     }
 
-    /// Of the operation at this place, or of a call that is none.
+    /// The settings of the operation with this index, or of calls without an operation.
     #[inline]
     pub fn of(&self, operation: Option<u32>) -> &CallOptions {
         match operation {
@@ -73,9 +74,9 @@ impl CallOptionsTable {
         }
     }
 
-    /// From now on the bounds of this configuration hold.
+    /// Makes the limits of this configuration apply.
     pub fn activate(&self, config: &fanin_config::Upstream) {
-        // Statements, which come after operations, have no limits of their own.
+        // Statements come after the operations and have no limits of their own.
         for ((_, operation), (_, options)) in config.operations.iter().zip(&self.operations) {
             if let (Some(max), Some(limit)) = (operation.limit, &options.limit) {
                 limit.resize(max, operation.max_waiting.unwrap_or(config.max_waiting));

@@ -1,9 +1,9 @@
-//! The timers of a worker's calls: exact, and next to free for a call that ends before its own, as nearly all do.
+//! One timer for all deadlines of a worker's calls.
 //!
-//! A timer of the runtime costs a lock and a wheel's work when it is set and when it is dropped. Here a deadline is an entry in a
-//! table of the worker, and one timer of the runtime stands for the earliest that the table has had. When it fires, who is due is
-//! woken, and it is set to the earliest that is left. So calls that end in time leave the timer as it is, and it fires for nothing
-//! about once in the time that a call may take.
+//! A timer of the runtime takes a lock and changes the timer wheel, both when it is set and when it is dropped. Here a
+//! deadline is an entry in a table of the worker, and one timer of the runtime waits for the earliest deadline. When it
+//! fires, it wakes the calls that are due and is set to the earliest deadline left. A call that ends in time only
+//! removes its entry, so the timer may fire once for nothing.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -15,17 +15,17 @@ use std::time::Duration;
 use slab::Slab;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Looking through the table takes some nanoseconds an entry. The timer fires again only after sixteen times as long at least:
-/// where a hundred thousand calls end at their timers, they do so some milliseconds late.
+/// Scanning the table takes some nanoseconds for each entry. After a scan the timer rests for sixteen times as long, so
+/// that deadlines of a very full table may be noticed some milliseconds late.
 const REST_FOR_16: Duration = Duration::from_micros(1);
 
-/// See the module.
+/// The table of deadlines and its timer.
 #[derive(Debug, Default)]
 pub(crate) struct DeadlineTimer {
     entries: RefCell<Slab<Entry>>,
-    /// When the timer fires: not after the earliest deadline of all entries, but for what [`REST_FOR_16`] says.
+    /// When the timer fires: at the earliest deadline, or later if [`REST_FOR_16`] delays it.
     next: Cell<Option<Instant>>,
-    /// DeadlineTimer up to this have passed.
+    /// All deadlines up to this have passed.
     passed: Cell<Option<Instant>>,
     task: RefCell<TimerTask>,
 }
@@ -36,7 +36,7 @@ struct Entry {
     waker: Waker,
 }
 
-/// The task with the timer. It ends when there is nothing in the table, or with its runtime; the next entry starts another.
+/// The task with the timer. It ends when the table is empty, or with its runtime. The next entry starts another.
 #[derive(Debug, Default)]
 enum TimerTask {
     #[default]
@@ -62,13 +62,13 @@ impl DeadlineTimer {
                 *task = TimerTask::Started;
                 tokio::task::spawn_local(RunTimer { timers: Rc::downgrade(self), timer: Box::pin(sleep_until(due)) });
             }
-            // It has not run yet, and looks at what is next when it does.
+            // It has not run yet. It reads the next deadline when it does.
             TimerTask::Started => {}
             TimerTask::Sleeping(waker) => waker.wake_by_ref(),
         }
     }
 
-    /// Wakes who is due, and finds out who is next.
+    /// Wakes the calls that are due, and finds the next deadline.
     fn fire(&self, now: Instant) {
         self.passed.set(Some(now));
         let mut earliest: Option<Instant> = None;
@@ -115,7 +115,7 @@ impl Future for RunTimer {
 }
 
 impl Drop for RunTimer {
-    /// It has ended, or its runtime does: what is in the table then needs another.
+    /// The task or its runtime has ended: entries that are left need another task.
     fn drop(&mut self) {
         if let Some(timers) = self.timers.upgrade() {
             *timers.task.borrow_mut() = TimerTask::None;
@@ -124,7 +124,7 @@ impl Drop for RunTimer {
     }
 }
 
-/// A deadline that enters the table only when it is first waited for.
+/// A deadline. It enters the table when it is first polled.
 #[derive(Debug)]
 pub(crate) struct Deadline<'a> {
     of: &'a Rc<DeadlineTimer>,
@@ -137,7 +137,7 @@ impl<'a> Deadline<'a> {
         Deadline { of, due, key: None }
     }
 
-    /// Ready once it has passed.
+    /// Ready once the deadline has passed.
     pub fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
         let Some(key) = self.key else {
             self.key = Some(self.of.insert(self.due, cx.waker().clone()));
@@ -155,7 +155,7 @@ impl Drop for Deadline<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             let entry = self.of.entries.borrow_mut().remove(key);
-            // Outside: who is woken no more may be dropped with it.
+            // Dropped outside of the borrow: dropping a waker may drop its task.
             drop(entry);
         }
     }

@@ -23,18 +23,18 @@ pub(crate) struct Origin {
     pub protocol: HttpVersion,
     pub scheme: Scheme,
     pub authority: Authority,
-    /// The URL's path without a final slash; put before every call's path.
+    /// The URL's path without a final slash. It precedes each call's path.
     pub base_path: String,
     pub tls: Option<Tls>,
     /// Headers of every request: `host` and the configured ones.
     pub default_headers: HeaderMap,
-    /// The same as they stand in a request over HTTP/1.1.
+    /// The same headers as text of HTTP/1.1.
     pub header_lines: Vec<u8>,
     pub kind: UpstreamKind,
     pub data: Option<Box<dyn TransportData>>,
     pub connect_timeout: Duration,
     pub idle_timeout: Duration,
-    /// HTTP/1.1: in the process; HTTP/2: of each worker.
+    /// HTTP/1.1: in the process. HTTP/2: for each worker.
     pub max_connections: usize,
     pub max_connecting: usize,
     pub ping_interval: Duration,
@@ -77,7 +77,7 @@ pub(crate) enum Target {
 
 /// One instance of an upstream, known to the whole process.
 pub(crate) struct Endpoint {
-    /// Never used again, so that a worker's connections find the endpoint they belong to.
+    /// Unique in the process: never used again.
     pub id: u64,
     pub origin: Arc<Origin>,
     pub address: SocketAddr,
@@ -90,7 +90,7 @@ pub(crate) struct Endpoint {
     reduced_pings: AtomicBool,
 }
 
-/// How often servers of gRPC's C core bear a ping, as they are without settings.
+/// How often servers of gRPC's C core accept a ping by default.
 const REDUCED_PING_INTERVAL: Duration = Duration::from_secs(300);
 
 impl fmt::Debug for Endpoint {
@@ -120,7 +120,7 @@ impl Endpoint {
         })
     }
 
-    /// The endpoint is not asked any more: connections are closed as they fall free.
+    /// No new call uses the endpoint. Connections are closed as they become free.
     pub fn retire(&self) {
         self.retired.store(true, Relaxed);
         self.budget.wake_all();
@@ -146,7 +146,7 @@ impl Endpoint {
         }
     }
 
-    /// From now on it is pinged less often. Whether that is new.
+    /// From now on the endpoint is pinged less often. Whether that is new.
     pub fn reduce_pings(&self) -> bool {
         !self.reduced_pings.swap(true, Relaxed)
     }

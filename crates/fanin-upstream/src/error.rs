@@ -1,4 +1,4 @@
-//! What can go wrong with a call, whose fault it is and whether trying again may help.
+//! Why a call failed, whose fault that is, and whether a retry may help.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,19 +17,19 @@ pub enum ErrorKind {
     Refused,
     /// No connection: name not resolved, unreachable, TLS failed, or connecting took too long.
     Connect,
-    /// The call's time, or the request's, was over.
+    /// The call's timeout or the request's deadline passed.
     Timeout,
-    /// The upstream answered with a status that is not an answer to this call.
+    /// The upstream answered with a status that the call does not accept.
     Status,
-    /// The upstream's limit is reached and as many calls wait as may.
+    /// The upstream's limit and its waiting queue are full.
     Limit,
     /// The upstream's breaker is open.
     Breaker,
-    /// The answer's body is not what it says it is.
+    /// The answer's body is not what its headers say.
     Decode,
     /// The answer is larger than allowed.
     TooLarge,
-    /// The upstream broke the protocol or the connection, half a body for instance.
+    /// The upstream broke the protocol or the connection, for example in the middle of a body.
     Protocol,
     /// Nobody needs the call's answer any more.
     Cancelled,
@@ -73,10 +73,10 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Who has to change something so that the call works.
+/// Who has to change something for the call to succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Whoever sent the request.
+    /// The client that sent the request.
     Client,
     /// The upstream, or the network on the way to it.
     Upstream,
@@ -115,13 +115,13 @@ pub struct CallError {
     pub retry: bool,
     /// Time from the call's start to its failure.
     pub elapsed: Duration,
-    /// The particulars, for a log: the endpoint, the phase, the numbers.
+    /// Details for a log: the endpoint, the phase, the numbers.
     pub detail: Cow<'static, str>,
 }
 
 impl CallError {
-    /// The error of an answer whose status the call does not take: a 4xx is the client's fault (or the flow's, which asked
-    /// on its behalf), anything else the upstream's. A retry may help for 429, 502, 503 and 504.
+    /// The error of an answer whose status the call does not accept. A 4xx is the fault of the client, or of the flow
+    /// that called for it. Any other status is the upstream's. A retry may help after 429, 502, 503 and 504.
     pub fn status(upstream: &Arc<str>, answer: &Answer) -> CallError {
         CallError {
             upstream: upstream.clone(),
@@ -138,7 +138,7 @@ impl CallError {
         }
     }
 
-    /// The error of an answer whose body cannot be used, broken JSON for instance.
+    /// The error of an answer whose body cannot be used, such as broken JSON.
     pub fn decode(upstream: &Arc<str>, answer: &Answer, detail: impl Into<Cow<'static, str>>) -> CallError {
         CallError {
             upstream: upstream.clone(),
@@ -147,7 +147,7 @@ impl CallError {
             retry: false,
             elapsed: answer.elapsed,
             detail: match answer.headers.is_encoded() {
-                // Only the answer of a failure is not decoded, or refused, before anybody reads it.
+                // Any other answer that cannot be decoded has failed its call before.
                 true => format!("{}: the answer is still compressed", detail.into()).into(),
                 false => detail.into(),
             },
@@ -167,32 +167,32 @@ impl CallError {
     }
 }
 
-/// Header in which an answer of a protocol other than HTTP carries what was said against the call, for logs and flows.
+/// Header in which an answer of a protocol other than HTTP carries the error's text, for logs and flows.
 pub(crate) const ERROR_HEADER: HeaderName = HeaderName::from_static("fanin-error");
 
-/// The longest text of [`ERROR_HEADER`].
+/// Longest value of [`ERROR_HEADER`], in characters.
 const LONGEST_ERROR: usize = 500;
 
-/// A text as a header's value: on one line, not too long.
+/// A text as a header's value: on one line, and cut if it is too long.
 #[cold]
 pub(crate) fn error_header_value(text: &str) -> HeaderValue {
     let line: String = text.chars().take(LONGEST_ERROR).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    // Without control characters every text is one.
+    // Any text without control characters is a valid value.
     HeaderValue::from_bytes(line.as_bytes()).unwrap_or(HeaderValue::from_static("unreadable"))
 }
 
-/// Statuses by which a gateway or an overloaded server says "not now": 502, 503, 504.
+/// The statuses of a gateway or of an overloaded server: 502, 503, 504.
 pub(crate) fn is_passing_failure(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }
 
-/// A failure inside the crate: a [`CallError`] that does not know its upstream and its time yet.
+/// A failure inside the crate: a [`CallError`] without its upstream and its time.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub kind: ErrorKind,
     pub fault: Fault,
     pub detail: Cow<'static, str>,
-    /// The upstream has surely not begun to work on the request, so that even a call with effects may be sent again.
+    /// The upstream has certainly not begun to process the request, so even a call with effects may be sent again.
     pub unsent: bool,
 }
 
@@ -210,7 +210,7 @@ impl Failure {
         Failure { kind, fault, detail: detail.into(), unsent }
     }
 
-    /// A request that this server must not or cannot send.
+    /// A request that must not or cannot be sent. The fault is ours.
     #[cold]
     pub fn ours(detail: impl Into<Cow<'static, str>>) -> Failure {
         Failure { kind: ErrorKind::Protocol, fault: Fault::Us, detail: detail.into(), unsent: true }
@@ -243,7 +243,7 @@ impl Failure {
     }
 }
 
-/// An upstream that cannot be set up from its configuration.
+/// An upstream that cannot be built from its configuration.
 #[derive(Debug, thiserror::Error)]
 #[error("upstream {upstream}: {key}: {detail}")]
 pub struct BuildError {

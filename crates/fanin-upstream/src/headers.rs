@@ -1,10 +1,11 @@
-//! Which headers go out and which come in.
+//! Which headers are sent and which are passed on.
 
 use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-/// Concerns one connection only (RFC 9110, 7.6.1, and the older `keep-alive`, `proxy-connection`): not passed on either way.
+/// Whether a header concerns one connection only (RFC 9110, 7.6.1, and the older `keep-alive` and `proxy-connection`).
+/// Such headers are not passed on in either direction.
 fn is_hop_by_hop(name: &HeaderName) -> bool {
     *name == header::CONNECTION
         || *name == header::TRANSFER_ENCODING
@@ -17,13 +18,13 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
         || name.as_str() == "proxy-connection"
 }
 
-/// What is never the request's to say: its connection, its framing, its host.
+/// Headers that a request cannot set: those of the connection, the framing, the host.
 pub(crate) fn is_ours(name: &HeaderName) -> bool {
     is_hop_by_hop(name) || *name == header::HOST || *name == header::CONTENT_LENGTH
 }
 
-/// The headers of one attempt: the upstream's own (`host` among them, which HTTP/2 takes from the URI), then the request's
-/// over them. `host` and the message's framing are never the request's to say: they would let it forge a second request.
+/// The headers of one attempt: the upstream's own, `host` included, and the request's over them. A request cannot set
+/// `host` or the message's framing, so that it cannot smuggle a second request.
 pub(crate) fn outgoing(default_headers: &HeaderMap, request: &HeaderMap) -> HeaderMap {
     let mut headers = default_headers.clone();
     if request.is_empty() {
@@ -45,14 +46,14 @@ pub(crate) fn outgoing(default_headers: &HeaderMap, request: &HeaderMap) -> Head
     headers
 }
 
-/// Whole milliseconds, at least one: a call is not sent with nothing left.
+/// Whole milliseconds, at least one: a call with no time left is not sent.
 pub(crate) fn remaining(left: Duration) -> HeaderValue {
     HeaderValue::from(u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1))
 }
 
-/// Removes what concerned only the connection that an answer came over.
+/// Removes hop-by-hop headers, and those that `connection` names.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    // Few answers carry any, and looking at the names there are is cheaper than hashing every name there could be.
+    // Few answers have any, and a scan of the names is cheaper than hashing each possible name.
     if !headers.keys().any(is_hop_by_hop) {
         return;
     }

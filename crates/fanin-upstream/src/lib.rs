@@ -1,12 +1,23 @@
 //! Calls to upstreams: policies, limits, connections.
 //!
-//! [`Upstreams`] is process-wide: limits, budgets, breakers and what is known of endpoints are shared by all workers and
-//! survive a reload. [`WorkerClient`] is one worker's: connections and counters, so that a call touches nothing of another
-//! thread but a few atomics. [`Upstream::call`] puts the two together; [`upstream`](Upstream) shows the order of the policies
-//! at one sight.
+//! The way of a call: [`Upstream::call`] (`call`) sets the deadline, applies the policies in their order
+//! (`call/policies.rs`), and sends each attempt over a transport (`transport`).
 //!
-//! What a call never does: outlive its deadline, wait in a queue without a bound, read an answer without a bound, leave
-//! anything behind when it is dropped.
+//! - `upstreams`, `upstream`: the upstreams of a configuration and what a reload keeps. Process-wide.
+//! - `worker`: connections, counters and resolver of one worker. Never shared with another thread.
+//! - `call`, `call_options`, `deadline_timer`: a call, the settings of its operation, its deadline.
+//! - `policy`, `limiter`: breaker, retry, hedge, load balancing, outlier detection; limits and permits.
+//! - `endpoint`, `resolve`: instances of an upstream, and how DNS names become addresses.
+//! - `transport`: HTTP/1.1, HTTP/2, gRPC, SQL, files, models. To add one, touch only that folder.
+//! - `grpc`: descriptors, and messages as JSON.
+//! - `shared`, `snapshot_refresh`: single-flight, caches, snapshots.
+//! - `request`, `headers`, `answer_headers`, `error`, `metrics`, `offload`: what all of the above use.
+//!
+//! A call never outlives its deadline, never waits in an unbounded queue, never reads an unbounded answer, and leaves
+//! nothing behind when it is dropped.
+//!
+//! This crate must not know flows, routes, or models: a call gets a request and a context, and models are behind the
+//! trait [`ModelBackend`].
 
 mod answer_headers;
 mod call;

@@ -1,8 +1,8 @@
-//! From the names in an upstream's URLs to its endpoints, again and again as the names' time to live ends.
+//! Resolves the names in an upstream's URLs to endpoints, and again when their time to live ends.
 //!
-//! Names are looked up by a stub resolver that runs on the worker that noticed the need, without threads of its own. The
-//! known endpoints stay in use meanwhile, and if the look-up fails they stay in use until one succeeds: an outage of DNS
-//! is no outage of the upstream. Endpoints that a new answer still names keep their connections and their history.
+//! A stub resolver runs on the worker that needs the names, without threads of its own. The known endpoints stay in use
+//! during a lookup, and after a failed one until another succeeds: an outage of DNS is no outage of the upstream.
+//! Endpoints that a new answer still contains keep their connections and their state.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -19,10 +19,10 @@ use tokio::time::Instant;
 use crate::endpoint::{Endpoint, Origin, Target};
 use crate::error::{ErrorKind, Failure};
 
-/// However short a name's time to live, it is not looked up more often than this, and however long, not more rarely.
+/// Bounds of the time between two lookups, whatever a name's time to live is.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 const LONGEST_TTL: Duration = Duration::from_secs(300);
-/// After a failed look-up.
+/// Time between lookups after a failed one.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The endpoints of one upstream, shared by all workers.
@@ -30,9 +30,9 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct Endpoints {
     origins: Vec<Arc<Origin>>,
     has_names: bool,
-    /// Counts changes of the list, so that workers see cheaply that theirs is old.
+    /// Increased with each change of the list, so that a worker can tell cheaply whether its copy is old.
     version: AtomicU64,
-    /// When names should be looked up again, in milliseconds after `epoch`.
+    /// When names are due for a lookup, in milliseconds after `epoch`.
     due: AtomicU64,
     epoch: Instant,
     state: Mutex<State>,
@@ -52,7 +52,7 @@ impl Endpoints {
     pub fn new(origins: Vec<Arc<Origin>>) -> Arc<Endpoints> {
         let has_names = origins.iter().any(|origin| matches!(origin.target, Target::Name(..)));
         let list = match has_names {
-            // Nothing is asked until all names are known, lest the first address get the load of all.
+            // No call is sent before all names are resolved: otherwise the first address would get the whole load.
             true => Vec::new(),
             false => merge(&[], origins.iter().map(|origin| (origin, addresses(origin)))),
         };
@@ -71,20 +71,20 @@ impl Endpoints {
         self.version.load(Acquire)
     }
 
-    /// The endpoints, with the version to compare [`Endpoints::version`] with.
+    /// The endpoints, and the version to compare with [`Endpoints::version`].
     pub fn list(&self) -> (u64, Vec<Arc<Endpoint>>) {
         let state = self.lock();
         (self.version(), state.list.clone())
     }
 
-    /// Stops the use of all endpoints by and by; calls in flight end as they would.
+    /// Retires all endpoints. Calls in flight end normally.
     pub fn retire(&self) {
         let mut state = self.lock();
         state.retired = true;
         state.list.iter().for_each(|endpoint| endpoint.retire());
     }
 
-    /// Starts a look-up on this worker if one is due and none is running.
+    /// Starts a lookup on this worker if one is due and none is running.
     pub fn refresh(self: &Arc<Self>, worker: &Rc<WorkerResolver>) {
         if self.has_names && self.millis(Instant::now()) >= self.due.load(Relaxed) {
             self.start(worker);
@@ -108,7 +108,7 @@ impl Endpoints {
         });
     }
 
-    /// Waits until there are endpoints, or the look-up has failed.
+    /// Waits until there are endpoints, or the lookup has failed.
     pub async fn known(self: &Arc<Self>, worker: &Rc<WorkerResolver>) -> Result<(), Failure> {
         let first_round = self.lock().rounds;
         loop {
@@ -197,12 +197,12 @@ impl Endpoints {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is whole between any two statements that change it.
+        // The state is consistent between any two statements that change it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A running look-up. However it ends, another may follow and nobody waits for this one.
+/// A running lookup. When it is dropped, another may start and waiting calls go on.
 struct Run {
     endpoints: Arc<Endpoints>,
 }
@@ -221,7 +221,7 @@ fn addresses(origin: &Origin) -> Vec<SocketAddr> {
     }
 }
 
-/// The endpoints at those addresses: the known ones where they are known, new ones elsewhere.
+/// The endpoints at those addresses. Known ones are kept.
 fn merge<'a>(
     known: &[Arc<Endpoint>],
     found: impl Iterator<Item = (&'a Arc<Origin>, Vec<SocketAddr>)>,
@@ -236,24 +236,24 @@ fn merge<'a>(
             list.push(old.cloned().unwrap_or_else(|| Endpoint::new(origin.clone(), address)));
         }
     }
-    // Answers come in any order; a stable one shows whether anything has changed.
+    // DNS answers have any order. A stable order shows whether something has changed.
     list.sort_by_key(|endpoint| endpoint.id);
     list
 }
 
-/// A worker's resolver, made when it is first needed. Its sockets belong to the worker's runtime.
+/// A worker's resolver, built when it is first needed. Its sockets belong to the worker's runtime.
 #[derive(Default)]
 pub(crate) struct WorkerResolver {
     resolver: std::cell::OnceCell<Result<TokioResolver, String>>,
 }
 
 impl WorkerResolver {
-    /// A resolver that asks these name servers.
+    /// A resolver that uses these name servers.
     #[cfg(test)]
     fn asking(config: ResolverConfig) -> WorkerResolver {
         let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
-        // What is asked again is to reach the server.
+        // Each lookup of a test is to reach the server.
         builder.options_mut().cache_size = 0;
         let resolver = WorkerResolver::default();
         let _ = resolver.resolver.set(builder.build().map_err(|error| error.to_string()));
@@ -262,12 +262,12 @@ impl WorkerResolver {
 
     async fn look_up(&self, name: &str) -> Result<(Vec<IpAddr>, Duration), String> {
         let resolver = self.resolver.get_or_init(|| {
-            // Without a system configuration, what the hosts file knows can still be found.
+            // Without a system configuration, names in the hosts file are still found.
             let mut builder = TokioResolver::builder_tokio().unwrap_or_else(|error| {
                 tracing::warn!(%error, "no DNS servers are configured");
                 TokioResolver::builder_with_config(ResolverConfig::default(), TokioRuntimeProvider::default())
             });
-            // One family: an instance with an address of each must not count as two.
+            // One address family: an instance with two addresses must not count twice.
             builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
             builder.build().map_err(|error| format!("no resolver: {error}"))
         });

@@ -22,7 +22,7 @@ use crate::transport::origins;
 
 /// A named backend service: its endpoints, its limit, its policies. Shared by all workers.
 pub struct Upstream {
-    /// Never used again in this process.
+    /// Unique in the process: never used again.
     pub(crate) id: u64,
     pub(crate) name: Arc<str>,
     pub(crate) config: fanin_config::Upstream,
@@ -39,7 +39,7 @@ pub struct Upstream {
     retired: AtomicBool,
 }
 
-/// What the policies know about an upstream, over all workers.
+/// The policies' state, over all workers.
 pub(crate) struct PolicyState {
     pub breaker: Breaker,
     pub retry_budget: RetryBudget,
@@ -65,8 +65,9 @@ impl fmt::Debug for Upstream {
 }
 
 impl Upstream {
-    /// Takes over from `before` what the change of configuration allows: endpoints and connections if they are reached in the
-    /// same way, what the policies know if those are the same too, calls in flight and waiting in any case.
+    /// Takes over from `before` what the change of configuration allows. Endpoints and connections stay if they are
+    /// reached in the same way, and the policies' state stays if the policies did not change either. Calls in flight
+    /// and waiting always stay counted.
     pub(crate) fn build(
         config: &fanin_config::Upstream,
         services: Option<Services>,
@@ -86,7 +87,7 @@ impl Upstream {
             _ => PolicyState::new(&policies),
         };
         let limit = match before {
-            // Its bounds change when the upstream is adopted.
+            // Its bounds change on activation.
             Some(before) => before.limit.clone(),
             None => Arc::new(Limiter::new(first_limit(config, &policy_state), config.max_waiting)),
         };
@@ -95,7 +96,7 @@ impl Upstream {
         let operations = config.named_calls().into_iter().map(|(name, operation)| {
             let same = alike.as_ref().and_then(|(before, calls)| {
                 let (at, _, old) = calls.get_full(&name)?;
-                // A statement's text is no part of the operation that it is.
+                // A statement's text is kept apart from its operation.
                 let same = *old == operation && before.config.statements.get(&name) == config.statements.get(&name);
                 same.then(|| before.operations[at].clone())
             });
@@ -126,7 +127,7 @@ impl Upstream {
         Ok(upstream)
     }
 
-    /// From now on this is the upstream of its name: its bounds hold, its figures are shown.
+    /// Makes this the current upstream of its name: its limits apply, and the gauges show it.
     pub(crate) fn activate(self: &Arc<Self>) {
         self.limit.resize(first_limit(&self.config, &self.policy_state), self.config.max_waiting);
         self.options.activate(&self.config);
@@ -153,12 +154,12 @@ impl Upstream {
         &self.name
     }
 
-    /// What it was made from.
+    /// The configuration that it was built from.
     pub fn config(&self) -> &fanin_config::Upstream {
         &self.config
     }
 
-    /// What calls of an operation share, by the operation's place in the configuration.
+    /// What calls of an operation share, by the operation's index in the configuration.
     ///
     /// # Panics
     /// If there is no such operation.
@@ -171,12 +172,12 @@ impl Upstream {
         self.snapshot.as_ref()
     }
 
-    /// What is known of its services, if it is a gRPC server.
+    /// The known services of a gRPC upstream.
     pub fn services(&self) -> Option<&Arc<Services>> {
         self.services.as_ref()
     }
 
-    /// Whether the retry budget allows one more request for what has been sent already; takes it.
+    /// Takes one further request from the retry budget. Whether the budget allowed it.
     pub fn may_send_again(&self) -> bool {
         self.policies
             .retry
@@ -215,7 +216,7 @@ impl Observed for Upstream {
     }
 }
 
-/// The limit as configured, or as far as an adaptive one has come.
+/// The configured limit, or the present one of an adaptive limit.
 fn first_limit(config: &fanin_config::Upstream, policy_state: &PolicyState) -> usize {
     match config.limit {
         fanin_config::Limit::Fixed(calls) => calls,
@@ -223,7 +224,7 @@ fn first_limit(config: &fanin_config::Upstream, policy_state: &PolicyState) -> u
     }
 }
 
-/// Whether connections made for one configuration serve the other.
+/// Whether connections that were made for one configuration serve the other.
 fn same_connections(one: &fanin_config::Upstream, other: &fanin_config::Upstream) -> bool {
     one.keepalive == other.keepalive
         && one.keepalive_timeout == other.keepalive_timeout
@@ -243,7 +244,7 @@ fn same_connections(one: &fanin_config::Upstream, other: &fanin_config::Upstream
         && one.max_connecting == other.max_connecting
 }
 
-/// Whether a call gets the same answer from either: they ask the same endpoints for the same.
+/// Whether a call gets the same answer under either configuration.
 fn same_answers(one: &fanin_config::Upstream, other: &fanin_config::Upstream) -> bool {
     same_connections(one, other) && one.query_lists == other.query_lists
 }

@@ -24,10 +24,10 @@ impl fmt::Debug for Upstreams {
 }
 
 impl Upstreams {
-    /// Sets up the upstreams. Reads the files named in `tls`; names are resolved when they are first needed.
+    /// Builds the upstreams. Reads the files named in `tls`. Names are resolved when they are first needed.
     ///
     /// # Errors
-    /// Everything that is wrong, with the upstream and the key.
+    /// All mistakes, each with its upstream and key.
     pub fn new<'a>(
         configs: impl IntoIterator<Item = &'a fanin_config::Upstream>,
     ) -> Result<Upstreams, Vec<BuildError>> {
@@ -37,12 +37,12 @@ impl Upstreams {
         Ok(upstreams)
     }
 
-    /// Sets up the upstreams of a changed configuration. An unchanged one is the very same as before, with its connections,
-    /// calls in flight and policies' states. A changed one keeps its counters, its limit's count of calls, and, if it is
-    /// reached in the same way, its connections. Nothing takes effect before [`Upstreams::switch_to`].
+    /// Builds the upstreams of a changed configuration. An unchanged upstream is taken over as it is, with connections,
+    /// calls in flight and policies' state. A changed one keeps its counters, the number of its calls in flight, and
+    /// its connections if it is reached in the same way. Nothing takes effect before [`Upstreams::switch_to`].
     ///
     /// # Errors
-    /// As [`Upstreams::new`]; these upstreams then stay as they are.
+    /// As [`Upstreams::new`]. The present upstreams then stay as they are.
     pub fn reload<'a>(
         &self,
         configs: impl IntoIterator<Item = &'a fanin_config::Upstream>,
@@ -52,7 +52,7 @@ impl Upstreams {
         for config in configs {
             let name: Arc<str> = config.name.as_str().into();
             let before = self.by_name.get(&name);
-            // The same configuration may name a file that has changed.
+            // The file that an unchanged configuration names may have changed.
             let services = match Services::load(config) {
                 Ok(services) => services,
                 Err(error) => {
@@ -80,8 +80,8 @@ impl Upstreams {
         }
     }
 
-    /// The moment of the change from these upstreams to `next`: new bounds hold, and connections of what is not in `next`
-    /// are closed as they fall free. Calls that run on these upstreams end as they would.
+    /// Switches from these upstreams to `next`: the new limits apply, and connections of upstreams that are not in
+    /// `next` are closed as they become free. Running calls end normally.
     pub fn switch_to(&self, next: &Upstreams) {
         for (name, upstream) in &next.by_name {
             if !self.by_name.get(name).is_some_and(|old| Arc::ptr_eq(old, upstream)) {
@@ -106,7 +106,7 @@ impl Upstreams {
         self.by_name.values()
     }
 
-    /// Adds the metrics of all upstreams, of later reloads too, to a registry. Call it once a process.
+    /// Adds the metrics of all upstreams, also of later reloads, to a registry. To be called once a process.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(self.metrics.clone()));
     }

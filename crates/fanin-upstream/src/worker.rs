@@ -1,4 +1,4 @@
-//! What a worker keeps: its connections, its counters, its resolver. Nothing here is shared with other threads.
+//! One worker's side of the upstreams: connections, counters, resolver. Nothing here is shared with other threads.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -23,24 +23,24 @@ use crate::transport::attempt::Phase;
 use crate::transport::model::ModelBackend;
 use crate::upstream::Upstream;
 
-/// Answers over which the usual latency is averaged, and without which it is not known.
+/// Answers in the moving average of latency. With fewer, the average is not used.
 const SAMPLES: u32 = 64;
-/// No shorter silence counts as unusual.
+/// A shorter silence never counts as overdue.
 const SHORTEST_LONG: Duration = Duration::from_millis(5);
 
-/// One worker's side of all upstreams. Lives on a thread whose runtime allows `spawn_local` (a `LocalSet` or a
-/// `LocalRuntime`), which drives the connections. Dropping it closes those that are not in use.
+/// One worker's client for all upstreams. It lives on a thread whose runtime allows `spawn_local` (a `LocalSet` or a
+/// `LocalRuntime`), which drives the connections. Dropping it closes the unused ones.
 #[derive(Default)]
 pub struct WorkerClient {
     upstreams: RefCell<FxHashMap<u64, Rc<WorkerUpstream>>>,
-    /// By endpoint, so that an upstream that a reload has changed finds the connections of its unchanged endpoints.
+    /// By endpoint, so that a reloaded upstream finds the connections of its unchanged endpoints.
     connections: RefCell<FxHashMap<u64, Weak<WorkerEndpoint>>>,
-    /// By upstream's name: the counters go on when the configuration changes.
+    /// By the upstream's name: counters go on when the configuration changes.
     shards: RefCell<FxHashMap<Arc<str>, Arc<Shard>>>,
     resolver: Rc<WorkerResolver>,
-    /// Of all calls.
+    /// The deadlines of all calls.
     deadline_timer: Rc<DeadlineTimer>,
-    /// What computes models for upstreams that are models.
+    /// Answers calls of models.
     compute: RefCell<Option<Arc<dyn ModelBackend>>>,
 }
 
@@ -56,8 +56,7 @@ impl WorkerClient {
         Rc::default()
     }
 
-    /// Says who computes the models of this process. Upstreams that are models ask whom they find here at their first call
-    /// from this worker.
+    /// Sets what answers calls of models. An upstream uses the backend that is set at its first call from this worker.
     pub fn set_model_backend(&self, compute: Arc<dyn ModelBackend>) {
         self.compute.replace(Some(compute));
     }
@@ -89,10 +88,10 @@ impl WorkerClient {
             successes: BatchedCounter::default(),
             calls: BatchedCounter::default(),
         });
-        // Before the predecessor goes, so that connections to the endpoints they share stay.
+        // Before the predecessor is dropped, so that connections of common endpoints stay.
         local.worker_endpoints();
         let mut upstreams = self.upstreams.borrow_mut();
-        // A new one comes with a reload: the time to forget those that a reload has removed and no call uses.
+        // A new upstream comes with a reload. This is the time to drop retired ones that no call uses.
         upstreams.retain(|_, local| !local.upstream.is_retired() || Rc::strong_count(local) > 1);
         upstreams.insert(upstream.id, local.clone());
         drop(upstreams);
@@ -114,7 +113,7 @@ impl WorkerClient {
     }
 }
 
-/// An endpoint and this worker's connections to it.
+/// An endpoint with this worker's connections to it.
 #[derive(Debug)]
 pub(crate) struct WorkerEndpoint {
     pub endpoint: Arc<Endpoint>,
@@ -128,26 +127,26 @@ pub(crate) struct WorkerUpstream {
     worker: Weak<WorkerClient>,
     resolver: Rc<WorkerResolver>,
     pub deadline_timer: Rc<DeadlineTimer>,
-    /// The endpoints as of the version beside them.
+    /// The endpoints, and the version of the list that they were taken from.
     worker_endpoints: RefCell<(u64, Rc<[Rc<WorkerEndpoint>]>)>,
     random: OnceCell<Random>,
-    /// Moving average of what good answers take, microseconds, and how many it is made of.
+    /// Moving average of successful answers' latency in microseconds, and the number of answers in it.
     average_latency: Cell<(f64, u32)>,
-    /// Not yet told to the breaker.
+    /// Not reported to the breaker yet.
     successes: BatchedCounter,
-    /// Not yet told to the retry budget.
+    /// Not reported to the retry budget yet.
     calls: BatchedCounter,
 }
 
 impl WorkerUpstream {
     pub fn random(&self) -> &Random {
         self.random.get_or_init(|| {
-            // Workers must not draw alike; the address of this is theirs alone.
+            // Each worker needs another seed; its own address is unique.
             Random::new(std::ptr::from_ref(self).addr() as u64 ^ self.upstream.id << 48)
         })
     }
 
-    /// Earns its share of a second request.
+    /// Reports a call to the retry budget.
     pub fn call_started(&self) {
         if let Some(policy) = &self.upstream.policies.retry
             && let Some(calls) = self.calls.add()
@@ -168,8 +167,8 @@ impl WorkerUpstream {
         }
     }
 
-    /// Whether an upstream that has not answered for so long does badly: for half the time that the configuration gives it,
-    /// or for several times what it usually takes.
+    /// Whether an upstream that has been silent for so long is overdue: for half of its timeout, or for several times
+    /// its average latency.
     pub fn is_overdue(&self, silence: Duration) -> bool {
         let (average, count) = self.average_latency.get();
         let unusual = count >= SAMPLES && silence >= SHORTEST_LONG && silence.as_micros() as f64 >= 4.0 * average;
@@ -181,7 +180,7 @@ impl WorkerUpstream {
             self.upstream.policy_state.retry_budget.earn(self.calls.take(), policy.budget);
         }
         if let Some(policy) = &self.upstream.policies.breaker {
-            // The successes first: a share of failures counts them.
+            // Successes first: the breaker's share of failures includes them.
             self.upstream.policy_state.breaker.succeeded(self.successes.take(), policy);
             self.upstream.policy_state.breaker.failed(policy);
         }
@@ -200,16 +199,16 @@ impl WorkerUpstream {
         let (version, list) = endpoints.list();
         let worker_endpoints: Rc<[Rc<WorkerEndpoint>]> = match self.worker.upgrade() {
             Some(worker) => list.iter().map(|endpoint| worker.worker_endpoint(endpoint)).collect(),
-            // The worker ends; a call that is left gets no new endpoints.
+            // The worker ends. Its remaining calls get no new endpoints.
             None => return self.worker_endpoints.borrow().1.clone(),
         };
-        // The old list may hold the last use of a pool, and dropping a pool must find nothing borrowed.
+        // Dropping the old list may drop a pool, and that must find nothing borrowed.
         let old = self.worker_endpoints.replace((version, worker_endpoints.clone()));
         drop(old);
         worker_endpoints
     }
 
-    /// The endpoint for the next attempt, rather not `avoid`, which has just failed.
+    /// The endpoint of the next attempt, if possible another than `avoid`, which has just failed.
     pub async fn choose_endpoint(
         &self,
         avoid: Option<u64>,
@@ -228,12 +227,12 @@ impl WorkerUpstream {
         }
     }
 
-    /// Endpoints that this worker knows.
+    /// The number of endpoints that this worker knows.
     pub fn endpoints(&self) -> usize {
         self.worker_endpoints.borrow().1.len()
     }
 
-    /// Whether one more of the known endpoints may be left out.
+    /// Whether one more endpoint may be ejected: at most half of them.
     pub fn may_eject(&self) -> bool {
         let worker_endpoints = self.worker_endpoints.borrow();
         let out =
@@ -256,7 +255,7 @@ fn pick(worker_endpoints: &[Rc<WorkerEndpoint>], avoid: Option<u64>, random: &Ra
         }
     }
     if free.is_empty() {
-        // All are out, or the only one in is to be avoided: any is as good as another.
+        // All are ejected, or the only available one is to be avoided.
         let in_now = worker_endpoints.iter().find(|worker_endpoint| !worker_endpoint.endpoint.health.is_ejected());
         return in_now.unwrap_or(&worker_endpoints[random.below(worker_endpoints.len())]).clone();
     }

@@ -12,16 +12,16 @@ use crate::error::{ErrorKind, Failure, Fault};
 use crate::transport::attempt::Received;
 use crate::worker::WorkerUpstream;
 
-/// Whether a try's outcome speaks against the upstream; `None` if it says nothing about it.
+/// Whether an attempt counts as a failure of the upstream. `None` if it shows nothing about the upstream.
 pub(super) fn is_upstream_failure(result: &Result<Received, Failure>) -> Option<bool> {
     match result {
-        // That it does not know a method says nothing of its state.
+        // An upstream that does not implement a method is healthy.
         Ok(received) => Some(received.status.is_server_error() && received.status != StatusCode::NOT_IMPLEMENTED),
         Err(failure) => match failure.kind {
             ErrorKind::Refused | ErrorKind::Connect | ErrorKind::Timeout | ErrorKind::Protocol => {
                 (failure.fault == Fault::Upstream).then_some(true)
             }
-            // It answered, too much of a good thing.
+            // The upstream answered, though too much.
             ErrorKind::TooLarge => Some(false),
             ErrorKind::Limit | ErrorKind::Breaker | ErrorKind::Status | ErrorKind::Decode | ErrorKind::Cancelled => {
                 None
@@ -30,9 +30,9 @@ pub(super) fn is_upstream_failure(result: &Result<Received, Failure>) -> Option<
     }
 }
 
-/// One try at one endpoint, for all who learn from it. A try that is dropped at the call's deadline counts as a timeout. One that
-/// is dropped earlier, because a hedge was faster or nobody needs it any more, says nothing about the upstream; if it had taken
-/// long by then, it speaks against its endpoint.
+/// Reports one attempt to breaker, limit, load balancing, hedging and outlier detection. An attempt dropped at the
+/// call's deadline counts as a timeout. One dropped earlier (a hedge was faster, or nobody needs it) shows nothing
+/// about the upstream, but counts against the endpoint if it was overdue.
 pub(super) struct AttemptRecord<'a> {
     local: &'a WorkerUpstream,
     options: &'a CallOptions,
@@ -117,7 +117,7 @@ impl Drop for AttemptRecord<'_> {
             return;
         }
         let now = Instant::now();
-        // A request that comes with next to no time left must not speak against an upstream that had no random.
+        // A call that starts with hardly any time left must not count against an upstream that had no chance to answer.
         if !self.local.is_overdue(now - self.begun) {
             return;
         }

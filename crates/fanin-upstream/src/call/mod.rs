@@ -27,12 +27,12 @@ mod attempt_record;
 mod policies;
 
 impl Upstream {
-    /// Sends a request and reads the whole answer, within the call's own time and the request's deadline. The future may be
-    /// dropped at any point and leaves nothing behind: no place below the limit, no waiting call, no connection in an
-    /// unknown state.
+    /// Sends a request and reads the whole answer within the call's timeout and the request's deadline. The future may
+    /// be dropped at any point. It then leaves nothing behind: no permit, no queued call, no connection in an unknown
+    /// state.
     ///
     /// # Errors
-    /// Everything but an answer, whatever the answer's status; see [`ErrorKind`].
+    /// Anything but an answer, whatever the answer's status; see [`ErrorKind`].
     pub fn call(
         self: &Arc<Self>,
         worker: &Rc<WorkerClient>,
@@ -40,7 +40,7 @@ impl Upstream {
         context: CallContext,
     ) -> impl Future<Output = Result<Answer, CallError>> + use<> {
         let local = worker.local(self);
-        // Here and boxed: the future would carry what it is made of along, and be copied with it.
+        // Prepared outside the future and boxed, so that the future does not carry the request.
         let request = Prepared::new(request).map(Box::new);
         async move {
             let upstream = &*local.upstream;
@@ -72,7 +72,7 @@ impl Upstream {
                 other => other,
             };
             let result = match result {
-                // It came when the time was over already: a gRPC server that knows the deadline answers then.
+                // A gRPC server that knows the deadline may answer just after it.
                 Ok(received) if received.at > deadline => Err(timed_out(&phase, own, deadline)),
                 other => other,
             };
@@ -93,7 +93,7 @@ impl Upstream {
     }
 }
 
-/// Decodes an answer that the upstream compressed. What cannot be decoded fails the call, unless its status does so anyway.
+/// Decodes a compressed answer. One that cannot be decoded fails the call, unless its status is a failure anyway.
 async fn decode(
     upstream: &Upstream,
     received: Received,
@@ -101,7 +101,7 @@ async fn decode(
     own: Instant,
     deadline: Instant,
 ) -> Result<Received, Failure> {
-    // The other transports make their bodies here; what a gRPC server calls content-encoding is metadata.
+    // Other transports build their bodies themselves. In gRPC, content-encoding would be the server's own metadata.
     if upstream.config.kind() != UpstreamKind::Http {
         return Ok(received);
     }
@@ -120,7 +120,7 @@ fn timed_out(phase: &Cell<Phase>, own: Instant, deadline: Instant) -> Failure {
     Failure::new(ErrorKind::Timeout, format!("{whose}: {}", phase.get().describe()))
 }
 
-/// OperationMetrics a call when it ends; one that is dropped counts as cancelled.
+/// Counts a call when it ends. A dropped call counts as cancelled.
 struct Record<'a> {
     metrics: &'a Shard,
     started: Instant,

@@ -19,12 +19,12 @@ use crate::request::CallContext;
 use crate::transport::attempt::{Attempt, Phase, Prepared, Received};
 use crate::worker::WorkerUpstream;
 
-/// What all tries of a call have in common.
+/// What all attempts of a call have in common.
 pub(crate) struct Call<'a> {
     pub local: &'a Rc<WorkerUpstream>,
     pub context: &'a CallContext,
     pub options: &'a CallOptions,
-    /// The clock is read at a call's start and at its end; what comes between and does not wait goes by these.
+    /// The clock is read only at a call's start, after waits, and at its end.
     pub started: Instant,
     pub deadline: Instant,
     pub phase: &'a Cell<Phase>,
@@ -48,7 +48,8 @@ impl<'a> Call<'a> {
         }
         let used = Cell::new(None);
         let result = match &self.options.hedge {
-            // Half of the time is over only when an endpoint does not answer, and the same one would not then either.
+            // With one endpoint, half of the timeout passes only if it does not answer, and then it would not answer
+            // the hedge.
             Some(policy) if safe && !(matches!(policy, Hedge::Half) && self.local.endpoints() < 2) => {
                 Box::pin(self.with_hedge(*policy, request, &used)).await
             }
@@ -61,18 +62,18 @@ impl<'a> Call<'a> {
         Box::pin(self.again(request, safe, &used, policy, result)).await
     }
 
-    /// The one call that finds out whether the upstream is well again.
+    /// The one call that tests an upstream whose breaker is open.
     async fn probe(&self, request: &Prepared, safe: bool, probe: Probe<'_>) -> Result<Received, Failure> {
         let result = self.attempt(request, safe, None, &Cell::new(None)).await;
         match is_upstream_failure(&result) {
             Some(bad) => probe.end(!bad),
-            // It says nothing about the upstream: the next call is the probe.
+            // It shows nothing about the upstream, so the next call is the probe.
             None => drop(probe),
         }
         result
     }
 
-    /// A place below the operation's own limit.
+    /// Acquires a permit of the operation's own limit.
     async fn operation_permit(&self, limit: &'a Limiter) -> Result<Permit<'a>, Failure> {
         self.phase.set(Phase::Waiting);
         match limit.try_acquire() {
@@ -81,7 +82,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Further tries, apart from the first so that a call that goes well does not carry their state.
+    /// Sends further attempts. A function of its own, so that a call that succeeds at once does not carry its state.
     async fn again(
         &self,
         request: &Prepared,
@@ -101,7 +102,7 @@ impl<'a> Call<'a> {
             if now + pause >= self.deadline || !upstream.policy_state.breaker.is_closed() {
                 break;
             }
-            // Who was not reached bears no load from a second try, and another endpoint is what there are several for.
+            // An endpoint that was not reached has no load from the retry, and the retry goes to another one.
             let free = elsewhere && matches!(&result, Err(failure) if failure.unsent);
             if !free && !upstream.policy_state.retry_budget.take(policy.floor, now) {
                 self.local.metrics.count(Extra::RetryDenied);
@@ -134,7 +135,7 @@ impl<'a> Call<'a> {
             return result;
         }
         let floor = self.options.retry.as_ref().map_or(0.0, |policy| policy.floor);
-        // A place is taken only if one is free at once, and a hedge is paid for only if it has its place.
+        // A hedge does not wait for a permit, and takes from the retry budget only if it has one.
         let place = upstream.limit.try_acquire().map(|permit| ReusablePermit::of(&upstream.limit, permit));
         let affordable = place.is_some() && upstream.policy_state.retry_budget.take(floor, Instant::now());
         let (Some(place), true) = (place, affordable) else { return first.await };
@@ -147,7 +148,7 @@ impl<'a> Call<'a> {
             result = &mut first => (result, false),
             result = &mut second => (result, true),
         };
-        // A failure does not win while the other may still answer.
+        // A failure does not win while the other attempt may still succeed.
         let (result, by_hedge) = match (is_upstream_failure(&result), by_hedge) {
             (Some(false), _) => (result, by_hedge),
             (_, false) => (second.await, true),
@@ -159,7 +160,7 @@ impl<'a> Call<'a> {
         result
     }
 
-    /// One try, with a place below the limit.
+    /// One attempt, with a permit of the upstream's limit.
     async fn attempt(
         &self,
         request: &Prepared,
@@ -171,7 +172,7 @@ impl<'a> Call<'a> {
         self.phase.set(Phase::Waiting);
         let age = self.context.request_started;
         let (place, begun) = match ReusablePermit::try_take(&upstream.limit, age) {
-            // The first try of a call that has not waited for anything, its operation's limit included.
+            // If nothing has been waited for, the call's start is the attempt's start.
             Some(place) => (place, (used.get().is_none() && self.options.limit.is_none()).then_some(self.started)),
             None => {
                 let place = Box::pin(upstream.limit.acquire(age)).await;
@@ -195,7 +196,7 @@ impl<'a> Call<'a> {
         let begun = begun.filter(|_| self.local.endpoints() > 0);
         let worker_endpoint = self.local.choose_endpoint(avoid, self.phase).await?;
         used.set(Some(worker_endpoint.endpoint.id));
-        // With one endpoint there is nothing to choose, and nothing to count for it.
+        // A single endpoint needs no load balancing, and so no count.
         let _on_endpoint = (self.local.endpoints() > 1).then(|| worker_endpoint.endpoint.load.begin());
         let record = AttemptRecord::begin(
             self.local,

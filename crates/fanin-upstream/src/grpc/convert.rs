@@ -3,7 +3,7 @@
 use crate::error::Failure;
 use crate::offload;
 
-/// Messages of more bytes than this take longer to convert than a worker should be held.
+/// Larger messages take longer to convert than a worker should be held.
 const LARGE: usize = 256 << 10;
 
 /// Does some work on so many bytes: at once if they are few, on the offload thread otherwise.

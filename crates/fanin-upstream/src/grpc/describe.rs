@@ -1,4 +1,4 @@
-//! Descriptors from `.proto` files, compiled in this process, or from a compiled set.
+//! Reads descriptors from `.proto` files, which are compiled here, or from a compiled descriptor set.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use prost_reflect::DescriptorPool;
 use protox::Compiler;
 
-/// A file of descriptors larger than this is none.
+/// Largest file of descriptors, in bytes.
 const LARGEST: u64 = 64 << 20;
 
-/// What the configuration's files describe, and the key that names them.
+/// The described services, and the configuration key that names their files.
 pub(crate) struct Described {
     pub pool: DescriptorPool,
     pub key: &'static str,
 }
 
-/// Reads what `proto` or `descriptors` names; nothing for `reflection`. An error has its key.
+/// Reads the files of `proto` or `descriptors`; with `reflection` there are none. An error has its key.
 pub(crate) fn describe(config: &fanin_config::Upstream) -> Result<Described, (&'static str, String)> {
     if let Some(path) = &config.descriptors {
         let pool = read(path).map_err(|detail| ("descriptors", format!("{}: {detail}", path.display())))?;
@@ -57,7 +57,7 @@ fn compile(files: &[PathBuf], folders: &[PathBuf]) -> Result<DescriptorPool, Str
     Ok(compiler.descriptor_pool())
 }
 
-/// The compiler's error with its place, on one line.
+/// The compiler's error with its location, on one line.
 fn explain(error: &protox::Error) -> String {
     // `Debug` leads with `file:line:column: `.
     let full = format!("{error:?}");

@@ -1,25 +1,25 @@
-//! Takes messages out of the parts in which an answer comes.
+//! Splits an answer's stream into messages.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::error::{ErrorKind, Failure};
 
-/// Bytes in front of each message: whether it is compressed, and its length.
+/// Bytes before each message: a flag for compression, and the length.
 pub(crate) const PREFIX: usize = 5;
 
-/// Bytes that are not a whole message yet.
+/// Bytes that are not a complete message yet.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     rest: BytesMut,
 }
 
 impl Frames {
-    /// Adds what has come. No more is ever kept than one message that is allowed and one part.
+    /// Appends received bytes. The buffer never holds more than one allowed message and one part.
     pub fn push(&mut self, part: &[u8]) {
         self.rest.extend_from_slice(part);
     }
 
-    /// The next message, if all of it is there.
+    /// The next message, if it is complete.
     pub fn next(&mut self, max: usize) -> Result<Option<Bytes>, Failure> {
         if self.rest.len() < PREFIX {
             return Ok(None);
@@ -42,7 +42,7 @@ impl Frames {
         Ok(Some(self.rest.split_to(length).freeze()))
     }
 
-    /// Bytes that have come of a message whose end has not.
+    /// Bytes of an incomplete message.
     pub fn left(&self) -> usize {
         self.rest.len()
     }

@@ -1,4 +1,4 @@
-//! Messages from JSON and to JSON, by the protobuf rules for it.
+//! Converts messages from JSON and to JSON by the rules of protobuf.
 
 use bytes::{BufMut, Bytes};
 use fanin_json::{Doc, Kind};
@@ -9,10 +9,10 @@ use super::method::Method;
 use super::shape::{Shape, misfit};
 use crate::error::{ErrorKind, Failure};
 
-/// Nesting of a request's JSON that is looked at.
+/// Deepest nesting of a request's JSON.
 const DEEPEST: usize = 1000;
 
-/// The body of a request: each message with its prefix (one byte that says "not compressed", four of its length).
+/// The body of a request: each message with its prefix (one byte for "not compressed", four for its length).
 ///
 /// # Errors
 /// Which field of the message does not fit.
@@ -38,11 +38,11 @@ fn one(of: &MessageDescriptor, json: &[u8], out: &mut Vec<u8>) -> Result<(), Str
     let length = u32::try_from(message.encoded_len()).map_err(|_| "is too large to be sent".to_owned())?;
     out.put_u8(0);
     out.put_u32(length);
-    // A vector has room.
+    // A vector always has room.
     message.encode(out).map_err(|error| error.to_string())
 }
 
-/// Says by name what does not fit; what only the conversion sees is said in its words.
+/// Names the field that does not fit. If only the conversion knows it, its own text is used.
 #[cold]
 fn explain(of: &MessageDescriptor, json: &[u8], error: &serde_json::Error) -> String {
     let found = serde_json::from_slice(json).ok().and_then(|value: serde_json::Value| misfit(of, &Shape::from(&value)));
@@ -53,17 +53,17 @@ fn explain(of: &MessageDescriptor, json: &[u8], error: &serde_json::Error) -> St
         },
         None => {
             let text = error.to_string();
-            // Line and column are those of JSON that nobody has written.
+            // Line and column would be of JSON that nobody has written.
             let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
             format!("does not fit {}: {text}", of.full_name())
         }
     }
 }
 
-/// The messages of an answer as JSON: the only one, or a list of all.
+/// The messages of an answer as JSON: a single one, or a list.
 ///
 /// # Errors
-/// Not as many as the method gives, one that is none, or more than `max_bytes` of JSON.
+/// The wrong number of messages, an invalid one, or more than `max_bytes` of JSON.
 pub(crate) fn decode(
     method: &Method,
     messages: Vec<Bytes>,

@@ -34,7 +34,7 @@ impl Method {
         let level = options.and_then(|options| options.idempotency_level);
         let full = format!("{service}/{}", method.name());
         Some(Method {
-            // Names of services and methods are identifiers and points.
+            // Names of services and methods are identifiers with dots.
             path: PathAndQuery::try_from(format!("/{full}")).ok()?,
             name: method.name().to_owned(),
             input: method.input(),
@@ -55,17 +55,17 @@ impl Method {
         &self.name
     }
 
-    /// The message that it takes, or whose stream it takes.
+    /// The message that it takes, or of whose stream it takes.
     pub fn input(&self) -> &MessageDescriptor {
         &self.input
     }
 
-    /// Whether it takes a stream of messages: in flows, a list.
+    /// Whether it takes a stream of messages: a list in flows.
     pub fn is_client_streaming(&self) -> bool {
         self.is_client_streaming
     }
 
-    /// Whether it gives a stream of messages: in flows, a list.
+    /// Whether it returns a stream of messages: a list in flows.
     pub fn is_server_streaming(&self) -> bool {
         self.is_server_streaming
     }
@@ -84,7 +84,7 @@ impl Method {
     }
 }
 
-/// Whether a list of safe methods and services has this method.
+/// Whether a list of safe methods and services contains this method.
 pub(crate) fn is_safe(safe: &[String], full: &str) -> bool {
     let (service, method) = full.split_once('/').unwrap_or((full, ""));
     safe.iter().any(|safe| *safe == *full || *safe == *service || *safe == *method)
@@ -107,7 +107,7 @@ impl Methods {
         self.by_name.get(full)
     }
 
-    /// What to say of a method that is not there.
+    /// A message and a hint for an unknown method.
     pub fn unknown_method(&self, full: &str) -> (String, Option<String>) {
         let near = nearest(full, self.by_name.keys().map(String::as_str));
         (format!("there is no method {full}"), near.map(|near| format!("did you mean {near}?")))

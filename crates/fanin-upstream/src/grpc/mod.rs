@@ -1,9 +1,12 @@
-//! What is known of a gRPC upstream's services: their methods, the messages that these take and give, and how a message becomes
-//! JSON and back.
+//! gRPC services: their methods and messages, and messages as JSON.
 //!
-//! It is known from `.proto` files or from a descriptor set when the upstream is set up, or asked of the server itself at the
-//! first call of a service. The first two are checked against flows before anything runs; the third
-//! cannot be, because whether a configuration is right must not depend on a server being there.
+//! The descriptors come from `.proto` files or a descriptor set when the upstream is built, or from server reflection
+//! at the first call of a service. Flows are checked against the first two before anything runs. They are not checked
+//! against reflection, because a valid configuration must not depend on a running server.
+//!
+//! - `describe`, `reflection`: where descriptors come from.
+//! - `method`, `services`: what they contain.
+//! - `message`, `shape`, `frame`, `status`, `convert`: conversion, checks of JSON, and the protocol's own forms.
 
 mod convert;
 mod describe;

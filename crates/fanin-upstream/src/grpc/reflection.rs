@@ -1,8 +1,8 @@
-//! Asking a server to describe its services: gRPC Server Reflection, `v1` or the older `v1alpha`, which differ in name only.
+//! gRPC Server Reflection: a server describes its services, by `v1` or the older `v1alpha`, which differ only in name.
 //!
-//! The server is asked for the file that holds a service, then for what that imports and did not come along, until
-//! nothing is missing. What it said is kept for the process; it is asked again when that has grown old, or when a
-//! call does not fit it: servers change while this one runs.
+//! The server is asked for the file that contains a service, then for imports that are missing, until none is. The
+//! descriptors are kept for the process. They are fetched again when they are old, or when a call does not fit them,
+//! because servers change.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as Lock, PoisonError};
@@ -21,15 +21,15 @@ use super::method::Methods;
 use super::status::{Code, Status};
 use crate::error::{ErrorKind, Failure};
 
-/// From then on a description is asked for anew.
+/// Age at which descriptors are fetched again.
 pub(crate) const OLD: Duration = Duration::from_secs(300);
-/// What a call does not fit is asked for anew if it is older than this.
+/// Age at which they are fetched again if a call does not fit them.
 pub(crate) const DOUBTFUL: Duration = Duration::from_secs(1);
-/// Services that are kept; names may come from requests.
+/// Services that are kept. Their names may come from requests.
 const MOST_SERVICES: usize = 1000;
-/// Files of one description.
+/// Most files of one service.
 pub(crate) const MOST_FILES: usize = 2000;
-/// How often a server is asked for what is still missing.
+/// Most rounds of requests for missing imports.
 const MOST_ROUNDS: usize = 20;
 
 const V1: PathAndQuery = PathAndQuery::from_static("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo");
@@ -80,7 +80,7 @@ struct Trouble {
     message: String,
 }
 
-/// What a server answered to one round of questions.
+/// The server's answer to one round of requests.
 pub(crate) struct Round {
     pub status: Status,
     pub messages: Vec<Bytes>,
@@ -91,13 +91,13 @@ struct Known {
     since: Instant,
 }
 
-/// What servers of an upstream have said of their services.
+/// The services that servers have described.
 #[derive(Default)]
 pub(crate) struct Reflected {
     known: Lock<FxHashMap<String, Known>>,
-    /// One call asks, the others wait for what it hears. Whoever is dropped while asking lets the next one in.
+    /// One call fetches, the others wait for its result. If it is dropped, the next one fetches.
     asking: Mutex<()>,
-    /// The server has only the older protocol.
+    /// The server supports only `v1alpha`.
     older: AtomicBool,
 }
 
@@ -114,7 +114,7 @@ impl Reflected {
         (found.since.elapsed() < oldest).then(|| found.methods.clone())
     }
 
-    /// The methods of a service, as heard no longer than `oldest` ago. `ask` sends a body to a path.
+    /// The methods of a service, fetched at most `oldest` ago. `ask` sends a body to a path.
     pub async fn methods(
         &self,
         service: &str,
@@ -131,7 +131,7 @@ impl Reflected {
         }
         let heard = match self.hear(service, ask).await {
             Ok(pool) => pool,
-            // Old is better than nothing.
+            // Old descriptors are better than none.
             Err(failure) => return self.get(service, Duration::MAX).ok_or(failure),
         };
         let found = heard.services().filter(|found| found.full_name() == service);
@@ -210,7 +210,7 @@ impl Reflected {
                 }
             }
         }
-        // It may have learned the newer one since.
+        // The server may support `v1` by now.
         self.older.store(false, Relaxed);
         Err(Failure::new(ErrorKind::Protocol, "the server has no server reflection (neither v1 nor v1alpha)"))
     }

@@ -9,27 +9,27 @@ use super::reflection::Reflected;
 use super::shape::nearest;
 use crate::error::BuildError;
 
-/// What an upstream's configuration says of its services.
+/// The services of an upstream, as configured.
 #[derive(Debug)]
 pub struct Services {
     pub(crate) known: Methods,
-    /// Where the methods are asked of the server.
+    /// For methods that come from server reflection.
     pub(crate) reflected: Option<Reflected>,
-    /// The descriptors that `known` was made of, to compare.
+    /// The descriptors of `known`, for comparison.
     source: Vec<u8>,
     safe: Vec<String>,
     pub(crate) shown: SerializeOptions,
 }
 
 impl PartialEq for Services {
-    /// Whether both describe the same; what has been asked of a server meanwhile does not matter.
+    /// Whether both describe the same services, whatever a server has described since.
     fn eq(&self, other: &Services) -> bool {
         self.source == other.source && self.reflected.is_some() == other.reflected.is_some()
     }
 }
 
 impl Services {
-    /// Reads the descriptors that a gRPC upstream's configuration names; `None` for other upstreams.
+    /// Reads the descriptors of a gRPC upstream; `None` for other upstreams.
     pub(crate) fn load(config: &fanin_config::Upstream) -> Result<Option<Services>, BuildError> {
         if config.kind() != fanin_config::UpstreamKind::Grpc {
             return Ok(None);
@@ -57,8 +57,8 @@ impl Services {
             reflected: config.reflection.then(Reflected::default),
             source: pool.encode_to_vec(),
             safe: config.safe_methods.clone(),
-            // Fields without presence are there even where they have their default: a key that is sometimes absent is an
-            // error in a flow that looks at it.
+            // Fields with their default are written: a key that is sometimes absent would be an error in a flow that
+            // reads it.
             shown: SerializeOptions::new()
                 .skip_default_fields(false)
                 .stringify_64_bit_integers(config.int64 == Int64::String)
@@ -70,21 +70,21 @@ impl Services {
         self.known.by_name.keys().any(|full| is_safe(&[safe.to_owned()], full))
     }
 
-    /// Whether the methods are known before a call; else the server is asked.
+    /// Whether the methods are known before a call, without server reflection.
     pub fn are_known(&self) -> bool {
         self.reflected.is_none()
     }
 
-    /// The method with that full name (`package.Service/Method`, with or without a slash in front), and its number.
+    /// The method with that full name (`package.Service/Method`, with or without a leading slash), and its index.
     pub fn find(&self, full: &str) -> Option<(usize, &Method)> {
         let (at, _, method) = self.known.by_name.get_full(full.trim_start_matches('/'))?;
         Some((at, method))
     }
 
-    /// The only method of that name of its own.
+    /// The only method with that short name.
     ///
     /// # Errors
-    /// The full names of several; of none if there is none.
+    /// The full names if there are several; nothing if there is none.
     pub fn find_short(&self, name: &str) -> Result<(usize, &Method), Vec<&str>> {
         let mut found = self.known.by_name.values().enumerate().filter(|(_, method)| method.name == name);
         match (found.next(), found.next()) {
@@ -96,22 +96,22 @@ impl Services {
         }
     }
 
-    /// The method with that number.
+    /// The method with that index.
     pub fn at(&self, at: usize) -> Option<&Method> {
         self.known.by_name.get_index(at).map(|(_, method)| method)
     }
 
-    /// All methods that are known, in the order of their numbers.
+    /// All known methods in the order of their indexes.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Method> {
         self.known.by_name.values()
     }
 
-    /// A message and a hint about a method that is not there.
+    /// A message and a hint for an unknown method.
     pub fn unknown_method(&self, full: &str) -> (String, Option<String>) {
         self.known.unknown_method(full)
     }
 
-    /// Whether the configuration says that a method changes nothing, by its full name.
+    /// Whether the configuration declares a method safe, by its full name.
     pub fn is_declared_safe(&self, full: &str) -> bool {
         is_safe(&self.safe, full.trim_start_matches('/'))
     }

@@ -1,11 +1,11 @@
-//! Whether JSON fits a message, so that an error says which field is wrong and what was probably meant.
+//! Checks JSON against a message, so that an error names the wrong field and a likely correction.
 //!
-//! The same walk serves a call that is checked before anything runs, as far as it is written out, and a message that could
-//! not be made. It finds what is certainly wrong; what it lets through may still not fit (a text that is no timestamp).
+//! The same check serves calls at compile time, as far as their arguments are literals, and messages that could not be
+//! converted. It finds only certain mistakes: a text that is no timestamp passes.
 
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 
-/// JSON, or what can be told of it before it is there.
+/// JSON, or what is known of it at compile time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// Anything.
@@ -22,7 +22,7 @@ pub enum Shape {
     Text(String),
     /// A list.
     List(Vec<Shape>),
-    /// An object; there may be more entries than these.
+    /// An object; it may have more entries than these.
     Dict(Vec<(String, Shape)>),
 }
 
@@ -56,12 +56,12 @@ impl Shape {
     }
 }
 
-/// What does not fit.
+/// A mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// One line.
+    /// What is wrong, on one line.
     pub message: String,
-    /// What would probably help.
+    /// A likely correction.
     pub hint: Option<String>,
 }
 
@@ -70,14 +70,14 @@ pub fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option
     let wanted = wanted.to_lowercase();
     let close = |name: &&str| {
         let name = name.to_lowercase();
-        // Few letters that are other ones say more than a common beginning.
+        // A small edit distance says more than a common prefix.
         let slip = strsim::damerau_levenshtein(&name, &wanted) <= (name.len() / 3).max(1);
         strsim::jaro_winkler(&name, &wanted) + f64::from(u8::from(slip))
     };
     names.max_by(|a, b| close(a).total_cmp(&close(b))).filter(|name| close(name) > 0.8)
 }
 
-/// The first thing that is certainly wrong with a message.
+/// The first certain mistake in a message.
 pub fn misfit(message: &MessageDescriptor, shape: &Shape) -> Option<Mismatch> {
     of_message(message, shape, "")
 }
@@ -87,7 +87,7 @@ fn wrong(message: String) -> Option<Mismatch> {
 }
 
 fn of_message(message: &MessageDescriptor, shape: &Shape, path: &str) -> Option<Mismatch> {
-    // These have JSON of their own.
+    // These have special forms in JSON.
     if message.full_name().starts_with("google.protobuf.") {
         return None;
     }

@@ -1,4 +1,4 @@
-//! gRPC's status codes, as the statuses that policies and flows know, and its way to write a deadline.
+//! Status codes of gRPC as HTTP statuses, and its form of a deadline.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// A status code, and what it is in HTTP: the table that gateways share (`google.rpc.Code`).
+/// The status codes and their HTTP statuses, as gateways map them (`google.rpc.Code`).
 const CODES: [(&str, u16); 17] = [
     ("OK", 200),
     ("CANCELLED", 499),
@@ -34,7 +34,7 @@ const CODES: [(&str, u16); 17] = [
     ("UNAUTHENTICATED", 401),
 ];
 
-/// One of the 17 codes; others count as UNKNOWN.
+/// One of the 17 codes. Others count as UNKNOWN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(u8);
 
@@ -48,7 +48,7 @@ impl Code {
     }
 
     pub fn http(self) -> StatusCode {
-        // All of the table are statuses.
+        // All numbers in the table are valid statuses.
         StatusCode::from_u16(CODES[usize::from(self.0)].1).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
@@ -57,7 +57,7 @@ impl Code {
         Code(number.filter(|number| usize::from(*number) < CODES.len()).unwrap_or(Code::UNKNOWN.0))
     }
 
-    /// Of an answer that is no gRPC, from a proxy say: the mapping that gRPC defines for clients.
+    /// The code of an answer that is not gRPC, for example of a proxy: the mapping that gRPC defines for clients.
     pub fn of_http(status: StatusCode) -> Code {
         Code(match status.as_u16() {
             400 => 13,
@@ -70,7 +70,7 @@ impl Code {
     }
 }
 
-/// How a call ended, as the server says.
+/// The status that a server ended a call with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     pub code: Code,
@@ -82,11 +82,11 @@ impl Status {
         Status { code, message: message.into() }
     }
 
-    /// Takes the status out of trailers, or of a head that is all there is. `None` if they do not hold one.
+    /// Takes the status out of trailers, or out of a head without trailers. `None` if there is none.
     pub fn take(from: &mut HeaderMap) -> Option<Status> {
         let code = Code::parse(from.remove(STATUS)?.as_bytes());
         let message = from.remove(MESSAGE).map(|text| percent_decode(text.as_bytes()).decode_utf8_lossy().into_owned());
-        // A server that says when to come back is not asked before.
+        // A server's pushback becomes `Retry-After`, so that it is not retried before.
         if let Some(pause) = from.remove(PUSHBACK) {
             let pause: Option<u64> = pause.to_str().ok().and_then(|pause| pause.parse().ok());
             from.insert(RETRY_AFTER, HeaderValue::from(pause.unwrap_or(u64::from(u32::MAX)).div_ceil(1000)));
@@ -94,7 +94,7 @@ impl Status {
         Some(Status { code, message: message.unwrap_or_default() })
     }
 
-    /// The body of an answer that says it, and its headers.
+    /// The body of an answer with this status, and its headers.
     #[cold]
     pub fn refusal(&self, headers: &mut HeaderMap) -> Vec<u8> {
         let text = match self.message.as_str() {
@@ -114,8 +114,8 @@ impl Status {
     }
 }
 
-/// A duration as `grpc-timeout` has it: at most eight digits and a unit. Rounded down, so that the server does not work longer than
-/// anybody waits, but never to nothing.
+/// A duration as `grpc-timeout`: at most eight digits and a unit. Rounded down, so that the server stops in time, but
+/// never to 0.
 pub(crate) fn timeout(left: Duration) -> HeaderValue {
     const MOST: u128 = 99_999_999;
     let (number, unit) = match left {
@@ -123,7 +123,7 @@ pub(crate) fn timeout(left: Duration) -> HeaderValue {
         left if left.as_millis() <= MOST => (left.as_millis(), 'm'),
         left => (u128::from(left.as_secs()).min(MOST), 'S'),
     };
-    // Digits and a letter.
+    // Digits and a letter are a valid value.
     HeaderValue::try_from(format!("{number}{unit}")).unwrap_or(HeaderValue::from_static("1S"))
 }
 

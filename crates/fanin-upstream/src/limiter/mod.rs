@@ -1,13 +1,14 @@
-//! Calls in flight, bounded for the whole process, and a bounded number of calls waiting for a place.
+//! Limits the calls in flight of an upstream or operation, over the whole process, with a bounded queue of waiting
+//! calls.
 //!
-//! Waiting is bounded by *count*, not by time: a queue bounded by time fills with calls whose requests have given up, and
-//! then serves nobody (story B). The oldest *request* goes first, whatever the order its calls came in: its third call must not
-//! queue behind the first calls of newcomers. When the queue is full, the call of the youngest request is refused, be it the
-//! one that comes or one that waits already, because the least work is lost with it.
+//! The queue is bounded by *count*, not by time. A queue bounded by time fills with calls whose requests have given up,
+//! and then serves nobody. The call of the oldest *request* goes first, whenever the call came: a request's third call
+//! must not queue behind the first calls of newcomers. When the queue is full, the call of the youngest request is
+//! refused, because the least work is lost with it.
 //!
-//! Without contention a place costs one compare-and-swap to take and one to give back. The number in flight and the number
-//! waiting share one atomic word, so that nobody takes a place past those who wait, and a place given back is never lost
-//! between looking for a waiting call and finding none.
+//! Without contention a permit costs one compare-and-swap to acquire and one to release. One atomic word holds both the
+//! number in flight and the number waiting. So no newcomer overtakes a waiting call, and a permit released while a call
+//! joins the queue is never lost.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,7 +24,7 @@ pub(crate) use permit_reuse::{ReusablePermit, wake_behind};
 
 mod permit_reuse;
 
-/// In-flight limit and waiting calls of one upstream. Cheap to share; all methods may be called from any thread.
+/// The limit of one upstream or operation, and its queue. All methods may be called from any thread.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     /// Low half: calls in flight. High half: calls waiting. The high half changes only under the lock.
@@ -35,9 +36,9 @@ pub(crate) struct Limiter {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// By age of the request; the number keeps calls of one request, and of requests of one instant, in order of arrival.
+    /// By start of the request. The number keeps calls of one request in their order.
     waiting: BTreeMap<QueuePosition, Option<Waker>>,
-    /// What became of places that left the queue and whose owner has not looked yet.
+    /// Decisions on calls that have left the queue and have not been polled since.
     decided: BTreeMap<QueuePosition, Decision>,
     next: u64,
 }
@@ -50,7 +51,7 @@ enum Decision {
     Refused,
 }
 
-/// There was no place, and no place to wait for one.
+/// No permit is free, and the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LimitReached {
     /// Calls in flight when the call was refused.
@@ -80,12 +81,13 @@ impl Limiter {
         split(self.word.load(Relaxed))
     }
 
-    /// The limit as it is now.
+    /// The present limit.
     pub fn max(&self) -> u32 {
         self.max.load(Relaxed)
     }
 
-    /// Changes the bounds. More room admits waiting calls at once; less is reached as calls end.
+    /// Changes the limit and the length of the queue. A higher limit admits waiting calls at once; a lower one is
+    /// reached as calls end.
     pub fn resize(&self, max: usize, max_waiting: usize) {
         self.max_waiting.store(clamp(max_waiting), Relaxed);
         let grown = self.max.swap(clamp(max), AcqRel) < clamp(max);
@@ -94,17 +96,17 @@ impl Limiter {
         }
     }
 
-    /// Takes a place if one is free and nobody waits for it.
+    /// A permit, if one is free and no call waits for it.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
         self.take().then(|| Permit { limit: self })
     }
 
-    /// Waits for a place; `age` is when the request started.
-    pub fn acquire(&self, age: Instant) -> Acquire<'_> {
-        Acquire { limit: self, age, place: None }
+    /// Waits for a permit. `age` is when the request started.
+    pub fn acquire(&self, age: Instant) -> WaitForPermit<'_> {
+        WaitForPermit { limit: self, age, position: None }
     }
 
-    /// Whether a call of a request waits that started before `age`.
+    /// Whether a call waits whose request started before `age`.
     fn has_older_waiter(&self, age: Instant) -> bool {
         self.lock().waiting.first_key_value().is_some_and(|(&(oldest, _), _)| oldest < age)
     }
@@ -128,9 +130,10 @@ impl Limiter {
         let mut word = self.word.load(Relaxed);
         loop {
             let (in_flight, waiting) = split(word);
-            debug_assert!(in_flight > 0, "a place was given back twice");
+            debug_assert!(in_flight > 0, "a permit was released twice");
             if waiting > 0 {
-                // Give the place back and let the oldest have it, all under the lock that guards the waiting count.
+                // Releases the permit and admits the oldest call under the lock that guards the number of waiting
+                // calls.
                 let mut queue = self.lock();
                 self.word.fetch_sub(1, AcqRel);
                 let wakers = self.admit(&mut queue);
@@ -152,46 +155,48 @@ impl Limiter {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Moves the oldest waiting calls to the free places. Wakers are for the caller to wake once the lock is gone.
+    /// Admits the oldest waiting calls to the free permits. The caller wakes the wakers after it has released the lock.
     fn admit(&self, queue: &mut Queue) -> smallvec::SmallVec<[Waker; 2]> {
         let mut wakers = smallvec::SmallVec::new();
         while !queue.waiting.is_empty() && self.load().0 < self.max() {
-            let Some((place, waker)) = queue.waiting.pop_first() else { break };
-            // The lock keeps others from admitting, and the waiting count keeps newcomers from taking: one step for both.
+            let Some((position, waker)) = queue.waiting.pop_first() else { break };
+            // The lock keeps others from admitting, and the number waiting keeps newcomers from acquiring: this is one
+            // step for both.
             self.word.fetch_add(1, AcqRel);
             self.word.fetch_sub(ONE_WAITING, AcqRel);
-            queue.decided.insert(place, Decision::Admitted);
+            queue.decided.insert(position, Decision::Admitted);
             wakers.extend(waker);
         }
         wakers
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        // A panic between two lines of this module would be a bug; the counts are valid at every point either way.
+        // The counts are valid at each point, so a poisoned lock does no harm.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a call into the queue, unless a place is free after all or the queue is full of older requests.
+    /// Queues a call, unless a permit is free now, or the queue is full of calls of older requests.
     fn enqueue(&self, age: Instant, waker: &Waker) -> Result<Option<QueuePosition>, LimitReached> {
         let mut queue = self.lock();
-        // First announce the wait, then look once more for a place: whoever leaves from here on sees somebody waiting.
+        // The call is counted as waiting before it looks for a free permit: a permit released from here on goes to the
+        // queue.
         self.word.fetch_add(ONE_WAITING, AcqRel);
-        let place = (age, queue.next);
+        let position = (age, queue.next);
         queue.next += 1;
-        queue.waiting.insert(place, Some(waker.clone()));
+        queue.waiting.insert(position, Some(waker.clone()));
         let mut wakers = self.admit(&mut queue);
-        if queue.decided.remove(&place).is_some() {
+        if queue.decided.remove(&position).is_some() {
             drop(queue);
             wakers.drain(..).for_each(Waker::wake);
             return Ok(None);
         }
-        let mut outcome = Ok(Some(place));
+        let mut outcome = Ok(Some(position));
         let max_waiting = self.max_waiting.load(Relaxed) as usize;
         while queue.waiting.len() > max_waiting {
             let (in_flight, waiting) = self.load();
             let Some((youngest, waker)) = queue.waiting.pop_last() else { break };
             self.word.fetch_sub(ONE_WAITING, AcqRel);
-            if youngest == place {
+            if youngest == position {
                 outcome = Err(LimitReached { in_flight, waiting: waiting - 1 });
             } else {
                 queue.decided.insert(youngest, Decision::Refused);
@@ -208,32 +213,32 @@ fn clamp(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// A place below the limit. Dropping it gives it back.
+/// The right to be in flight. Dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct Permit<'a> {
     limit: &'a Limiter,
 }
 
 impl Permit<'_> {
-    /// The same place for longer than a borrow lasts. `limit` is the one that it is a place of.
+    /// The same permit without a lifetime. `limit` must be the limiter that it is of.
     pub fn own(self, limit: &Arc<Limiter>) -> OwnedPermit {
-        debug_assert!(std::ptr::eq(self.limit, &**limit), "a place of another limit");
+        debug_assert!(std::ptr::eq(self.limit, &**limit), "a permit of another limiter");
         std::mem::forget(self);
         OwnedPermit { limit: Some(limit.clone()) }
     }
 }
 
-/// A place below the limit that may travel. Dropping it gives it back.
+/// A permit without a lifetime. Dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct OwnedPermit {
-    /// Until the place is given back, or lent.
+    /// `None` once the permit is released or converted.
     limit: Option<Arc<Limiter>>,
 }
 
 impl OwnedPermit {
-    /// The same place for a borrow. `limit` is the one that it is a place of.
+    /// The same permit with a lifetime. `limit` must be the limiter that it is of.
     fn lend(mut self, limit: &Arc<Limiter>) -> Permit<'_> {
-        debug_assert!(self.is_of(limit), "a place of another limit");
+        debug_assert!(self.is_of(limit), "a permit of another limiter");
         self.limit = None;
         Permit { limit }
     }
@@ -257,45 +262,45 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// Waits for a place. Dropping it gives up the wait, or the place if it had been given one.
+/// Waits for a permit. Dropping it leaves the queue, or releases the permit that it has been given.
 #[derive(Debug)]
-pub(crate) struct Acquire<'a> {
+pub(crate) struct WaitForPermit<'a> {
     limit: &'a Limiter,
     age: Instant,
-    place: Option<QueuePosition>,
+    position: Option<QueuePosition>,
 }
 
-impl<'a> Future for Acquire<'a> {
+impl<'a> Future for WaitForPermit<'a> {
     type Output = Result<Permit<'a>, LimitReached>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(place) = self.place else {
+        let Some(position) = self.position else {
             if self.limit.take() {
                 return Poll::Ready(Ok(Permit { limit: self.limit }));
             }
             return match self.limit.enqueue(self.age, cx.waker()) {
                 Ok(None) => Poll::Ready(Ok(Permit { limit: self.limit })),
-                Ok(place) => {
-                    self.place = place;
+                Ok(position) => {
+                    self.position = position;
                     Poll::Pending
                 }
                 Err(full) => Poll::Ready(Err(full)),
             };
         };
         let mut queue = self.limit.lock();
-        if let Some(waker) = queue.waiting.get_mut(&place) {
+        if let Some(waker) = queue.waiting.get_mut(&position) {
             match waker {
                 Some(waker) if waker.will_wake(cx.waker()) => {}
                 _ => *waker = Some(cx.waker().clone()),
             }
             return Poll::Pending;
         }
-        let decision = queue.decided.remove(&place);
+        let decision = queue.decided.remove(&position);
         drop(queue);
-        self.place = None;
+        self.position = None;
         Poll::Ready(match decision {
             Some(Decision::Admitted) => Ok(Permit { limit: self.limit }),
-            // A place is either waiting or decided until its owner has looked; a refusal is the safe reading of neither.
+            // A queued call is either waiting or decided. A refusal is the safe reading of neither.
             Some(Decision::Refused) | None => {
                 let (in_flight, waiting) = self.limit.load();
                 Err(LimitReached { in_flight, waiting })
@@ -304,15 +309,15 @@ impl<'a> Future for Acquire<'a> {
     }
 }
 
-impl Drop for Acquire<'_> {
+impl Drop for WaitForPermit<'_> {
     fn drop(&mut self) {
-        let Some(place) = self.place else { return };
+        let Some(position) = self.position else { return };
         let mut queue = self.limit.lock();
-        if queue.waiting.remove(&place).is_some() {
+        if queue.waiting.remove(&position).is_some() {
             self.limit.word.fetch_sub(ONE_WAITING, AcqRel);
             return;
         }
-        let decision = queue.decided.remove(&place);
+        let decision = queue.decided.remove(&position);
         drop(queue);
         if decision == Some(Decision::Admitted) {
             self.limit.release();
@@ -329,7 +334,7 @@ mod tests {
 
     use super::*;
 
-    fn poll<'a>(acquire: &mut Pin<Box<Acquire<'a>>>) -> Poll<Result<Permit<'a>, LimitReached>> {
+    fn poll<'a>(acquire: &mut Pin<Box<WaitForPermit<'a>>>) -> Poll<Result<Permit<'a>, LimitReached>> {
         acquire.as_mut().poll(&mut Context::from_waker(&noop_waker()))
     }
 
@@ -339,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_taken_and_given_back() {
+    fn a_permit_is_acquired_and_released() {
         let limit = Limiter::new(2, 0);
         let first = limit.try_acquire().unwrap();
         let second = limit.try_acquire().unwrap();
@@ -355,20 +360,20 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_request_goes_first_whenever_its_call_came() {
+    fn the_oldest_request_gets_the_next_permit() {
         let limit = Limiter::new(1, 10);
-        let place = limit.try_acquire().unwrap();
+        let permit = limit.try_acquire().unwrap();
         let mut young = Box::pin(limit.acquire(age(3)));
         let mut oldest = Box::pin(limit.acquire(age(1)));
         let mut middle = Box::pin(limit.acquire(age(2)));
         for acquire in [&mut young, &mut middle, &mut oldest] {
             assert!(poll(acquire).is_pending());
         }
-        drop(place);
-        assert!(limit.try_acquire().is_none(), "nobody passes those who wait");
+        drop(permit);
+        assert!(limit.try_acquire().is_none(), "no newcomer overtakes");
         assert!(poll(&mut young).is_pending());
-        let Poll::Ready(Ok(place)) = poll(&mut oldest) else { panic!("the oldest has the place") };
-        drop(place);
+        let Poll::Ready(Ok(permit)) = poll(&mut oldest) else { panic!("the oldest has the permit") };
+        drop(permit);
         assert!(poll(&mut young).is_pending());
         assert!(matches!(poll(&mut middle), Poll::Ready(Ok(_))));
         assert!(matches!(poll(&mut young), Poll::Ready(Ok(_))));
@@ -378,19 +383,19 @@ mod tests {
     #[test]
     fn calls_of_one_request_keep_their_order() {
         let limit = Limiter::new(1, 10);
-        let place = limit.try_acquire().unwrap();
+        let permit = limit.try_acquire().unwrap();
         let mut first = Box::pin(limit.acquire(age(1)));
         let mut second = Box::pin(limit.acquire(age(1)));
         assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
-        drop(place);
+        drop(permit);
         assert!(poll(&mut second).is_pending());
         assert!(matches!(poll(&mut first), Poll::Ready(Ok(_))));
     }
 
     #[test]
-    fn when_full_the_youngest_request_is_refused_be_it_waiting_or_new() {
+    fn a_full_queue_refuses_the_youngest_request_waiting_or_new() {
         let limit = Limiter::new(1, 2);
-        let _place = limit.try_acquire().unwrap();
+        let _permit = limit.try_acquire().unwrap();
         let mut old = Box::pin(limit.acquire(age(1)));
         let mut young = Box::pin(limit.acquire(age(3)));
         assert!(poll(&mut old).is_pending() && poll(&mut young).is_pending());
@@ -404,19 +409,19 @@ mod tests {
     }
 
     #[test]
-    fn whoever_goes_leaves_nothing_behind() {
+    fn a_dropped_wait_leaves_nothing_behind() {
         let limit = Limiter::new(1, 10);
-        let place = limit.try_acquire().unwrap();
-        let mut goes = Box::pin(limit.acquire(age(1)));
+        let permit = limit.try_acquire().unwrap();
+        let mut dropped = Box::pin(limit.acquire(age(1)));
         let mut admitted = Box::pin(limit.acquire(age(2)));
         let mut stays = Box::pin(limit.acquire(age(3)));
-        for acquire in [&mut goes, &mut admitted, &mut stays] {
+        for acquire in [&mut dropped, &mut admitted, &mut stays] {
             assert!(poll(acquire).is_pending());
         }
-        drop(goes);
+        drop(dropped);
         assert_eq!(limit.load(), (1, 2));
-        drop(place);
-        // `admitted` has been given the place and goes without having looked.
+        drop(permit);
+        // `admitted` has a permit and is dropped before it is polled.
         drop(admitted);
         assert!(matches!(poll(&mut stays), Poll::Ready(Ok(_))));
         assert_eq!(limit.load(), (0, 0));
@@ -424,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn more_room_admits_and_less_is_reached_by_and_by() {
+    fn a_higher_limit_admits_at_once_and_a_lower_one_later() {
         let limit = Limiter::new(1, 10);
         let first = limit.try_acquire().unwrap();
         let mut second = Box::pin(limit.acquire(age(1)));
@@ -442,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_never_exceed_the_limit_and_lose_no_wakeup() {
+    fn threads_never_exceed_the_limit_or_lose_a_wakeup() {
         use std::sync::atomic::AtomicUsize;
         let limit = Limiter::new(3, 1000);
         let inside = AtomicUsize::new(0);
@@ -455,16 +460,16 @@ mod tests {
                         let calls = (0..2000u64).map(|call| async move {
                             let acquire = limit.acquire(age((call * 7 + thread) % 50));
                             if call % 5 == 0 {
-                                // Some give up at once, some with the place in hand.
+                                // Some give up before they are polled again, some with a permit.
                                 let mut acquire = Box::pin(acquire);
                                 let _ = poll(&mut acquire);
                                 return;
                             }
-                            if let Ok(place) = acquire.await {
+                            if let Ok(permit) = acquire.await {
                                 assert!(inside.fetch_add(1, SeqCst) < 3);
                                 tokio::task::yield_now().await;
                                 inside.fetch_sub(1, SeqCst);
-                                drop(place);
+                                drop(permit);
                             }
                         });
                         futures_util::future::join_all(calls).await;

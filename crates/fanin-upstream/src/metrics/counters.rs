@@ -50,15 +50,15 @@ pub(crate) struct Shard {
 /// Events that are counted beside the outcomes of calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Extra {
-    /// Requests put on a connection: calls, retries, hedges and resends.
+    /// Requests sent: first attempts, retries, hedges and resends.
     Sent,
-    /// Requests sent again because a kept connection had gone stale.
+    /// Requests sent again because the server had closed a kept connection.
     Resent,
-    /// Second tries by the retry policy.
+    /// Further attempts of the retry policy.
     Retried,
     /// Retries that the budget did not allow.
     RetryDenied,
-    /// Second requests sent because the first was slow.
+    /// Second attempts sent because the first was slow.
     Hedged,
     /// Hedges that answered first.
     HedgeWon,

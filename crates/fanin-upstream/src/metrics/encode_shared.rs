@@ -119,7 +119,7 @@ fn snapshots(upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)], encoder: &mut Descr
     for (name, help, pick) in GAUGES {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (upstream, snapshot) in &kept {
-            // A table that is not there has no age.
+            // Only a table that has been fetched has an age.
             let Some(table) = snapshot.table() else { continue };
             family.encode_family(&[("upstream", *upstream)])?.encode_gauge(&pick(&table, now))?;
         }

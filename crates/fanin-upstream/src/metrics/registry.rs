@@ -27,8 +27,8 @@ pub(crate) trait Observed: Send + Sync {
     fn snapshot(&self) -> Option<&Arc<Snapshot>>;
 }
 
-/// All counters of one upstream: one shard for each worker that has called it. Lives as long as the process, whatever is
-/// reloaded, because counters must not go backwards.
+/// All counters of one upstream: one shard for each worker that has called it. They live as long as the process,
+/// because counters must not decrease on a reload.
 #[derive(Default)]
 pub(crate) struct UpstreamMetrics {
     shards: Mutex<Vec<Arc<Shard>>>,
@@ -70,7 +70,7 @@ impl UpstreamMetrics {
     }
 }
 
-/// The metrics of all upstreams that there have been, by name. Handed to the registry once.
+/// The metrics of all upstreams that there have been, by name. Registered once.
 #[derive(Default)]
 pub(crate) struct MetricsRegistry(Mutex<BTreeMap<Arc<str>, Arc<UpstreamMetrics>>>);
 

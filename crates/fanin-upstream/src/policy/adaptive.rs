@@ -1,15 +1,15 @@
-//! A limit that follows the upstream: up while its latency stays as it is without load, down as soon as calls begin to
+//! Adaptive limit: it grows while the upstream's latency stays as it is without load, and shrinks as soon as calls
 //! queue there.
 //!
-//! After the gradient limits of Netflix's concurrency-limits and of Envoy: the latency of lately answered calls is compared
-//! with the latency at half the limit. Their ratio, between 0.5 and 1, multiplies the limit, and the root of the limit is
-//! added, so that it grows while there is no queue. Averages of whole windows are compared and not single answers, since one
-//! upstream's calls may differ tenfold. A limit that is not used does not grow.
+//! It follows the gradient limits of Netflix's concurrency-limits and of Envoy. Recent latency is compared with the
+//! latency at half the limit. The ratio, between 0.5 and 1, multiplies the limit, and the square root of the limit is
+//! added so that it grows while nothing queues. Averages over windows are compared, because single calls may differ
+//! tenfold. A limit that is not used does not grow.
 //!
-//! The latency to compare with is measured, not remembered: a long moving average takes in the queue that the limit itself has
-//! caused, and the limit creeps up without end. So every ten seconds a window is run at half the limit.
+//! The latency without load is measured, not remembered. A long moving average would include the queue that the limit
+//! itself has caused, and the limit would grow without end. So a window runs at half the limit every ten seconds.
 //!
-//! Calls that time out shrink the limit too, once a round trip, since an upstream that hangs shows no latency at all.
+//! A timeout shrinks the limit too, at most once a round trip: an upstream that hangs shows no latency.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -19,9 +19,9 @@ use tokio::time::Instant;
 /// Bounds of an adaptive limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AdaptiveLimit {
-    /// Never fewer calls in flight than this are allowed.
+    /// Fewest calls in flight that are allowed.
     pub min: usize,
-    /// Never more.
+    /// Most calls in flight that are allowed.
     pub max: usize,
 }
 
@@ -34,13 +34,13 @@ impl AdaptiveLimit {
     }
 }
 
-/// How much latency may grow before it counts as queueing.
+/// Growth of latency that does not count as queueing.
 const TOLERANCE: f64 = 1.5;
-/// Answers that make a window: half the limit, within these bounds.
+/// Answers in a window: half the limit, within these bounds.
 const WINDOW: (u32, u32) = (10, 100);
-/// How often the latency without load is measured anew.
+/// How often the latency without load is measured.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
-/// What a timeout leaves of the limit.
+/// The factor by which a timeout shrinks the limit.
 const BACK_OFF: f64 = 0.9;
 
 /// The state of one upstream's limit. Shared by all workers.
@@ -50,7 +50,7 @@ pub(crate) struct Gradient(Mutex<State>);
 #[derive(Debug)]
 struct State {
     limit: f64,
-    /// Latency without load, seconds; 0 while unknown.
+    /// Latency without load in seconds; 0 if it is not known.
     base: f64,
     sum: f64,
     samples: u32,
@@ -80,8 +80,8 @@ impl Gradient {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).effective()
     }
 
-    /// A call took so long with so many in flight. Returns the limit if it has changed. A worker that finds another at it
-    /// goes on without: samples are plenty.
+    /// Records a call's latency and the calls in flight. Returns the limit if it has changed. Skipped if another worker
+    /// holds the lock: there are enough samples.
     pub fn answered(&self, latency: Duration, in_flight: u32, now: Instant, bounds: &AdaptiveLimit) -> Option<usize> {
         let mut state = self.0.try_lock().ok()?;
         state.sum += latency.as_secs_f64();
@@ -96,7 +96,7 @@ impl Gradient {
         (after != before).then_some(after)
     }
 
-    /// A call was given up on.
+    /// Records a timeout. Returns the limit if it has changed.
     pub fn timed_out(&self, now: Instant, bounds: &AdaptiveLimit) -> Option<usize> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let round_trip = Duration::from_secs_f64(state.base.clamp(0.01, 10.0));
@@ -133,7 +133,7 @@ impl State {
         if used {
             let gradient = (TOLERANCE * self.base / latency).clamp(0.5, 1.0);
             let wanted = self.limit * gradient + self.limit.sqrt();
-            // Half way: windows vary.
+            // Half of the way, because windows vary.
             self.set((self.limit + wanted) / 2.0, bounds);
         }
         if now.saturating_duration_since(self.measured) >= MEASURE_EVERY {
@@ -152,7 +152,7 @@ mod tests {
 
     const QUICK: Duration = Duration::from_millis(10);
 
-    /// An upstream that is always asked for as much as the limit allows.
+    /// An upstream that always gets as many calls as the limit allows.
     struct Upstream {
         gradient: Gradient,
         bounds: AdaptiveLimit,
@@ -165,7 +165,7 @@ mod tests {
             Upstream { gradient: Gradient::new(&bounds), bounds, now: Instant::now() }
         }
 
-        /// Answers for some seconds; returns the lowest and the highest limit of the second half.
+        /// Answers for some seconds. Returns the lowest and the highest limit of the second half.
         fn answers(&mut self, seconds: u64, latency: impl Fn(usize) -> Duration) -> (usize, usize) {
             let begun = self.now;
             let span = Duration::from_secs(seconds);
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// 100 places: beyond that, calls queue.
+    /// With 100 places: more calls queue.
     fn with_100_places(limit: usize) -> Duration {
         QUICK.mul_f64((limit as f64 / 100.0).max(1.0))
     }

@@ -1,9 +1,9 @@
-//! Calls and successes that a worker has not told the process-wide policies yet. They are told in small lots, because on
-//! the good path a shared counter for every call would be the dearest part of the policies.
+//! Events that a worker has not reported to the process-wide policies yet. It reports several at once, because a shared
+//! counter for each call would be the most expensive part of the policies.
 
 use std::cell::Cell;
 
-/// How many are kept back at most. Small, so that a breaker's share of failures is not far off.
+/// Most events that are held back. Few, so that a breaker's share of failures is nearly exact.
 const BATCH: u32 = 8;
 
 /// One kind of event, counted by one worker.
@@ -11,7 +11,7 @@ const BATCH: u32 = 8;
 pub(crate) struct BatchedCounter(Cell<u32>);
 
 impl BatchedCounter {
-    /// Counts one; a full batch is handed out.
+    /// Counts one event. Returns the count once a batch is full.
     pub fn add(&self) -> Option<u32> {
         let count = self.0.get() + 1;
         if count < BATCH {
@@ -22,7 +22,7 @@ impl BatchedCounter {
         Some(count)
     }
 
-    /// What is there.
+    /// The count, which starts again at 0.
     pub fn take(&self) -> u32 {
         self.0.take()
     }

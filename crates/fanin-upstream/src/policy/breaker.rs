@@ -1,11 +1,11 @@
-//! Stops calls to an upstream that fails, so that its failures are quick and it gets room to recover.
+//! Circuit breaker: stops calls to an upstream that keeps failing, so that they fail fast and it can recover.
 //!
 //! Closed: all calls pass, and failures are counted over a sliding window. Open: no call passes for a while. Half-open:
-//! one call at a time passes; some successes in a row close the breaker, one failure opens it again for twice as long.
-//! A *share* of failures opens it, not failures in a row: an upstream that answers every fifth call well would never open
-//! the latter.
+//! one call at a time passes as a probe; some successes in a row close the breaker, one failure opens it again for
+//! twice as long. It opens at a *share* of failures, not at failures in a row: an upstream that answers every fifth
+//! call would never open the latter.
 //!
-//! While it is closed, a call costs one read of a word that nobody writes.
+//! While it is closed, a call reads one word that nobody writes.
 
 use std::sync::atomic::{AtomicU8, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,13 +29,13 @@ pub(crate) struct Breaker {
 
 #[derive(Debug)]
 struct State {
-    /// Counts of the running half of the window and of the half before it.
+    /// Counts of the present half of the window and of the half before.
     halves: [Counts; 2],
     half_began: Instant,
     opened_in_a_row: u32,
     until: Instant,
     successes: u32,
-    /// Which call is the probe; older ones that end late have no say.
+    /// The present probe: number and start. A probe that was given up does not count when it ends late.
     probe: Option<(u64, Instant)>,
     probes: u64,
 }
@@ -46,12 +46,12 @@ struct Counts {
     bad: u32,
 }
 
-/// A call that the breaker let pass.
+/// How a call passes the breaker.
 #[derive(Debug)]
 pub(crate) enum Admission<'a> {
-    /// One of many.
+    /// As one of many.
     Normal,
-    /// The one whose outcome decides.
+    /// As the probe that decides.
     Probe(Probe<'a>),
 }
 
@@ -105,7 +105,7 @@ impl Breaker {
             }
             _ => {}
         }
-        // A probe that takes longer than the breaker would have stayed open is given up as undecided.
+        // A probe that takes longer than the longest pause is given up.
         if state.probe.is_some_and(|(_, since)| now < since + policy.longest_pause) {
             return Err(Failure::new(ErrorKind::Breaker, "too many calls failed; one is being tried"));
         }
@@ -114,14 +114,14 @@ impl Breaker {
         Ok(Admission::Probe(Probe { breaker: self, policy, number: state.probes, decided: false }))
     }
 
-    /// So many tries went well.
+    /// So many attempts succeeded.
     pub fn succeeded(&self, count: u32, policy: &Policy) {
         let mut state = self.lock();
         state.roll(policy.window, Instant::now());
         state.halves[0].good += count;
     }
 
-    /// A try failed, by the upstream's fault.
+    /// An attempt failed by the upstream's fault.
     pub fn failed(&self, policy: &Policy) {
         let now = Instant::now();
         let mut state = self.lock();
@@ -161,7 +161,7 @@ impl State {
     }
 }
 
-/// The call on which an open breaker's future depends.
+/// The call that decides whether an open breaker closes.
 #[derive(Debug)]
 pub(crate) struct Probe<'a> {
     breaker: &'a Breaker,
@@ -193,7 +193,7 @@ impl Probe<'_> {
 
 impl Drop for Probe<'_> {
     fn drop(&mut self) {
-        // Cancelled: it says nothing, the next call is the probe.
+        // A cancelled probe shows nothing: the next call is the probe.
         if !self.decided {
             let mut state = self.breaker.lock();
             if state.probe.is_some_and(|(number, _)| number == self.number) {

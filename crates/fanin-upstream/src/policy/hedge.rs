@@ -1,32 +1,32 @@
-//! A second request when the first takes longer than most do: the slowest few percent are cut off at the price of a few
-//! percent more requests (Dean and Barroso, *The Tail at Scale*).
+//! Request hedging: a second attempt when the first takes longer than most. It cuts off the slowest few percent for a
+//! few percent more requests (Dean and Barroso, *The Tail at Scale*).
 //!
-//! Only for calls that change nothing, only while the retry budget lasts, and only if the limit has room at once: a hedge
-//! must never be the load that makes the first request slow.
+//! Only for calls that change nothing, while the retry budget lasts, and if a permit is free at once: a hedge must
+//! never be the load that slows the first attempt down.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use fanin_config::Hedge;
 
-/// Sub-divisions of each power of two: answers are known to within 25 %.
+/// Buckets in each power of two: latencies are known to within 25 %.
 const STEPS: usize = 4;
 const BUCKETS: usize = 30 * STEPS;
-/// Below this many answers a percentile says nothing.
+/// Fewer answers are too few for a percentile.
 const ENOUGH: u32 = 100;
-/// When so many have been counted, all counts are halved, so that the past fades.
+/// At so many answers all counts are halved, so that old ones fade.
 const FADE: u32 = 4096;
-/// The percentile is worked out anew after so many answers.
+/// Answers after which the percentile is computed again.
 const EVERY: u32 = 64;
-/// No hedge is sent sooner.
+/// Shortest delay of a hedge.
 const SOONEST: Duration = Duration::from_millis(1);
 
-/// How long one upstream's answers take. Shared by all workers; kept only where a hedge needs it.
+/// Latencies of one upstream's answers. Shared by all workers, and kept only where a hedge needs them.
 #[derive(Debug)]
 pub(crate) struct Latencies {
     buckets: [AtomicU32; BUCKETS],
     total: AtomicU32,
-    /// Microseconds; 0 while too little is known.
+    /// The percentile in microseconds; 0 if too little is known.
     known: AtomicU64,
 }
 
@@ -49,7 +49,7 @@ impl Latencies {
         }
     }
 
-    /// When to send the second request, or `None` while that is not known. `left`: of the call's time.
+    /// When to send the second attempt. `None` if that is not known yet. `left` is what is left of the call's time.
     pub fn delay(&self, policy: Hedge, left: Duration) -> Option<Duration> {
         match policy {
             Hedge::Time(time) => Some(time),
@@ -61,7 +61,7 @@ impl Latencies {
         }
     }
 
-    /// Two workers that fade at once lose counts, not sense.
+    /// If two workers do this at once, some counts are lost.
     fn fade(&self) {
         let mut total = 0;
         for bucket in &self.buckets {
@@ -89,7 +89,7 @@ impl Latencies {
 fn bucket(latency: Duration) -> usize {
     let micros = latency.as_micros().clamp(STEPS as u128, 1 << 30) as usize;
     let power = micros.ilog2() as usize;
-    // Of the bits below the highest, the two that follow it.
+    // The two bits below the highest one.
     let step = (micros >> (power - 2)) & (STEPS - 1);
     ((power - 2) * STEPS + step).min(BUCKETS - 1)
 }

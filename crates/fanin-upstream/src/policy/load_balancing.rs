@@ -1,9 +1,10 @@
-//! Which endpoint gets a call: of two drawn at random the one that is expected to answer sooner.
+//! Load balancing: power of two choices. A call goes to the one of two random endpoints that is expected to answer
+//! sooner.
 //!
-//! Two choices instead of the best of all: with the best, every worker sends to the same endpoint until its figures have
-//! caught up, and a herd runs from one to the next (Mitzenmacher, *The Power of Two Choices in Randomized EndpointLoad Balancing*).
-//! An endpoint's cost is its peak-sensitive moving average of latency, times the calls on it ("peak EWMA", Finagle): the
-//! average jumps up with a slow answer at once and comes down slowly, so that an endpoint that stalls is avoided from its first
+//! With the best of all endpoints instead, every worker would send to the same endpoint until its figures have changed,
+//! and the load would move from one to the next as a herd (Mitzenmacher, *The Power of Two Choices in Randomized Load
+//! Balancing*). An endpoint's cost is its moving average of latency times its calls in flight ("peak EWMA", Finagle).
+//! The average rises at once with a slow answer and falls slowly, so that a stalling endpoint is avoided from its first
 //! slow answer on.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -15,14 +16,14 @@ use super::random::Random;
 
 /// Time in which an old latency loses 63 % of its weight.
 const DECAY: Duration = Duration::from_secs(10);
-/// Cost of an endpoint that has calls and has never answered: it gets no second call while another has answered.
+/// Cost of an endpoint that has calls in flight and has never answered.
 const UNKNOWN: f64 = 1e9;
 
 /// Latency and calls in flight of one endpoint, over all workers.
 #[derive(Debug)]
 pub(crate) struct EndpointLoad {
     in_flight: AtomicU32,
-    /// Bits of an `f64`, microseconds; 0 while no call has ended.
+    /// Bits of an `f64`, microseconds; 0 before the first answer.
     average: AtomicU64,
     /// Microseconds from `epoch` to the last change of `average`.
     changed: AtomicU64,
@@ -47,24 +48,24 @@ impl EndpointLoad {
         InFlight(self)
     }
 
-    /// A call has ended after `latency`. Two workers at once may lose one of the two figures, which harms nobody.
+    /// Records a latency. If two workers do so at once, one of the two may be lost.
     pub fn observe(&self, latency: Duration, now: Instant) {
         let latency = latency.as_micros() as f64;
         let average = self.decayed(now);
-        // The new figure gets the weight that time has taken from the old one.
+        // The new latency gets the weight that the old average has lost by its age.
         let kept = self.weight(now);
         let average = if latency > average { latency } else { average.max(latency * (1.0 - kept)) };
         self.average.store(average.to_bits(), Relaxed);
         self.changed.store(self.micros(now), Relaxed);
     }
 
-    /// What one more call is expected to cost here, in microseconds.
+    /// Expected cost of one more call here, in microseconds.
     pub fn cost(&self, now: Instant) -> f64 {
         let in_flight = f64::from(self.in_flight.load(Relaxed));
         if self.average.load(Relaxed) == 0 && in_flight > 0.0 {
             return UNKNOWN + in_flight;
         }
-        // One microsecond at least, so that calls in flight count even where answers take no time.
+        // At least one microsecond, so that calls in flight count even if answers take no time.
         self.decayed(now).max(1.0) * (in_flight + 1.0)
     }
 
@@ -92,7 +93,7 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// The cheaper of two of `0..count` drawn at random.
+/// The cheaper one of two random numbers of `0..count`.
 pub(crate) fn power_of_two_choices(count: usize, random: &Random, cost: impl Fn(usize) -> f64) -> usize {
     if count < 2 {
         return 0;

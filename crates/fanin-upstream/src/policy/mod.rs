@@ -1,5 +1,12 @@
-//! What stands between a call and the transport, outermost first: breaker, retry, hedge, limit with bounded waiting, choice
-//! of the endpoint. One file each; [`crate::upstream`] puts them together.
+//! Policies between a call and its transport. Each is one file, and none knows the others. `call/policies.rs` applies
+//! them in their order.
+//!
+//! - `breaker`: stops calls to an upstream that keeps failing.
+//! - `retry`, `retry_budget`: which failures get a further attempt, and how many of them in sum.
+//! - `hedge`: a second attempt beside a slow first one.
+//! - `adaptive`: a limit that follows latency.
+//! - `load_balancing`, `outlier`: which endpoint gets an attempt, and which is left out.
+//! - `random`, `batched_counter`: what they use.
 
 use std::time::Duration;
 
@@ -16,13 +23,13 @@ pub(crate) mod retry_budget;
 use adaptive::AdaptiveLimit;
 use fanin_config::{Breaker, Hedge, Retry};
 
-/// How the calls of an upstream are protected, and the rest of the process from them.
+/// The policies of an upstream, as configured.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Policies {
     pub retry: Option<Retry>,
     pub hedge: Option<Hedge>,
     pub breaker: Option<Breaker>,
-    /// In place of the fixed limit.
+    /// Replaces the fixed limit.
     pub adaptive: Option<AdaptiveLimit>,
     pub ejection: bool,
     pub attempt_timeout: Option<Duration>,

@@ -1,8 +1,8 @@
-//! Endpoints that fail while others of the same upstream do not are left out for a while.
+//! Outlier detection: an endpoint that fails while others do not is ejected for a while.
 //!
-//! After some failures in a row an endpoint is ejected; when its time is over, one call a time tries it, and the first
-//! success brings it back. Each further ejection lasts longer. No more than half of the endpoints are out at once: when
-//! most fail, the endpoints are not the problem, and the breaker is the one to act.
+//! Some failures in a row eject an endpoint. When its time is over, one call at a time tries it, and the first success
+//! brings it back. Each further ejection lasts longer. At most half of the endpoints are ejected at once: when most
+//! fail, the breaker has to act.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,30 +11,30 @@ use tokio::time::Instant;
 
 /// Failures in a row that eject an endpoint.
 const FAILURES: u32 = 5;
-/// How long the first ejection lasts, and the longest.
+/// Length of the first and of the longest ejection.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
-/// One call at a time tries an endpoint whose ejection is over; the next one after this time at the latest.
+/// Time between two probes of an endpoint whose ejection is over.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// How an endpoint has done lately.
+/// Recent failures of an endpoint.
 #[derive(Debug)]
 pub(crate) struct Health {
     consecutive: AtomicU32,
     ejections: AtomicU32,
-    /// Microseconds from `epoch` until which the endpoint is out; 0 while it is in.
+    /// Microseconds from `epoch` to the end of the ejection; 0 if the endpoint is not ejected.
     until: AtomicU64,
     epoch: Instant,
 }
 
-/// Whether an endpoint may be asked.
+/// Whether an endpoint may get a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Availability {
-    /// Yes.
+    /// It may.
     Available,
-    /// This call is to try it.
+    /// It may get this one call, as a probe.
     Probe,
-    /// No.
+    /// It may not.
     Ejected,
 }
 
@@ -54,7 +54,7 @@ impl Health {
         self.until.load(Relaxed) != 0
     }
 
-    /// Asked for an endpoint that would be chosen. A `Probe` is for one caller only.
+    /// For an endpoint that is about to be chosen. Only one caller gets `Probe`.
     pub fn availability(&self, now: Instant) -> Availability {
         let until = self.until.load(Relaxed);
         if until == 0 {
@@ -72,7 +72,7 @@ impl Health {
     }
 
     pub fn succeeded(&self) {
-        // Reading is cheap, writing takes the cache line from the other workers.
+        // A write would take the cache line from the other workers.
         if self.consecutive.load(Relaxed) != 0 {
             self.consecutive.store(0, Relaxed);
             self.ejections.store(0, Relaxed);
@@ -80,7 +80,7 @@ impl Health {
         }
     }
 
-    /// Returns whether the endpoint is out from now on. `may_eject` says whether enough others are in.
+    /// Records a failure. Whether the endpoint is ejected now. `may_eject` tells whether enough others are available.
     pub fn failed(&self, now: Instant, may_eject: impl FnOnce() -> bool) -> bool {
         let consecutive = self.consecutive.fetch_add(1, Relaxed).saturating_add(1);
         if consecutive < FAILURES || (!self.is_ejected() && !may_eject()) {

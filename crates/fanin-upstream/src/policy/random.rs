@@ -8,7 +8,7 @@ pub(crate) struct Random(Cell<u64>);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        // The state must not be zero; neighbouring seeds must not begin alike.
+        // The state must not be 0, and similar seeds must not give similar numbers.
         Random(Cell::new((seed ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9) | 1))
     }
 

@@ -1,8 +1,8 @@
-//! Which failures are worth a second try, and when.
+//! Which failures get a further attempt, and when.
 //!
-//! Only what does no harm twice is sent twice: calls that change nothing, and any call that surely was not looked at. Not
-//! tried again: answers that say when to come back (`Retry-After`), what the limit or the breaker refuses, and timeouts of
-//! the call itself, after which there is no time left. How many second tries there may be in sum is the budget's to say.
+//! Only what is harmless twice is sent twice: calls that change nothing, and calls that certainly were not processed.
+//! No retry for answers with `Retry-After`, for refusals of the limit or the breaker, and for timeouts of the call
+//! itself, which leave no time. The retry budget bounds the sum of retries.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use super::random::Random;
 use crate::error::{ErrorKind, Failure, is_passing_failure};
 use crate::transport::attempt::Received;
 
-/// Longest pause of all.
+/// Longest pause.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// The pause before try number `next` (the second try is 1): drawn at random, so that calls that failed together do not come
-/// back together.
+/// The pause before retry number `next`, counted from 1. Random, so that calls that failed together do not return
+/// together.
 pub(crate) fn pause(policy: &Retry, next: u32, random: &Random) -> Duration {
     let longest = policy.backoff.saturating_mul(1 << (next - 1).min(10)).min(LONGEST);
     longest.mul_f64(random.fraction())
 }
 
-/// Whether another try may change the outcome and does no harm.
+/// Whether a further attempt may change the outcome and is harmless.
 pub(crate) fn is_worth_it(result: &Result<Received, Failure>, safe: bool) -> bool {
     match result {
         Ok(received) => safe && is_passing_failure(received.status) && !received.headers.contains_key(RETRY_AFTER),

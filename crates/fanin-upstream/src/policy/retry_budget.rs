@@ -1,28 +1,29 @@
-//! How many second requests an upstream gets: a share of its calls, and a trickle where there are few.
+//! Retry budget: how many retries and hedges an upstream gets. A share of its calls, and a minimum rate where there are
+//! few calls.
 //!
-//! A fixed number of retries multiplies the load of an upstream just when it can bear it least: three tries at each of
-//! three tiers make 27. A budget bounds the *sum*: whatever fails, at most `share` of the calls is added (the idea is
-//! Finagle's). Hedges draw on the same budget.
+//! A fixed number of retries multiplies the load when an upstream can bear it least: three attempts at each of three
+//! tiers make 27. A budget bounds the *sum*: whatever fails, at most `share` of the calls is added. The idea is
+//! Finagle's.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Savings that are kept for a burst of failures.
+/// Most tokens that are saved for a burst of failures.
 const MOST: f64 = 50.0;
 
-/// The second requests that one upstream may still get. Shared by all workers.
+/// The tokens of one upstream, each for one further request. Shared by all workers.
 #[derive(Debug)]
 pub(crate) struct RetryBudget(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     saved: f64,
-    /// Of what was saved, lent until calls earn it: so that few calls get a second request at once, and many calls no more
-    /// than their share.
+    /// Tokens that were given in advance and that calls have to earn. So few calls get a retry at once, and many calls
+    /// no more than their share.
     lent: f64,
-    /// Earned by calls since `last`.
+    /// Tokens earned by calls since `last`.
     earned: f64,
     last: Instant,
 }
@@ -32,19 +33,19 @@ impl RetryBudget {
         RetryBudget(Mutex::new(State { saved: 1.0, lent: 1.0, earned: 0.0, last: Instant::now() }))
     }
 
-    /// So many calls have begun.
+    /// So many calls have started.
     pub fn earn(&self, calls: u32, share: f64) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let earned = f64::from(calls) * share;
         state.earned += earned;
         let paid_back = earned.min(state.lent);
         state.lent -= paid_back;
-        // In brackets: what is wholly paid back must leave the rest as it is, to the last bit.
+        // The brackets keep `saved` exactly as it is if all that was earned is owed.
         state.saved = (state.saved + (earned - paid_back)).min(MOST);
     }
 
-    /// Takes one second request out of the budget. `floor` is what there is a second however few calls there are; it is not
-    /// added to what calls earn, so that with many calls the share is the bound.
+    /// Takes a token for one further request. `floor` is the number of tokens a second that there are however few calls
+    /// there are. It is not added to what calls earn, so that with many calls the share is the bound.
     pub fn take(&self, floor: f64, now: Instant) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.saved < 1.0 {

@@ -1,4 +1,5 @@
-//! Answers that are used again: for `ttl` as they are, a while longer while a new one is fetched or when the upstream fails.
+//! A cache of whole answers. An answer is used for `ttl`, then for `stale` while a new one is fetched, and for
+//! `stale_if_error` when the upstream fails.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,12 +12,12 @@ use tokio::time::Instant;
 use super::lifetime::Times;
 use super::{OperationMetrics, ParsedAnswer, RequestKey};
 
-/// What an entry takes beside its key and answer: the map's slot, the queues of what was used when.
+/// Memory of an entry besides key and answer: the map's slot and the eviction queues.
 const OVERHEAD: usize = 160;
-/// From this size on, a cache is split, so that workers rarely meet.
+/// A cache of this size or larger is sharded.
 pub(super) const SPLIT: usize = 4 << 20;
 
-/// The kept answers of one operation, at most so many bytes. What was used least goes first.
+/// The cached answers of one operation. Bounded in bytes; the least used answers are evicted.
 pub struct Cache {
     config: fanin_config::Cache,
     kept: Kept<RequestKey, Entry, Weigh>,
@@ -26,12 +27,12 @@ pub struct Cache {
 #[derive(Clone)]
 struct Entry {
     ready: Arc<ParsedAnswer>,
-    /// When the call began: a later call's answer is never replaced by an earlier one's.
+    /// When the call started. The answer of an earlier call never replaces that of a later one.
     begun: Instant,
     fresh_until: Instant,
     stale_until: Instant,
     saves_until: Instant,
-    /// Bytes that it counts for. It must not change while it is kept, and documents grow when they are looked at.
+    /// Bytes that it counts for. Fixed when it is stored, though documents grow when they are read.
     weight: u64,
 }
 
@@ -50,7 +51,7 @@ impl fmt::Debug for Cache {
     }
 }
 
-/// What the cache knows of a call.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum CacheLookup {
     /// An answer.
@@ -77,7 +78,7 @@ impl Cache {
         Cache { config: config.clone(), kept, counts }
     }
 
-    /// What it has for this call.
+    /// Looks up a call.
     pub fn lookup(&self, key: &RequestKey) -> CacheLookup {
         let now = Instant::now();
         match self.kept.get(key) {
@@ -96,19 +97,20 @@ impl Cache {
         }
     }
 
-    /// A fresh answer that has come since the last look; it does not count as one more.
+    /// A fresh answer that was stored since the first lookup. Does not change the metrics.
     pub fn lookup_fresh(&self, key: &RequestKey) -> Option<Arc<ParsedAnswer>> {
         self.kept.get(key).filter(|entry| Instant::now() < entry.fresh_until).map(|entry| entry.ready)
     }
 
-    /// An old answer in place of one that the upstream failed to give.
+    /// An old answer in place of a failure of the upstream.
     pub fn lookup_if_error(&self, key: &RequestKey) -> Option<Arc<ParsedAnswer>> {
         let entry = self.kept.get(key).filter(|entry| Instant::now() < entry.saves_until)?;
         OperationMetrics::increment(&self.counts.cache_saved);
         Some(entry.ready)
     }
 
-    /// Keeps an answer if it may be kept. `fine` says whether its status is an answer to the call, `begun` when the call began.
+    /// Stores an answer if it may be cached. `fine` tells whether the call accepts its status; `begun` is when the call
+    /// started.
     pub fn store(&self, key: &RequestKey, ready: &Arc<ParsedAnswer>, fine: bool, begun: Instant) {
         let Some(times) = Times::of_answer(&self.config, &ready.answer, fine) else { return };
         if self.kept.peek(key).is_some_and(|entry| entry.begun > begun) {
@@ -127,22 +129,22 @@ impl Cache {
         self.kept.insert(key.clone(), entry);
     }
 
-    /// Answers kept.
+    /// The number of cached answers.
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether nothing is kept.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// Bytes that they take.
+    /// Bytes that the cached answers take.
     pub fn bytes(&self) -> u64 {
         self.kept.weight()
     }
 
-    /// The counter of calls answered by it.
+    /// The counter of hits.
     pub fn hits(&self) -> &AtomicU64 {
         &self.counts.cache_hits
     }

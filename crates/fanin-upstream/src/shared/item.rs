@@ -1,4 +1,4 @@
-//! What an answer holds for one key.
+//! What an answer contains for one key.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use smallvec::SmallVec;
 use super::headers_size::headers_size;
 use crate::request::Answer;
 
-/// What is under one key of a keyed operation. Documents are shared, so a clone is cheap.
+/// The values of one key of a batched operation. Documents are shared, so a clone is cheap.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Status and headers of the answer that it came in, without the body.
+    /// Status and headers of its answer, without the body.
     pub answer: Arc<Answer>,
-    /// Its values, each as a document and a position in it: none if there is nothing under the key, several if the answer has
-    /// several. In answers that are objects the key stands right before the value.
+    /// The values, each as a document and a position. None if the answer has nothing for the key, several if it has
+    /// several. In answers that are objects, the key stands right before the value.
     pub values: SmallVec<[(Doc, u32); 1]>,
 }
 
 impl Item {
-    /// Whether there is nothing under the key.
+    /// Whether the answer has nothing for the key.
     pub fn is_absent(&self) -> bool {
         self.values.is_empty()
     }
@@ -29,8 +29,8 @@ impl Item {
         self.values.iter().map(|(doc, at)| doc.node(*at))
     }
 
-    /// The same to keep for long: copied out, so that it does not keep a large document. `keyed` says that keys stand before values;
-    /// `answer` is what all items of one answer keep of it.
+    /// A copy that does not keep a large document alive. `keyed`: keys stand before values. `answer` is the copied head
+    /// that all items of one answer share.
     pub(super) fn kept(&self, keyed: bool, answer: &Arc<Answer>) -> Item {
         let copy = |(doc, at): &(Doc, u32)| {
             let value = doc.node(*at);
@@ -43,14 +43,15 @@ impl Item {
             object.entry(doc.node(at - 1), value);
             let copy = object.finish();
             let at = copy.root().entries().next().map(|(_, value)| value.at());
-            // It has the one entry that has just been put in.
+            // It has exactly the entry that was just added.
             let at = at.unwrap_or_else(|| copy.root().at());
             (copy, at)
         };
         Item { answer: answer.clone(), values: self.values.iter().map(copy).collect() }
     }
 
-    /// Bytes on the heap at most, with the indexes that are built when somebody looks, and the headers as if no other item had them.
+    /// Most bytes on the heap, including indexes that are built when the document is first read, and the headers as if
+    /// no other item shared them.
     pub(super) fn memory(&self) -> usize {
         let values: usize = self.values.iter().map(|(doc, _)| doc.memory_at_most() + size_of::<Doc>()).sum();
         values + headers_size(&self.answer) + size_of::<Answer>()

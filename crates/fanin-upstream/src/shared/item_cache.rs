@@ -1,8 +1,8 @@
-//! Items of keyed operations that are used again, each by itself.
+//! A cache of single items of batched operations.
 //!
-//! An item is found by all of its request but the keys and the fields, and by its own key: of a call for several keys only
-//! those that are not there go out. It serves calls whose fields are among those that it was fetched with; a call that wants
-//! more asks for both, so that two calls with different fields do not take turns in throwing out the other's.
+//! An item is found by its request without keys and fields, and by its key. A call for several keys requests only those
+//! that are missing. An item serves calls whose fields are among those that it was fetched with. A call that needs more
+//! requests the fields of both, so that calls with different fields do not evict each other's items.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use super::lifetime::Times;
 use super::{Item, OperationMetrics, ParsedAnswer, RequestKey};
 use crate::request::Answer;
 
-/// What an entry takes beside its key and item: the map's slot, the queues of what was used when, the mark of its refresh.
+/// Memory of an entry besides key and item: the map's slot, the eviction queues, the mark of its refresh.
 const OVERHEAD: usize = 200;
 
-/// Members of an item that were asked for; `None` for all.
+/// Requested fields of an item; `None` for all.
 pub type Fields = Option<Arc<[Box<str>]>>;
 
-/// Which item: of which requests, and the key.
+/// Identifies an item: the request, and the key.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct ItemKey<'a> {
-    /// What its calls have in common, without keys and fields.
+    /// The request without keys and fields.
     pub of: &'a RequestKey,
     /// The key's text.
     pub text: &'a str,
-    /// Whether it is a string, where that makes a difference.
+    /// Whether the key is a string, where that makes a difference.
     pub quoted: bool,
 }
 
-/// The same to keep. Fields in the same order, as both have the same hash.
+/// The owned form. The same field order, because both must have the same hash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct OwnedKey {
     of: RequestKey,
@@ -49,10 +49,10 @@ impl Equivalent<OwnedKey> for ItemKey<'_> {
     }
 }
 
-/// What was said about a key.
+/// What is cached for a key.
 #[derive(Clone, Debug)]
 pub enum CachedItem {
-    /// An item, or that there is none.
+    /// An item, possibly an absent one.
     Item(Item),
     /// An answer without items to a request for this key alone: a 404 or 410.
     Answer(Arc<ParsedAnswer>),
@@ -62,14 +62,14 @@ pub enum CachedItem {
 struct Entry {
     said: CachedItem,
     fields: Fields,
-    /// When the call began: a later call's item is never replaced by an earlier one's.
+    /// When the call started. The item of an earlier call never replaces that of a later one.
     begun: Instant,
     fresh_until: Instant,
     stale_until: Instant,
     saves_until: Instant,
-    /// Somebody fetches it anew in the background.
+    /// A background refresh is running.
     refreshed: Arc<AtomicBool>,
-    /// Bytes that it counts for. It must not change while it is kept, and documents grow when they are looked at.
+    /// Bytes that it counts for. Fixed when it is stored, though documents grow when they are read.
     weight: u64,
 }
 
@@ -82,19 +82,19 @@ impl Weighter<OwnedKey, Entry> for Weigh {
     }
 }
 
-/// What is known of a key.
+/// The result of a lookup.
 #[derive(Debug)]
 pub enum ItemLookup {
-    /// All that is wanted.
+    /// The item with all wanted fields.
     Fresh(CachedItem),
-    /// All that is wanted, and it may be used while it is fetched anew: with the fields that it has, by who holds the claim, if
-    /// nobody does yet.
+    /// A stale item with all wanted fields, which may be used while it is refreshed: with its fields, and with the
+    /// claim to refresh it if nobody else has that.
     Stale(CachedItem, Fields, Option<RefreshClaim>),
-    /// Nothing that may be used. If there is an item that lacks fields, these are those it has.
+    /// No usable item. If there is one that lacks fields, its fields.
     Miss(Option<Fields>),
 }
 
-/// The right to fetch an item anew in the background. Dropped, another may have it.
+/// The right to refresh an item in the background. Dropping it gives it up.
 #[derive(Debug)]
 pub struct RefreshClaim(Arc<AtomicBool>);
 
@@ -104,12 +104,12 @@ impl Drop for RefreshClaim {
     }
 }
 
-/// The kept items of one operation, at most so many bytes. What was used least goes first.
+/// The cached items of one operation. Bounded in bytes; the least used items are evicted.
 pub struct ItemCache {
     config: fanin_config::Cache,
-    /// Each item stands under its key in the answers.
+    /// In the answers, each item stands under its key.
     keyed: bool,
-    /// A key may have no value and yet not be absent.
+    /// A key without values is not absent: a statement with `rows = "many"`.
     none_is_some: bool,
     kept: Kept<OwnedKey, Entry, Weigh>,
     counts: Arc<OperationMetrics>,
@@ -122,7 +122,7 @@ impl fmt::Debug for ItemCache {
 }
 
 impl ItemCache {
-    /// An empty cache for the items of such answers.
+    /// An empty cache for items of such answers.
     pub fn new(config: &fanin_config::Cache, batch: &fanin_config::Batch, counts: Arc<OperationMetrics>) -> ItemCache {
         let options = OptionsBuilder::new()
             .shards(if config.max_size >= SPLIT { 4 } else { 1 })
@@ -138,8 +138,8 @@ impl ItemCache {
         ItemCache { config: config.clone(), keyed: batch.match_field.is_none(), none_is_some, kept, counts }
     }
 
-    /// What it has of this key for a call that wants these fields. `alone` says that the call asks for nothing else, and
-    /// `refreshes` that it could have a stale item fetched anew.
+    /// Looks up a key for a call that needs these fields. `alone`: the call requests no other key. `refreshes`: the
+    /// call could refresh a stale item.
     pub fn lookup(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>, alone: bool, refreshes: bool) -> ItemLookup {
         let now = Instant::now();
         if let Some(entry) = self.kept.get(&key) {
@@ -154,7 +154,7 @@ impl ItemCache {
             }
             if usable {
                 OperationMetrics::increment(&self.counts.cache_stale);
-                // Not `then_some`: a claim that is made and dropped would give up another's.
+                // Not `then_some`, which would always build a claim, and dropping that would give up another's.
                 let claim = (!entry.refreshed.swap(true, Relaxed)).then(|| RefreshClaim(entry.refreshed));
                 return ItemLookup::Stale(entry.said, entry.fields, claim);
             }
@@ -163,25 +163,26 @@ impl ItemCache {
         ItemLookup::Miss(None)
     }
 
-    /// A fresh item that has come since the last look; it does not count as one more.
+    /// A fresh item that was stored since the first lookup. Does not change the metrics.
     pub fn lookup_fresh(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>) -> Option<Item> {
         let entry = self.kept.get(&key).filter(|entry| Instant::now() < entry.fresh_until)?;
         entry.item(fields)
     }
 
-    /// An old item in place of one that the upstream failed to give. It does not count before it is [used](Self::count_used_on_error).
+    /// An old item in place of a failure of the upstream. Does not change the metrics; see
+    /// [`count_used_on_error`](Self::count_used_on_error).
     pub fn lookup_if_error(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>) -> Option<Item> {
         let entry = self.kept.get(&key).filter(|entry| Instant::now() < entry.saves_until)?;
         entry.item(fields)
     }
 
-    /// OperationMetrics old items that were used in place of new ones.
+    /// Counts old items that were used in place of failures.
     pub fn count_used_on_error(&self, items: usize) {
         self.counts.cache_saved.fetch_add(items as u64, Relaxed);
     }
 
-    /// Keeps what an answer has of these keys, as far as it may be kept. `fields` are those that the request had for all of them;
-    /// `begun` is when it began.
+    /// Stores an answer's items, if they may be cached. `fields` are those of the request; `begun` is when the call
+    /// started.
     pub fn store<'a>(
         &self,
         answer: &Answer,
@@ -193,11 +194,11 @@ impl ItemCache {
         if present.is_none() && absent.is_none() {
             return;
         }
-        // Copied out of the buffer that the headers came in, once for all.
+        // Copied once for all items, out of the buffer that was read.
         let head = Arc::new(answer.detached(bytes::Bytes::new()));
         for (key, item) in items {
             let missing = item.is_absent() && !self.none_is_some;
-            // What is not there has none of its members, whichever were asked for.
+            // An absent item has no members, whichever were requested.
             let (times, fields) = if missing { (absent, &None) } else { (present, fields) };
             let Some(times) = times else {
                 self.forget(key, begun);
@@ -207,7 +208,7 @@ impl ItemCache {
         }
     }
 
-    /// Keeps an answer without items to a request for this key alone, if it is a 404 or 410 and these are to be remembered.
+    /// Stores a 404 or 410 to a request for this key alone, if `negative` allows it.
     pub fn store_answer(&self, key: ItemKey<'_>, ready: &ParsedAnswer, fields: &Fields, begun: Instant) {
         if !matches!(ready.answer.status, StatusCode::NOT_FOUND | StatusCode::GONE) {
             return;
@@ -240,22 +241,22 @@ impl ItemCache {
         self.kept.insert(key, entry);
     }
 
-    /// Drops what an answer has shown to be over, though it is not kept itself.
+    /// Removes an item that a newer answer has replaced, though that one may not be cached.
     fn forget(&self, key: ItemKey<'_>, begun: Instant) {
         self.kept.remove_if(&key, |entry| entry.begun <= begun);
     }
 
-    /// Items kept.
+    /// The number of cached items.
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether nothing is kept.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// Bytes that they take.
+    /// Bytes that the cached items take.
     pub fn bytes(&self) -> u64 {
         self.kept.weight()
     }
@@ -264,7 +265,7 @@ impl ItemCache {
 impl Entry {
     fn serves(&self, fields: Option<&[Box<str>]>, alone: bool) -> bool {
         match (&self.said, &self.fields) {
-            // What a status means for more fields is the upstream's to say.
+            // Only the upstream knows what the status would be for other fields.
             (CachedItem::Answer(_), have) => alone && have.as_deref() == fields,
             (CachedItem::Item(_), None) => true,
             (CachedItem::Item(_), Some(have)) => {

@@ -1,4 +1,4 @@
-//! How long an answer is kept.
+//! How long answers and items are cached.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::request::Answer;
 
-/// How long an answer is kept, each counted from the end of the one before, `on_error` from the end of `ttl`.
+/// How long something is cached. `stale` and `on_error` both start at the end of `ttl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Times {
     pub(super) ttl: Duration,
@@ -17,7 +17,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Of a whole answer, `None` if it is not kept. `fine` says whether its status is an answer to the call.
+    /// Of a whole answer. `None` if it is not cached. `fine` tells whether the call accepts its status.
     pub(super) fn of_answer(config: &Cache, answer: &Answer, fine: bool) -> Option<Times> {
         match (matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::GONE), fine) {
             (true, _) => Times::absent(config, answer),
@@ -26,19 +26,19 @@ impl Times {
         }
     }
 
-    /// Of something that an answer holds.
+    /// Of an item that the answer contains.
     pub(super) fn present(config: &Cache, answer: &Answer) -> Option<Times> {
         let times = Times { ttl: config.ttl, stale: config.stale, on_error: config.stale_if_error };
         times.told(config, answer)
     }
 
-    /// Of something that an answer says there is not.
+    /// Of an item that the answer does not contain.
     pub(super) fn absent(config: &Cache, answer: &Answer) -> Option<Times> {
         let times = Times { ttl: config.negative, stale: Duration::ZERO, on_error: Duration::ZERO };
         times.told(config, answer)
     }
 
-    /// What the answer itself has to say about it, if it is asked.
+    /// Applies the answer's `cache-control`, if the operation has `cache_control`.
     fn told(self, config: &Cache, answer: &Answer) -> Option<Times> {
         let times = match config.cache_control {
             true => directives(&answer.headers, self)?,
@@ -52,15 +52,15 @@ impl Times {
     }
 }
 
-/// What `cache-control` makes of the times (RFC 9111, 5.2.2, for a shared cache, and RFC 5861); `None` if the answer must
-/// not be kept. Without a word about an answer's age the configuration's own times hold.
+/// Applies `cache-control` (RFC 9111, 5.2.2, for a shared cache, and RFC 5861). `None` if the answer must not be
+/// cached. Without a directive the configured times apply.
 fn directives(headers: &HeaderMap, mut times: Times) -> Option<Times> {
     let mut age = None;
     let mut shared_age = None;
     let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
     for directive in values.flat_map(|value| value.split(',')) {
         let (name, argument) = directive.trim().split_once('=').unwrap_or((directive.trim(), ""));
-        // Seconds; what cannot be read is taken for the shortest, as the RFC advises.
+        // Seconds. An unreadable number counts as 0, as the RFC advises.
         let seconds = || Duration::from_secs(argument.trim().trim_matches('"').parse::<u32>().unwrap_or(0).into());
         match name.trim().to_ascii_lowercase().as_str() {
             "no-store" | "no-cache" | "private" => return None,

@@ -1,11 +1,12 @@
-//! Figures of shared work. They live as long as the process: counters must not go backwards when something is reloaded.
+//! Counters of an operation's batches, single-flight and caches. They live as long as the process, because counters
+//! must not decrease on a reload.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Upper bounds of the histograms of sizes.
+/// Upper bounds of the histograms.
 pub(crate) const SIZES: [u64; 10] = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500];
 
-/// How large things were.
+/// A histogram of sizes.
 #[derive(Debug, Default)]
 pub struct Sizes {
     buckets: [AtomicU64; SIZES.len() + 1],
@@ -13,7 +14,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// OperationMetrics one of this size.
+    /// Counts one thing of this size.
     pub fn observe(&self, size: usize) {
         let size = size as u64;
         self.buckets[SIZES.partition_point(|bound| *bound < size)].fetch_add(1, Relaxed);
@@ -33,26 +34,26 @@ impl Sizes {
     }
 }
 
-/// Figures of one operation.
+/// Counters of one operation.
 #[derive(Debug, Default)]
 pub struct OperationMetrics {
     /// All its calls.
     pub calls: AtomicU64,
     /// Calls in each request that a batch sent.
     pub batch_calls: Sizes,
-    /// Keys in it.
+    /// Keys in each request that a batch sent.
     pub batch_keys: Sizes,
-    /// Requests sent again in parts, because what was asked for seemed to be what failed.
+    /// Requests sent again in halves, because their keys seemed to cause the failure.
     pub batch_splits: AtomicU64,
-    /// Items of answers that could not be told to belong to a key that was asked for.
+    /// Items in answers that belong to none of the requested keys.
     pub batch_strays: AtomicU64,
     /// Calls that were held for a partner.
     pub held: AtomicU64,
-    /// Calls that were held and found none.
+    /// Calls that were held and got no partner.
     pub held_in_vain: AtomicU64,
-    /// Calls that joined another's flight.
+    /// Calls that followed another call's single-flight request.
     pub joined: AtomicU64,
-    /// Calls answered by the cache; of an operation with a batch, keys. So are those below.
+    /// Calls answered by the cache. For an operation with a batch, this and the counters below count keys.
     pub cache_hits: AtomicU64,
     /// Calls answered by the cache while a new answer was fetched.
     pub cache_stale: AtomicU64,
@@ -63,7 +64,7 @@ pub struct OperationMetrics {
 }
 
 impl OperationMetrics {
-    /// OperationMetrics one.
+    /// Adds one.
     pub fn increment(counter: &AtomicU64) {
         counter.fetch_add(1, Relaxed);
     }

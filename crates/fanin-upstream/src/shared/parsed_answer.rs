@@ -1,4 +1,4 @@
-//! An answer as it is shared: read once, looked at by many.
+//! An answer that has been parsed once and is shared by many calls.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use super::headers_size::headers_size;
 use super::item::Item;
 use crate::request::Answer;
 
-/// What an answer says. Documents are shared, so a clone is cheap, and a part keeps the whole document alive.
+/// The parsed body. Documents are shared, so a clone is cheap, and a part keeps the whole document alive.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// Nothing.
+    /// No body.
     Empty,
-    /// Text: the answer's own bytes.
+    /// Text: the bytes of the answer.
     Text,
     /// A document.
     Json(Doc),
@@ -38,24 +38,24 @@ pub enum Body {
         /// Positions of their keys and values.
         at: Arc<[(u32, u32)]>,
     },
-    /// What was looked up is not there.
+    /// The requested key is not there.
     Absent,
-    /// What is under each of the keys of a request. It goes from a flight to the calls that wait for it, each of which makes
-    /// what it wants of it; a flow never sees it.
+    /// The items of each key of a request. They go from a single-flight request to its calls, each of which builds its
+    /// own body. A flow never sees it.
     Items(Arc<[Item]>),
 }
 
-/// An answer whose body has been read.
+/// An answer with its parsed body.
 #[derive(Clone, Debug)]
 pub struct ParsedAnswer {
-    /// Status and headers; its bytes belong to it only if [`Body`] is a text or a whole document.
+    /// Status and headers. Its bytes count only if [`Body`] is a text or a whole document.
     pub answer: Answer,
-    /// What it says.
+    /// The parsed body.
     pub body: Body,
 }
 
 impl ParsedAnswer {
-    /// The same to keep for long: parts are copied out, so that a small one does not keep a large document.
+    /// A copy to keep for long: parts are copied, so that a small one does not keep a large document alive.
     #[must_use]
     pub fn kept(&self) -> ParsedAnswer {
         let doc = match &self.body {
@@ -74,12 +74,12 @@ impl ParsedAnswer {
                 return ParsedAnswer { answer: self.answer.detached(self.answer.body.clone()), body: whole.clone() };
             }
         };
-        // What was a part is now an answer of its own.
+        // The copied part is an answer of its own.
         let answer = self.answer.detached(doc.bytes().clone());
         ParsedAnswer { answer, body: Body::Json(doc) }
     }
 
-    /// Bytes on the heap at most, with the indexes that are built when somebody looks. Small documents are all index.
+    /// Most bytes on the heap, including indexes that are built when the document is first read.
     pub(super) fn memory(&self) -> usize {
         let doc = Doc::memory_at_most;
         let body = match &self.body {
@@ -96,7 +96,7 @@ impl ParsedAnswer {
 }
 
 impl Answer {
-    /// The answer with other bytes, its headers copied out of the buffer that they came in.
+    /// The answer with other bytes, its headers copied out of the buffer that was read.
     pub(super) fn detached(&self, body: bytes::Bytes) -> Answer {
         let Answer { status, elapsed, .. } = *self;
         Answer { status, headers: http::HeaderMap::clone(&self.headers).into(), body, elapsed }

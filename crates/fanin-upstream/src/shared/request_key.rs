@@ -1,4 +1,4 @@
-//! What makes two calls the same.
+//! What makes two calls identical.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use crate::request::Request;
 
-/// Headers that say nothing about what is asked for: traces, ids of requests, priority (RFC 9218). The header with the time that
-/// is left is put in below this layer.
+/// Headers that do not change an answer: traces, request ids, priority (RFC 9218). The header with the remaining time
+/// is added later.
 const LEFT_OUT: [&str; 10] = [
     "b3",
     "priority",
@@ -22,8 +22,8 @@ const LEFT_OUT: [&str; 10] = [
     "x-request-id",
 ];
 
-/// A call's whole outgoing request less a fixed list, so that whatever two users do not have in common keeps their answers
-/// apart. Compared as a whole, not by its hash.
+/// A call's whole request without a fixed list of headers, so that no answer of one user reaches another. It is
+/// compared as a whole, not by its hash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestKey(Arc<[u8]>);
 
@@ -33,10 +33,10 @@ impl RequestKey {
         RequestKey::with(request, |_| {})
     }
 
-    /// The key of a request that is yet to be completed; `more` appends what will be.
+    /// The key of a request that is not complete yet. `more` appends the rest.
     pub fn with(request: &Request, more: impl FnOnce(&mut Vec<u8>)) -> RequestKey {
         let mut key = Vec::with_capacity(request.path_and_query.len() + request.body.len() + 64);
-        // Each piece carries its length, so no two requests can run into one another.
+        // Each piece carries its length, so that two different requests never have the same key.
         piece(&mut key, request.method.as_str().as_bytes());
         piece(&mut key, request.path_and_query.as_bytes());
         headers(&mut key, &request.headers);
@@ -63,7 +63,7 @@ fn piece(key: &mut Vec<u8>, bytes: &[u8]) {
 fn headers(key: &mut Vec<u8>, headers: &HeaderMap) {
     let counts = |name: &HeaderName| !LEFT_OUT.contains(&name.as_str());
     let mut all: SmallVec<[(&HeaderName, &HeaderValue); 8]> = headers.iter().filter(|(name, _)| counts(name)).collect();
-    // Stable, so several values of one header keep their order.
+    // A stable sort: several values of one header keep their order.
     all.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
     key.extend_from_slice(&(all.len() as u64).to_le_bytes());
     for (name, value) in all {

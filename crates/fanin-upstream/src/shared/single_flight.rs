@@ -1,8 +1,8 @@
-//! Single-flight: identical calls in flight share one.
+//! Single-flight: identical concurrent calls share one request.
 //!
-//! The first call of a key leads: it starts the work as a task of its own. The others follow, on whatever worker they are. A
-//! flight belongs to none of them: it goes on as long as anybody waits, and is dropped when nobody does. A follower whose flight
-//! came to nothing (its worker is gone) is told so and may start over.
+//! The first call of a key is the leader. It starts the request as a task of its own. The others are followers, on any
+//! worker. The request belongs to none of them: it goes on as long as anybody waits, and is dropped when nobody does.
+//! If it is lost because its worker ends, its followers may start over.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::{ParsedAnswer, RequestKey};
 use crate::error::CallError;
 
-/// How a shared call ends.
+/// The outcome of a shared request.
 pub type SharedResult = Result<Arc<ParsedAnswer>, CallError>;
 
 type Landed = watch::Sender<Option<SharedResult>>;
@@ -24,10 +24,10 @@ type Shard = Mutex<HashMap<RequestKey, Arc<Landed>>>;
 
 const SHARDS: usize = 16;
 
-/// The identical calls in flight of one operation.
+/// The shared requests of one operation that are in flight.
 #[derive(Default)]
 pub struct SingleFlight {
-    // Keys hold what clients send, so the hash is one that cannot be aimed at.
+    // Keys contain clients' bytes, so the hash is one that cannot be attacked.
     hash: RandomState,
     shards: [Shard; SHARDS],
 }
@@ -38,17 +38,17 @@ impl fmt::Debug for SingleFlight {
     }
 }
 
-/// What a call is among those of its key.
+/// The role of a call among identical ones.
 #[derive(Debug)]
 pub enum FlightRole {
-    /// The first: it has to start the work.
+    /// The first: it has to start the request.
     Leader(Leader),
-    /// One of those that wait for it.
+    /// A call that waits for the leader's request.
     Follower(Follower),
 }
 
 impl SingleFlight {
-    /// Joins the flight of this key, or starts one.
+    /// Joins the request of this key, or becomes its leader.
     pub fn join(self: &Arc<Self>, key: &RequestKey) -> FlightRole {
         match self.shard(key).lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()) {
             Entry::Occupied(flight) => FlightRole::Follower(Follower(flight.get().subscribe())),
@@ -60,7 +60,7 @@ impl SingleFlight {
         }
     }
 
-    /// SingleFlight under way.
+    /// Shared requests in flight.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }
@@ -71,14 +71,14 @@ impl SingleFlight {
     }
 
     fn shard(&self, key: &RequestKey) -> &Shard {
-        // Not the low bits, by which the map inside places its entries.
+        // The high bits: the map inside uses the low ones.
         &self.shards[(self.hash.hash_one(key) >> 60) as usize % SHARDS]
     }
 
-    /// Takes a flight off, if it is still this one; with `unless_waited_for` only if nobody waits.
+    /// Removes a request if it is still this one; with `unless_waited_for` only if nobody waits.
     fn leave(&self, key: &RequestKey, landed: &Arc<Landed>, unless_waited_for: bool) -> bool {
         let mut flights = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
-        // Joining needs the same lock, so nobody comes between the look and the removal.
+        // Joining takes the same lock, so nobody joins between the check and the removal.
         if unless_waited_for && landed.receiver_count() > 0 {
             return false;
         }
@@ -89,7 +89,7 @@ impl SingleFlight {
     }
 }
 
-/// A call that leads. Dropped before it has run, its followers start over.
+/// The leader. If it is dropped before it has run, its followers start over.
 pub struct Leader {
     flights: Arc<SingleFlight>,
     key: RequestKey,
@@ -103,24 +103,24 @@ impl fmt::Debug for Leader {
 }
 
 impl Leader {
-    /// Waits for the flight like everybody else.
+    /// Waits for the request as a follower does.
     pub fn follow(&self) -> Follower {
         Follower(self.landed.subscribe())
     }
 
-    /// The call that this is.
+    /// The key of the request.
     pub fn key(&self) -> &RequestKey {
         &self.key
     }
 
-    /// Does the work until it is done, or until nobody waits for it. Somebody must have followed before.
+    /// Runs the request until it ends or nobody waits for it. Somebody must have followed before.
     pub async fn run(self, work: impl Future<Output = SharedResult>) {
         tokio::pin!(work);
         loop {
             tokio::select! {
                 biased;
                 outcome = &mut work => {
-                    // Off the table first: who comes from now on looks into the cache, or starts anew.
+                    // Removed first: a later call finds the answer in the cache, or starts anew.
                     self.flights.leave(&self.key, &self.landed, false);
                     self.landed.send_replace(Some(outcome));
                     return;
@@ -141,12 +141,12 @@ impl Drop for Leader {
     }
 }
 
-/// A call that waits for a flight. Dropping it is leaving.
+/// A call that waits for a shared request. Dropping it stops waiting.
 #[derive(Debug)]
 pub struct Follower(watch::Receiver<Option<SharedResult>>);
 
 impl Follower {
-    /// The flight's outcome; `None` if it came to nothing.
+    /// The outcome; `None` if the request was lost.
     pub async fn outcome(mut self) -> Option<SharedResult> {
         let landed = self.0.wait_for(Option::is_some).await.ok()?;
         landed.clone()
@@ -222,7 +222,7 @@ mod tests {
         drop(follower);
         task.await.unwrap();
         assert!(flights.is_empty());
-        // The next one is a new flight.
+        // The next call is a leader again.
         lead(&flights, "/a");
     }
 

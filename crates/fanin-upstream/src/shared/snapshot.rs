@@ -1,7 +1,7 @@
-//! Snapshots: a whole table, fetched at the start and again and again, looked up in memory.
+//! Snapshots: a whole table, fetched at start and refreshed in the background, for lookups in memory.
 //!
-//! One worker fetches for all. A failed fetch leaves the table as it is and is tried again soon; so does a table that has shrunk to
-//! nothing, which is more often an accident than the truth.
+//! A failed fetch leaves the table as it is. So does an empty table after one with rows, which is more often a mistake
+//! than the truth.
 
 use std::fmt;
 use std::ops::Deref;
@@ -16,23 +16,23 @@ use super::snapshot_table::SnapshotTable;
 use super::{OperationMetrics, snapshot_file};
 use crate::error::{CallError, ErrorKind, Fault};
 
-/// Figures of a snapshot, kept as long as the process.
+/// Counters of a snapshot. They live as long as the process.
 #[derive(Debug, Default)]
 pub struct SnapshotMetrics {
-    /// Fetches whose table was taken.
+    /// Fetches whose table was accepted.
     pub fetched: AtomicU64,
     /// Fetches that failed or whose table was refused.
     pub failed: AtomicU64,
 }
 
-/// A table that is kept up to date.
+/// A table that is refreshed in the background.
 pub struct Snapshot {
     config: fanin_config::Snapshot,
     table: watch::Sender<Option<Arc<SnapshotTable>>>,
     pub(crate) counts: Arc<SnapshotMetrics>,
-    /// A worker fetches it.
+    /// A worker refreshes it.
     claimed: AtomicBool,
-    /// Tells the worker that the upstream is retired.
+    /// The upstream is retired.
     retired: Notify,
     /// Why there is no table yet.
     problem: Mutex<Option<String>>,
@@ -45,7 +45,7 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// The table that `before` had, if that was the same one, or what the dump holds.
+    /// Starts with the table of `before` if that is of the same source, or with the dump.
     pub(crate) fn new(
         upstream: &fanin_config::Upstream,
         config: &fanin_config::Snapshot,
@@ -77,15 +77,15 @@ impl Snapshot {
         }
     }
 
-    /// The table as it is now; `None` until it has been fetched once.
+    /// The present table; `None` before the first successful fetch.
     pub fn table(&self) -> Option<Arc<SnapshotTable>> {
         self.table.borrow().clone()
     }
 
-    /// The table, waiting for the first fetch if need be.
+    /// The table. Waits for the first fetch.
     ///
     /// # Errors
-    /// When it has not come by `deadline`; what went wrong so far is told.
+    /// If there is no table by `deadline`. The error has the last problem.
     pub async fn wait(&self, upstream: &Arc<str>, deadline: Instant) -> Result<Arc<SnapshotTable>, CallError> {
         let started = Instant::now();
         let mut watched = self.table.subscribe();
@@ -135,10 +135,10 @@ impl Snapshot {
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
     }
 
-    /// Takes a new table. Blocks on the dump.
+    /// Replaces the table, and writes the dump, which blocks.
     ///
     /// # Errors
-    /// Why the table is refused.
+    /// Why the new table is refused.
     pub(crate) fn replace_table(&self, body: bytes::Bytes) -> Result<(), String> {
         let table = SnapshotTable::read(body, &self.config, SystemTime::now())?;
         let old = self.table();

@@ -1,4 +1,4 @@
-//! A snapshot's file: a line that says what it is, then the answer as it came.
+//! A snapshot's dump on disk: a line of JSON that describes it, then the answer's bytes.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use fanin_json::{Doc, Writer};
 
 use super::snapshot_table::SnapshotTable;
 
-/// Writes a table beside its file and then puts it in its place, so that a crash leaves the old one or the new one.
+/// Writes the dump to a new file and renames it, so that a crash leaves the old or the new one.
 pub(crate) fn write(path: &Path, config: &Snapshot, table: &SnapshotTable) -> io::Result<()> {
     let fetched = table.fetched().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let mut head = Vec::new();
@@ -36,16 +36,16 @@ pub(crate) fn write(path: &Path, config: &Snapshot, table: &SnapshotTable) -> io
     });
     let placed = written.and_then(|()| fs::rename(&beside, path));
     if placed.is_err() {
-        // What is half written is nobody's.
+        // The file is incomplete.
         let _ = fs::remove_file(&beside);
     }
     placed
 }
 
-/// Reads a table back; `None` if there is no file yet.
+/// Reads a dump; `None` if there is no file.
 ///
 /// # Errors
-/// Why the file cannot be used: it is another table's, too large, or broken.
+/// Why the file cannot be used: it is of another snapshot, too large, or broken.
 pub(crate) fn read(path: &Path, config: &Snapshot, most: usize) -> Result<Option<SnapshotTable>, String> {
     let file = match fs::File::open(path) {
         Ok(file) => file,
@@ -53,7 +53,7 @@ pub(crate) fn read(path: &Path, config: &Snapshot, most: usize) -> Result<Option
         Err(error) => return Err(error.to_string()),
     };
     let mut bytes = Vec::new();
-    // A line of the head is far shorter than this.
+    // The first line is far shorter than this.
     let most = most.saturating_add(64 * 1024);
     file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() > most {

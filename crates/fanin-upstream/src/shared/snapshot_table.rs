@@ -1,4 +1,4 @@
-//! A snapshot's table: the document and where each row is.
+//! The table of a snapshot: its document, and where each row is.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -7,27 +7,27 @@ use bytes::Bytes;
 use fanin_config::Snapshot;
 use fanin_json::{Doc, Kind, Node};
 
-/// Deeper tables are refused.
+/// Deepest nesting of a table.
 const MAX_DEPTH: usize = 128;
 
-/// A whole table as it was at one moment.
+/// A table as it was at one moment.
 #[derive(Debug)]
 pub struct SnapshotTable {
     doc: Doc,
-    /// Position of the value that holds the rows.
+    /// Position of the value that contains the rows.
     rows: u32,
-    /// Positions of rows by key, for tables that are lists; an object is looked up as it is.
+    /// Positions of rows by key, for lists. Objects are looked up directly.
     by_key: Option<HashMap<Box<str>, u32>>,
     len: usize,
     fetched: SystemTime,
 }
 
 impl SnapshotTable {
-    /// Reads a table.
+    /// Parses a table.
     ///
     /// # Errors
-    /// What is wrong with it; a table with a row that nobody could look up is refused as a whole, because its key would seem
-    /// not to exist.
+    /// What is wrong with it. A table with a row that has no key is refused as a whole, because that row could never be
+    /// found.
     pub fn read(body: Bytes, config: &Snapshot, fetched: SystemTime) -> Result<SnapshotTable, String> {
         let doc = Doc::parse(body, MAX_DEPTH).map_err(|error| format!("it is not JSON: {error}"))?;
         let whole = doc.root();
@@ -62,7 +62,7 @@ impl SnapshotTable {
         }
     }
 
-    /// The value that holds all rows.
+    /// The value that contains all rows.
     pub fn rows(&self) -> Node<'_> {
         self.doc.node(self.rows)
     }
@@ -94,7 +94,7 @@ impl SnapshotTable {
     }
 }
 
-/// A scalar's text, by which keys are compared: `7` and `"7"` are the same key, as they are in a URL.
+/// A scalar as text. Keys are compared by it: `7` and `"7"` are the same key, as in a URL.
 pub(crate) fn text(node: Node<'_>) -> Option<std::borrow::Cow<'_, str>> {
     node.as_number_text().map(Into::into).or_else(|| node.as_str())
 }
