@@ -165,7 +165,7 @@ fn late(upstream: &Arc<str>, begun: Instant) -> CallError {
         fault: Fault::Upstream,
         retry: true,
         elapsed: begun.elapsed(),
-        detail: "the call's time is over: waiting for what it shares with others".into(),
+        detail: "the call timed out: waiting for a request that it shares".into(),
     }
 }
 

@@ -106,7 +106,7 @@ impl<'a> AttemptRecord<'a> {
         let upstream = &*self.local.upstream;
         self.endpoint.load.observe(now - self.begun, now);
         if upstream.policies.ejection && self.endpoint.health.failed(now, || self.local.may_eject()) {
-            tracing::warn!(upstream = %upstream.name(), endpoint = %self.endpoint.address, "endpoint left out: it fails");
+            tracing::warn!(upstream = %upstream.name(), endpoint = %self.endpoint.address, "endpoint ejected: it keeps failing");
         }
     }
 }

@@ -116,8 +116,8 @@ async fn decode(
 
 #[cold]
 fn timed_out(phase: &Cell<Phase>, own: Instant, deadline: Instant) -> Failure {
-    let whose = if own <= deadline { "the call's time is over" } else { "the request's deadline has come" };
-    Failure::new(ErrorKind::Timeout, format!("{whose}: {}", phase.get().describe()))
+    let cause = if own <= deadline { "the call timed out" } else { "the request's deadline passed" };
+    Failure::new(ErrorKind::Timeout, format!("{cause}: {}", phase.get().describe()))
 }
 
 /// Counts a call when it ends. A dropped call counts as cancelled.

@@ -244,5 +244,8 @@ fn refused(limit: &Limiter, full: LimitReached) -> Failure {
 
 #[cold]
 fn attempt_timed_out(limit: Duration, phase: &Cell<Phase>) -> Failure {
-    Failure::new(ErrorKind::Timeout, format!("the try's {} ms are over: {}", limit.as_millis(), phase.get().describe()))
+    Failure::new(
+        ErrorKind::Timeout,
+        format!("the attempt timed out after {} ms: {}", limit.as_millis(), phase.get().describe()),
+    )
 }

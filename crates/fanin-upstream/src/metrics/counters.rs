@@ -67,7 +67,7 @@ pub(crate) enum Extra {
 impl Extra {
     pub(super) const ALL: [(Extra, &'static str, &'static str); 6] = [
         (Extra::Sent, "fanin_upstream_sent", "Requests sent to the upstream, retries and hedges included"),
-        (Extra::Resent, "fanin_upstream_resent", "Requests sent again because a kept connection had been closed"),
+        (Extra::Resent, "fanin_upstream_resent", "Requests sent again because the server had closed a kept connection"),
         (Extra::Retried, "fanin_upstream_retries", "Retries sent"),
         (Extra::RetryDenied, "fanin_upstream_retries_denied", "Retries that the retry budget did not allow"),
         (Extra::Hedged, "fanin_upstream_hedges", "Hedges sent"),

@@ -16,13 +16,13 @@ type Gauge = (&'static str, &'static str, fn(&Gauges) -> u64);
 
 const GAUGES: [Gauge; 8] = [
     ("fanin_upstream_in_flight", "Calls in flight", |g| g.in_flight),
-    ("fanin_upstream_waiting", "Calls waiting for a place below the limit", |g| g.waiting),
+    ("fanin_upstream_waiting", "Calls waiting for a permit", |g| g.waiting),
     ("fanin_upstream_limit", "Calls that may be in flight", |g| g.limit),
     ("fanin_upstream_connections", "Open connections", |g| g.connections),
-    ("fanin_upstream_connecting", "Connections in the making", |g| g.connecting),
+    ("fanin_upstream_connecting", "Connections being opened", |g| g.connecting),
     ("fanin_upstream_endpoints", "Known endpoints", |g| g.endpoints),
-    ("fanin_upstream_endpoints_ejected", "Endpoints not asked for now, because they failed", |g| g.ejected),
-    ("fanin_upstream_breaker", "Breaker: 0 closed, 1 open, 2 half-open", |g| g.breaker),
+    ("fanin_upstream_endpoints_ejected", "Endpoints ejected by outlier detection", |g| g.ejected),
+    ("fanin_upstream_breaker", "Circuit breaker: 0 closed, 1 open, 2 half-open", |g| g.breaker),
 ];
 
 impl Collector for MetricsRegistry {
@@ -45,7 +45,7 @@ impl Collector for MetricsRegistry {
         }
         let mut seconds = encoder.encode_descriptor(
             "fanin_upstream_seconds",
-            "Time of a call, waiting and retries included",
+            "Duration of calls, waiting and retries included",
             None,
             MetricType::Histogram,
         )?;

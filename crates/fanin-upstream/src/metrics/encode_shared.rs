@@ -14,18 +14,18 @@ use crate::shared::{OperationMetrics, Sizes, SnapshotMetrics, SnapshotTable};
 type Counter = (&'static str, &'static str, fn(&OperationMetrics) -> &AtomicU64);
 
 const COUNTERS: [Counter; 10] = [
-    ("fanin_batch_splits", "Requests of batches sent again in parts after a failure of their content", |c| {
+    ("fanin_batch_splits", "Requests of batches sent again in halves after a failure of their content", |c| {
         &c.batch_splits
     }),
-    ("fanin_batch_strays", "Items in answers to batches that belong to no key asked for", |c| &c.batch_strays),
-    ("fanin_batch_held", "Calls held for others to merge with", |c| &c.held),
-    ("fanin_batch_held_in_vain", "Calls held until their linger was over", |c| &c.held_in_vain),
-    ("fanin_flight_joined", "Calls that joined an identical one in flight", |c| &c.joined),
+    ("fanin_batch_strays", "Items in answers to batches that belong to no requested key", |c| &c.batch_strays),
+    ("fanin_batch_held", "Calls held for a partner to merge with", |c| &c.held),
+    ("fanin_batch_held_in_vain", "Calls held for the whole linger without a partner", |c| &c.held_in_vain),
+    ("fanin_flight_joined", "Calls that joined an identical call in flight", |c| &c.joined),
     ("fanin_cache_hits", "Calls, or keys of an operation with a batch, answered by the cache", |c| &c.cache_hits),
     ("fanin_cache_stale", "Calls or keys answered by the cache while a new answer was fetched", |c| &c.cache_stale),
     ("fanin_cache_saved", "Calls or keys answered by the cache because the upstream failed", |c| &c.cache_saved),
     ("fanin_cache_misses", "Calls or keys that the cache could not answer", |c| &c.cache_misses),
-    ("fanin_operation_calls", "Calls of operations that merge, share or cache", |c| &c.calls),
+    ("fanin_operation_calls", "Calls of operations that use batches, single-flight or a cache", |c| &c.calls),
 ];
 
 type Histogram = (&'static str, &'static str, fn(&OperationMetrics) -> &Sizes);
@@ -72,8 +72,8 @@ pub(super) fn encode_shared(
 fn caches(upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     type Gauge = (&'static str, &'static str, fn((u64, u64)) -> u64);
     const GAUGES: [Gauge; 2] = [
-        ("fanin_cache_bytes", "Bytes that kept answers or items take", |(_, bytes)| bytes),
-        ("fanin_cache_entries", "Answers or items kept", |(entries, _)| entries),
+        ("fanin_cache_bytes", "Bytes of cached answers or items", |(_, bytes)| bytes),
+        ("fanin_cache_entries", "Cached answers or items", |(entries, _)| entries),
     ];
     for (name, help, pick) in GAUGES {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -114,7 +114,7 @@ fn snapshots(upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)], encoder: &mut Descr
             now.duration_since(table.fetched()).unwrap_or_default().as_secs_f64()
         }),
         ("fanin_snapshot_rows", "Rows of a snapshot", |table, _| table.len() as f64),
-        ("fanin_snapshot_bytes", "Bytes that a snapshot takes", |table, _| table.memory() as f64),
+        ("fanin_snapshot_bytes", "Bytes of a snapshot", |table, _| table.memory() as f64),
     ];
     for (name, help, pick) in GAUGES {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;

@@ -95,7 +95,7 @@ impl Breaker {
                 let left = state.until - now;
                 return Err(Failure::new(
                     ErrorKind::Breaker,
-                    format!("too many calls failed; the next is tried in {} ms", left.as_millis()),
+                    format!("too many calls failed; the next probe is in {} ms", left.as_millis()),
                 ));
             }
             OPEN => {
@@ -107,7 +107,7 @@ impl Breaker {
         }
         // A probe that takes longer than the longest pause is given up.
         if state.probe.is_some_and(|(_, since)| now < since + policy.longest_pause) {
-            return Err(Failure::new(ErrorKind::Breaker, "too many calls failed; one is being tried"));
+            return Err(Failure::new(ErrorKind::Breaker, "too many calls failed; a probe is running"));
         }
         state.probes += 1;
         state.probe = Some((state.probes, now));
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(breaker.mode(), OPEN, "11 of 22");
         let error = breaker.admit(&policy).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Breaker);
-        assert_eq!(error.detail, "too many calls failed; the next is tried in 1000 ms");
+        assert_eq!(error.detail, "too many calls failed; the next probe is in 1000 ms");
         let few = Breaker::new();
         (0..19).for_each(|_| few.failed(&policy));
         assert!(few.is_closed(), "19 calls are not enough to judge");

@@ -1,4 +1,4 @@
-//! One attempt of a call, as every transport gets it, and the answer that it gives back.
+//! One attempt of a call, as each transport gets it, and the answer that it returns.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::headers;
 use crate::metrics::Shard;
 use crate::request::Request;
 
-/// What a call is doing. A timeout says so.
+/// What a call is doing. A timeout's error says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Waiting,
@@ -32,18 +32,18 @@ pub(crate) enum Phase {
 impl Phase {
     pub fn describe(self) -> &'static str {
         match self {
-            Phase::Waiting => "still waiting for a place below the limit",
-            Phase::Resolving => "the host's name is not resolved",
+            Phase::Waiting => "waiting for a permit of the limit",
+            Phase::Resolving => "the host name is not resolved yet",
             Phase::Connecting => "no connection yet",
             Phase::Sent => "no answer",
             Phase::Answering => "the answer is not complete",
-            Phase::Pausing => "waiting to try again",
+            Phase::Pausing => "waiting before a retry",
             Phase::Decoding => "the answer is not decompressed",
         }
     }
 }
 
-/// A request whose parts have been checked, so that every attempt of it can be built without failing.
+/// A request whose parts have been checked, so that every attempt of it can be built.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub method: Method,
@@ -64,16 +64,16 @@ impl Prepared {
     }
 }
 
-/// One try of a call at one endpoint.
+/// One attempt of a call at one endpoint.
 #[derive(Debug)]
 pub(crate) struct Attempt<'a> {
     pub request: &'a Prepared,
     pub endpoint: &'a Arc<Endpoint>,
     pub config: &'a fanin_config::Upstream,
-    /// Of gRPC upstreams.
+    /// The services of a gRPC upstream.
     pub services: Option<&'a Services>,
     pub age: Instant,
-    /// When the try began.
+    /// When the attempt started.
     pub begun: Instant,
     pub deadline: Instant,
     pub safe: bool,
@@ -106,7 +106,7 @@ impl Attempt<'_> {
         self.http2_request_of(self.request.method.clone(), self.path()?)
     }
 
-    /// The same with another method and path.
+    /// The same request with another method and path.
     pub fn http2_request_of(&self, method: Method, path: PathAndQuery) -> Result<http::Request<()>, Failure> {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.endpoint.origin.scheme.clone());
@@ -122,12 +122,12 @@ impl Attempt<'_> {
     }
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub status: StatusCode,
     pub headers: Headers,
     pub body: Bytes,
-    /// When its last byte had come.
+    /// When its last byte was received.
     pub at: Instant,
 }

@@ -1,4 +1,4 @@
-//! Reads an answer's body to its end, bounded in size and in the time between its parts.
+//! Reads an answer's body, bounded in size and in the time between its parts.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use bytes::{Bytes, BytesMut};
 
 use crate::error::{ErrorKind, Failure};
 
-/// Bodies up to this are copied out of the buffer that they were read into.
+/// Bodies up to this size are copied out of the buffer that was read.
 pub(super) const SMALL: usize = 4 << 10;
 
-/// Room made at once for an announced body. More is made as it really comes.
+/// Capacity that is reserved for an announced body. It grows with what is received.
 pub(super) const FIRST_ROOM: usize = 1 << 20;
 
-/// Collects parts; a large body that comes as one part is passed on as it is.
+/// Collects parts. A large body that comes as one part is not copied.
 #[derive(Debug)]
 pub(crate) struct Parts {
     max: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// `announced` is the length that the answer's head promises, 0 if it promises none.
+    /// `announced` is the length in the answer's head, 0 if there is none.
     pub fn new(max: usize, announced: u64) -> Result<Parts, Failure> {
         let announced = usize::try_from(announced).unwrap_or(usize::MAX);
         if announced > max {
@@ -54,7 +54,7 @@ impl Parts {
         self.first.len() + self.rest.len()
     }
 
-    /// A small part is copied: as it came it keeps the connection's read buffer, many times its size, from being used again.
+    /// A small part is copied: otherwise it would keep the connection's much larger read buffer alive.
     pub fn finish(self) -> Bytes {
         match self.rest.is_empty() {
             true if self.first.len() <= SMALL => Bytes::copy_from_slice(&self.first),
@@ -69,11 +69,11 @@ pub(super) fn too_large(bytes: usize, max: usize) -> Failure {
     Failure::new(ErrorKind::TooLarge, format!("the answer has {bytes} bytes or more, {max} are allowed"))
 }
 
-/// Waits for a body's next part, no longer than `limit`.
+/// Waits for the next part of a body, at most for `limit`.
 pub(crate) async fn within<T>(limit: Option<Duration>, part: impl Future<Output = T>) -> Result<T, Failure> {
     match limit {
         None => Ok(part.await),
-        // Boxed: without a limit, as by default, a call does not carry the timer's state.
+        // Boxed: without a limit, the default, a call does not carry the timer's state.
         Some(limit) => Box::pin(tokio::time::timeout(limit, part)).await.map_err(|_| {
             Failure::new(ErrorKind::Timeout, format!("no further part of the answer within {} ms", limit.as_millis()))
         }),

@@ -1,9 +1,9 @@
-//! Connections to one endpoint, bounded for the whole process, and how many of them may be in the making at once: a cold
-//! server that meets 256 calls must not open 256 connections before the first is free again.
+//! Bounds the connections to one endpoint over the whole process, and how many of them are opened at once. A cold
+//! server that gets 256 calls must not open 256 connections before the first is free again.
 //!
-//! Opening and closing are rare next to calls, so a mutex guards the counts. Whoever is denied is told when there is room
-//! again; *every* pool denied is told, and asks again if it still needs to, so that room is never lost on a pool whose
-//! waiting calls have gone.
+//! Opening and closing are rare, so a mutex guards the counts. A pool that is refused is woken when there is room.
+//! *Every* refused pool is woken and asks again if it still needs to, so that room is never lost on a pool whose calls
+//! have gone.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ use tokio::sync::Notify;
 /// What other threads see of a worker's pool.
 #[derive(Debug, Default)]
 pub(crate) struct PoolSignal {
-    /// Wakes the pool's keeper.
+    /// Wakes the task that maintains the pool.
     pub wake: Notify,
-    /// Connections that the pool keeps unused.
+    /// Unused connections of the pool.
     pub idle: AtomicUsize,
-    /// Unused connections that the pool is asked to close so that another worker can open one.
+    /// Unused connections that the pool should close so that another worker can open one.
     pub release_requests: AtomicUsize,
 }
 
@@ -53,13 +53,13 @@ impl ConnectionBudget {
         Arc::new(ConnectionBudget { max_open, max_connecting, state: Mutex::default() })
     }
 
-    /// OpenConnection connections and connections in the making.
+    /// Open connections, and connections that are being opened.
     pub fn load(&self) -> (usize, usize) {
         let state = self.lock();
         (state.open, state.connecting)
     }
 
-    /// Makes a pool known, so that others can ask it for an unused connection.
+    /// Registers a pool, so that others can ask it for an unused connection.
     pub fn join(&self, pool: &Arc<PoolSignal>) {
         self.lock().pools.push(pool.clone());
     }
@@ -70,7 +70,7 @@ impl ConnectionBudget {
         state.denied.retain(|other| !Arc::ptr_eq(other, pool));
     }
 
-    /// Allows one connection to be made. If there is no room, the pool is woken when there is.
+    /// Allows one connection to be opened. Otherwise the pool is woken when there is room.
     pub fn try_start(self: &Arc<Self>, pool: &Arc<PoolSignal>) -> Option<ConnectPermit> {
         let mut state = self.lock();
         let full = state.open + state.connecting >= self.max_open;
@@ -92,7 +92,7 @@ impl ConnectionBudget {
         None
     }
 
-    /// Has every pool look at its connections.
+    /// Has every pool check its connections.
     pub fn wake_all(&self) {
         self.lock().pools.iter().for_each(|pool| pool.wake.notify_one());
     }
@@ -111,14 +111,14 @@ impl ConnectionBudget {
     }
 }
 
-/// The right to make one connection.
+/// The right to open one connection.
 #[derive(Debug)]
 pub(crate) struct ConnectPermit {
     budget: Arc<ConnectionBudget>,
 }
 
 impl ConnectPermit {
-    /// The connection stands.
+    /// The connection is open.
     pub fn opened(self) -> OpenConnection {
         let budget = self.budget.clone();
         budget.change(|state| state.open += 1);

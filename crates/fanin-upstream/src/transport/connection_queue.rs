@@ -1,4 +1,4 @@
-//! Calls of one worker that wait for a connection to one endpoint, oldest request first.
+//! The calls of one worker that wait for a connection to one endpoint, the oldest request first.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ pub(crate) struct ConnectionQueue<T> {
     next: u64,
 }
 
-/// One call's place in the queue, shared by the queue and the call.
+/// One call in the queue, shared by the queue and the call.
 #[derive(Debug)]
 pub(crate) struct Waiter<T> {
     age: Instant,
@@ -43,13 +43,13 @@ impl<T> Waiter<T> {
             }
             _ => match std::mem::replace(&mut *state, State::Left) {
                 State::Settled(result) => Poll::Ready(result),
-                // Polled again after the end, which only a broken executor does.
+                // Polled again after its end, which no executor does.
                 State::Waiting(_) | State::Left => Poll::Pending,
             },
         }
     }
 
-    /// The call goes. What it had been given and not taken is for somebody else.
+    /// The call is dropped. Returns what it was given and has not taken.
     pub fn leave(&self) -> Option<T> {
         match self.state.replace(State::Left) {
             State::Settled(Ok(given)) => Some(given),
@@ -76,7 +76,7 @@ impl<T> ConnectionQueue<T> {
         self.waiting.len()
     }
 
-    /// Tickets handed out so far: who has a smaller number was here before.
+    /// The number of the next waiter. Waiters with smaller numbers joined before.
     pub fn next_number(&self) -> u64 {
         self.next
     }
@@ -84,7 +84,7 @@ impl<T> ConnectionQueue<T> {
     pub fn join(&mut self, age: Instant) -> Rc<Waiter<T>> {
         let waiter = Rc::new(Waiter { age, number: self.next, state: RefCell::new(State::Waiting(None)) });
         self.next += 1;
-        // Newcomers are mostly the youngest, so the search from the back is short.
+        // Newcomers are mostly of young requests, so the search from the back is short.
         let behind = self.waiting.iter().rev().take_while(|other| other.age > age).count();
         self.waiting.insert(self.waiting.len() - behind, waiter.clone());
         waiter
@@ -96,7 +96,7 @@ impl<T> ConnectionQueue<T> {
         }
     }
 
-    /// Gives to the oldest. Only for a queue that is not empty.
+    /// Gives to the oldest waiter. Returns `what` if there is none.
     pub fn serve(&mut self, what: T) -> Result<(), T> {
         match self.waiting.pop_front() {
             Some(waiter) => {
@@ -107,7 +107,7 @@ impl<T> ConnectionQueue<T> {
         }
     }
 
-    /// Fails the oldest; with `all_before` also everybody whose number is smaller than that.
+    /// Fails the oldest waiter; with `all_before` also all with a smaller number.
     pub fn fail(&mut self, failure: &Failure, all_before: Option<u64>) {
         if let Some(oldest) = self.waiting.pop_front() {
             oldest.settle(Err(failure.clone()));

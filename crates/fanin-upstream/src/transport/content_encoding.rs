@@ -1,8 +1,8 @@
-//! Decodes answers that an upstream compressed, asked or not (`Content-Encoding`, RFC 9110, 8.4): gzip (RFC 1952) and
+//! Decompresses answers (`Content-Encoding`, RFC 9110, 8.4), also if nobody asked for compression: gzip (RFC 1952) and
 //! deflate (RFC 1950, and RFC 1951 as some servers send it).
 //!
-//! `max_answer` bounds the decoded bytes, so that a small answer cannot become a huge one. A worker decodes in steps that
-//! are bounded in input and output, and hands what takes longer than a moment to the offload thread.
+//! `max_answer` bounds the decoded bytes, so that a small answer cannot become a huge one. A worker decodes in steps
+//! that are bounded in input and output. What takes longer goes to the offload thread.
 
 use std::time::{Duration, Instant};
 
@@ -16,21 +16,21 @@ use super::body::too_large;
 use crate::error::{ErrorKind, Failure};
 use crate::offload;
 
-/// How long a worker decodes before it hands over, or lets others run.
+/// How long a worker decodes before it hands over or yields.
 const MOMENT: Duration = Duration::from_micros(500);
-/// Bytes that one step reads and writes at most. Blocks without content cost time and give no output, so both are bounded.
+/// Most bytes that one step reads and writes. Both are bounded, because empty blocks take time and give no output.
 const STEP_IN: usize = 4 << 10;
 const STEP_OUT: usize = 32 << 10;
-/// Encodings of one answer, each applied to the result of the one before.
+/// Most encodings of one answer.
 const MAX_CODINGS: usize = 3;
 
-/// Decodes an answer and removes the headers that no longer hold.
+/// Decodes an answer and removes the headers that no longer apply.
 ///
 /// # Errors
-/// `decode`: an encoding that is not known, or bytes that are not what it says. `too_large`: more than `max` decoded bytes.
+/// `Decode` for an unknown encoding or a broken stream, `TooLarge` for more than `max` decoded bytes.
 pub(crate) async fn decode(received: Received, max: usize) -> Result<Received, Failure> {
     if received.body.is_empty() {
-        // The answer to HEAD, or a 304: the header describes what another answer would hold.
+        // An answer to HEAD, or a 304: the header describes another answer's body.
         return Ok(received);
     }
     let codings = Coding::all(&received.headers)?;
@@ -104,18 +104,18 @@ fn unknown(name: &[u8]) -> Failure {
     )
 }
 
-/// An answer on its way from its encodings to its content.
+/// An answer that is being decoded.
 struct Decoding {
-    /// Those that are left; the last one is undone next.
+    /// The encodings that are left. The last one is decoded next.
     codings: Vec<Coding>,
     bytes: Bytes,
-    /// Undoes the last of `codings`.
+    /// Decodes the last of `codings`.
     decoder: Option<Decoder>,
     max: usize,
 }
 
 impl Decoding {
-    /// Decodes to the end, or fails early once `is_abandoned`.
+    /// Decodes to the end. Stops early once `is_abandoned`.
     fn run(mut self, is_abandoned: &dyn Fn() -> bool) -> Result<Bytes, Failure> {
         match self.run_until(&mut || is_abandoned())? {
             true => Ok(self.bytes),
@@ -123,7 +123,7 @@ impl Decoding {
         }
     }
 
-    /// Decodes until `pause` says so after a step. Whether all is done.
+    /// Decodes until `pause` returns true after a step. Whether everything is decoded.
     fn run_until(&mut self, pause: &mut dyn FnMut() -> bool) -> Result<bool, Failure> {
         while let Some(&coding) = self.codings.last() {
             let decoder = self.decoder.get_or_insert_with(|| Decoder::new(coding, self.bytes.clone()));
@@ -160,16 +160,16 @@ impl Broken {
 
 const TRUNCATED: Broken = Broken::Because("it ends too early");
 
-/// Undoes one encoding.
+/// Decodes one encoding.
 struct Decoder {
     stage: Stage,
     is_gzip: bool,
     inflate: Decompress,
     input: Bytes,
-    /// Bytes of the input that are done with.
+    /// Bytes of the input that have been decoded.
     at: usize,
     output: Vec<u8>,
-    /// Of the gzip member that is being decoded.
+    /// Checksum of the present gzip member.
     crc: Crc,
 }
 
@@ -198,12 +198,12 @@ impl Decoder {
     }
 
     fn finish(mut self) -> Bytes {
-        // An answer may be kept for long; what it did not fill must not be kept with it.
+        // An answer may be cached for long: unused capacity must not be kept with it.
         self.output.shrink_to_fit();
         self.output.into()
     }
 
-    /// Decodes some more. Whether all is done.
+    /// Decodes one step. Whether everything is decoded.
     fn step(&mut self, max: usize) -> Result<bool, Broken> {
         match self.stage {
             Stage::Header => {
@@ -227,12 +227,12 @@ impl Decoder {
         let rest = &self.input[self.at..];
         let input = &rest[..rest.len().min(STEP_IN)];
         let begin = self.output.len();
-        // One byte more than allowed shows that there are too many.
+        // One byte more than allowed shows that the answer is too large.
         let room = STEP_OUT.min(max.saturating_add(1) - begin);
         self.output.resize(begin + room, 0);
         let (read, written) = (self.inflate.total_in(), self.inflate.total_out());
         let status = self.inflate.decompress(input, &mut self.output[begin..], FlushDecompress::None);
-        // Both are at most what was given to it.
+        // Both are at most the lengths of the slices.
         let (read, written) =
             ((self.inflate.total_in() - read) as usize, (self.inflate.total_out() - written) as usize);
         self.at += read;
@@ -271,10 +271,10 @@ impl Decoder {
     }
 }
 
-/// A gzip member's first bytes: its magic number, and "deflate", the only method there is.
+/// The first bytes of a gzip member: magic number, and deflate as the only method.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// Bytes of the header at a gzip member's start (RFC 1952, 2.3).
+/// Length of the header at the start of a gzip member (RFC 1952, 2.3).
 fn header_length(bytes: &[u8]) -> Result<usize, Broken> {
     const HEADER_CRC: u8 = 2;
     const EXTRA: u8 = 4;
@@ -301,7 +301,7 @@ fn header_length(bytes: &[u8]) -> Result<usize, Broken> {
     if at > bytes.len() { Err(TRUNCATED) } else { Ok(at) }
 }
 
-/// Whether a deflate stream begins with zlib's header (RFC 1950, 2.2). Some servers leave it out.
+/// Whether a deflate stream starts with zlib's header (RFC 1950, 2.2). Some servers omit it.
 fn is_zlib(bytes: &[u8]) -> bool {
     let Some(&[method, flags]) = bytes.first_chunk() else { return false };
     method & 15 == 8 && u16::from_be_bytes([method, flags]).is_multiple_of(31)

@@ -1,11 +1,11 @@
-//! A folder of this machine: files below it are read whole, by lines, or counted.
+//! A local folder: reads files as text, JSON or lines, counts lines, lists folders.
 //!
-//! Reading a file blocks its thread however the kernel is asked, so a few threads of the process do it, never a worker. No
-//! more calls reach them than the upstream's `limit` lets, and who is not waited for any more is stopped at the next part.
+//! Reading a file blocks its thread, so a few threads of the process do it, never a worker. The upstream's `limit`
+//! bounds the calls that reach them. A call that was dropped is stopped at the next part of its file.
 //!
-//! Never outside: `cap-std` has the kernel resolve each path below the folder (`openat2` with `RESOLVE_BENEATH`, or step by step
-//! where that is not there), so that neither `..` nor a link leads out, whoever changes the folder meanwhile. The folder itself
-//! is opened anew for each call: one that a deployment replaces is seen.
+//! No path leads outside. `cap-std` has the kernel resolve each path below the folder (`openat2` with
+//! `RESOLVE_BENEATH`, or step by step on older kernels), so neither `..` nor a link escapes. The folder is opened for
+//! each call, so that a folder replaced by a deployment is seen.
 
 use std::io::{BufRead, BufReader, ErrorKind as IoKind, Read};
 use std::path::PathBuf;
@@ -28,9 +28,9 @@ use crate::endpoint::TransportData;
 use crate::error::{ERROR_HEADER, ErrorKind, Failure, error_header_value};
 use crate::metrics::Extra;
 
-/// Threads that read, for all folders.
+/// Threads that read files, for all upstreams.
 const THREADS: usize = 4;
-/// Calls that may wait for them; the limits of the upstreams are far below.
+/// Most calls that wait for them. Limits of upstreams are far below.
 const QUEUE: usize = 1024;
 const CHUNK: usize = 64 * 1024;
 
@@ -51,10 +51,10 @@ type Reply = oneshot::Sender<Result<Received, Failure>>;
 /// Why a file has no answer.
 enum Trouble {
     Io(std::io::Error),
-    /// A kind of file, or a name, that cannot be read.
+    /// A file or name that cannot be read, such as a pipe.
     Wrong(String),
     Failed(Failure),
-    /// Nobody waits any more.
+    /// The call was dropped.
     Gone,
 }
 
@@ -69,7 +69,7 @@ impl Folder {
         Arc::new(Folder { path: path.to_owned() })
     }
 
-    /// Does what an attempt's request stands for.
+    /// Runs the method that the attempt's path names.
     pub async fn send(self: &Arc<Self>, attempt: &Attempt<'_>) -> Result<Received, Failure> {
         let body = Doc::parse(attempt.request.body.clone(), 2).ok();
         let path = body.as_ref().and_then(|doc| doc.root().index(0)?.as_str());
@@ -99,7 +99,7 @@ struct Job {
     reply: Reply,
 }
 
-/// Gives a job to the threads, which start with the first one.
+/// Queues a job. The threads start with the first one. `false` if the queue is full.
 fn hand_over(job: Job) -> bool {
     static THREADS_QUEUE: OnceLock<SyncSender<Job>> = OnceLock::new();
     let queue = THREADS_QUEUE.get_or_init(|| {
@@ -139,12 +139,12 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
 fn status(error: &std::io::Error) -> StatusCode {
     match error.kind() {
         IoKind::NotFound => StatusCode::NOT_FOUND,
-        // So does `cap-std` say that a path leads outside.
+        // `cap-std` reports a path that leads outside in this way.
         IoKind::PermissionDenied => StatusCode::FORBIDDEN,
         IoKind::NotADirectory | IoKind::IsADirectory | IoKind::InvalidInput | IoKind::InvalidFilename => {
             StatusCode::BAD_REQUEST
         }
-        // A loop of links (ELOOP) has no stable kind.
+        // A loop of links (ELOOP) has no stable error kind.
         _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => StatusCode::BAD_REQUEST,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
@@ -171,7 +171,7 @@ impl Job {
 
     fn open(&self, root: &Dir) -> Result<File, Trouble> {
         let mut options = OpenOptions::new();
-        // A pipe that nobody writes to would hold the thread for ever.
+        // Otherwise a pipe without a writer would block the thread for ever.
         options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
         let file = root.open_with(&self.path, &options)?;
         if !file.metadata()?.is_file() {
@@ -203,7 +203,7 @@ impl Job {
         loop {
             self.still_wanted()?;
             let read = file.take(CHUNK as u64).read_to_end(&mut bytes)?;
-            // It may have grown since.
+            // The file may have grown.
             self.bounded(bytes.len() as u64)?;
             if read == 0 {
                 break;
@@ -212,7 +212,7 @@ impl Job {
         if std::str::from_utf8(&bytes).is_err() {
             return Err(self.no_text());
         }
-        // A text without signs is a text; without a body it would be none.
+        // An empty text is JSON's empty string: an answer without a body would not be a text.
         if bytes.is_empty() && kind.starts_with("text") {
             return Ok(json(b"\"\"".to_vec()));
         }
@@ -221,7 +221,7 @@ impl Job {
     }
 
     fn lines(&self, file: &File) -> Result<Received, Trouble> {
-        // One more, to see that a line goes on beyond what is allowed.
+        // One byte more, to detect a line that exceeds the bound.
         let mut reader = BufReader::with_capacity(CHUNK, file.take(self.max_answer as u64 + 1));
         let mut out = vec![b'['];
         let mut line = Vec::new();
@@ -246,7 +246,7 @@ impl Job {
         Ok(json(out))
     }
 
-    /// As many as `lines` would give, of a file of any size.
+    /// Counts as many lines as `lines` would return, of a file of any size.
     fn count_lines(&self, mut file: &File) -> Result<Received, Trouble> {
         let mut buffer = vec![0; CHUNK];
         let (mut count, mut last) = (0_u64, b'\n');
@@ -267,7 +267,7 @@ impl Job {
         for entry in folder.entries()? {
             self.still_wanted()?;
             let entry = entry?;
-            // A name that is no text cannot be asked for either.
+            // A name that is not UTF-8 cannot be requested either.
             let Ok(name) = entry.file_name().into_string() else { continue };
             let kind = entry.file_type()?;
             let length = if kind.is_file() { entry.metadata().map_or(0, |it| it.len()) } else { 0 };

@@ -1,8 +1,8 @@
-//! gRPC: methods with messages over HTTP/2, on the same connections as HTTP/2 itself.
+//! gRPC over the connections of HTTP/2.
 //!
-//! A request arrives as JSON like every other (its path names the method) and leaves as messages; the messages of the answer
-//! become JSON once the server has said that all is well. What a server says against a call is an answer with the HTTP
-//! status that gateways give it, so that policies and flows treat it as they treat every upstream's.
+//! A request arrives as JSON, with the method in its path, and is sent as messages. The answer's messages become JSON
+//! once the server has ended the stream with success. An error of the server is an answer with the HTTP status that
+//! gateways give it, so that policies and flows treat it as any other answer.
 
 use std::rc::Rc;
 
@@ -21,11 +21,11 @@ use crate::grpc::{self, Code, Frames, Method, Methods, Reflected, Round, Service
 use crate::headers::strip_hop_by_hop;
 
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-/// What servers may do to messages: nothing. An answer's bytes are few beside what inflating them costs on a worker.
+/// Fanin accepts no compression: decompressing costs a worker more than the bytes saved.
 const ACCEPT: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const GRPC: &str = "application/grpc";
-/// Bytes of messages that are surely converted on the spot.
+/// Messages up to this size are always converted at once.
 const SMALL: usize = 16 << 10;
 
 /// Sends a call and reads its whole answer.
@@ -41,7 +41,7 @@ pub(crate) async fn send(pool: &Rc<Pool<Http2>>, attempt: &Attempt<'_>) -> Resul
     }
 }
 
-/// The method, and the body of its request; or why there is none.
+/// The method, and the encoded body of its request. The inner error says why there is none.
 async fn prepare<'m>(
     methods: &'m Methods,
     full: &str,
@@ -54,7 +54,7 @@ async fn prepare<'m>(
         }));
     };
     let body = match json.len() {
-        // A method need not be copied for a small one.
+        // Small messages are converted here, so that the method need not be cloned.
         0..=SMALL => grpc::encode(method, json),
         size => {
             let (method, json) = (method.clone(), json.clone());
@@ -80,7 +80,7 @@ async fn by_reflection(
         })
         .await
     };
-    // What was heard a while ago may no longer be so: before a call is refused for it, the server is asked again.
+    // Descriptors may be outdated: before a call is refused for them, they are fetched again.
     let methods = reflected.methods(service, grpc::OLD, services.safe(), &ask).await?;
     if let Ok((method, body)) = prepare(&methods, full, &attempt.request.body).await? {
         return call(pool, attempt, services, method, body).await;
@@ -117,10 +117,10 @@ async fn call(
     Ok(Received { status: StatusCode::OK, headers: headers.into(), body, at })
 }
 
-/// How a call ended.
+/// The end of a call.
 struct Ended {
     status: Status,
-    /// What stands before the messages and behind them, without what belongs to the protocol.
+    /// Headers and trailers, without those of the protocol.
     headers: HeaderMap,
     messages: Vec<Bytes>,
 }
@@ -149,7 +149,7 @@ async fn exchange(
     let said = Status::take(&mut headers);
     let kind = headers.remove(CONTENT_TYPE);
     let is_grpc = kind.as_ref().is_some_and(|kind| kind.as_bytes().starts_with(GRPC.as_bytes()));
-    // All there is may be a head with the status in it.
+    // An answer without messages may be a single head with the status.
     if let Some(status) = said {
         return Ok(ended(status, headers, HeaderMap::new(), Vec::new()));
     }

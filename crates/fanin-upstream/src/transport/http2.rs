@@ -1,15 +1,14 @@
 //! HTTP/2: many calls on one connection.
 //!
-//! Built on the `h2` crate itself rather than on hyper's client over it: a call then costs one stream and no task, no channel
-//! and no second wake-up, which is what keeps 20,000 waiting calls small, and the peer's bound on streams can be asked.
+//! Built on the `h2` crate instead of hyper's client. A call then needs one stream, but no task, no channel and no
+//! second wake-up. That keeps waiting calls small, and the peer's limit of streams is known.
 //!
-//! Each worker has connections of its own (one in most cases, a further one when the peer's bound on streams is reached, up
-//! to `max_connections` a worker). Sharing them between workers through channels would save sockets and cost two thread
-//! switches a call.
+//! Each worker has connections of its own: usually one, and up to `max_connections` when the peer's limit of streams is
+//! reached. Sharing them between workers would save sockets and cost two thread switches for each call.
 //!
-//! A connection whose peer has vanished without a word must not swallow calls until TCP gives up (story D: 20 seconds).
-//! It is pinged at intervals, with and without calls, and at once when a call is given up on while nothing at all came in.
-//! Until the pong, new calls avoid it; without a pong it is closed and its calls fail.
+//! A connection whose peer has vanished must not take calls until TCP gives up. It is pinged at intervals, and at once
+//! when a call is dropped while nothing was received. Until the pong new calls avoid it; without a pong it is closed
+//! and its calls fail.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -36,13 +35,13 @@ use crate::error::{ErrorKind, Failure};
 use crate::headers::strip_hop_by_hop;
 use crate::metrics::Extra;
 
-/// Bytes of one answer, and of all answers of a connection, that may be on their way unread.
+/// Flow-control windows: unread bytes of one answer, and of all answers of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
-/// Streams assumed to be allowed until the peer says.
+/// Streams assumed to be allowed until the peer's settings come.
 const FIRST_STREAMS: usize = 100;
 const MAX_HEADERS: u32 = 64 << 10;
-/// A call given up on sooner than this says nothing about its connection.
+/// A call dropped sooner than this shows nothing about its connection.
 const SUSPICIOUS_AFTER: Duration = Duration::from_millis(10);
 const MAX_RESENT: usize = 2;
 
@@ -61,11 +60,11 @@ pub(crate) struct Http2Connection {
     in_flight: Cell<usize>,
     /// Streams that the peer allows.
     max_streams: Cell<usize>,
-    /// Takes no new calls: closed, or told by the peer to go away.
+    /// Takes no new calls: closed, or the peer sent GOAWAY.
     closing: Cell<bool>,
-    /// No sign of life while a call waited; a ping is out.
+    /// A dropped call received nothing. A ping has been sent.
     suspect: Cell<bool>,
-    /// When something last came in, or when a call last began on an unused connection.
+    /// When something was last received, or when a call last started on an unused connection.
     last_read: Cell<Instant>,
     probe: Notify,
     shut: Notify,
@@ -83,7 +82,7 @@ pub(crate) struct Lease {
     pool: Rc<Pool<Http2>>,
     connection: Rc<Http2Connection>,
     since: Instant,
-    /// The stream ended by itself, or never began.
+    /// The stream has ended, or has never started.
     done: bool,
 }
 
@@ -109,7 +108,7 @@ impl PoolKind for Http2 {
 
     fn take(pool: &Rc<Pool<Http2>>, store: &mut Shared) -> Option<Lease> {
         let free = store.0.iter().filter(|connection| connection.has_room());
-        // A suspect is better than nothing only once no further connection may be made.
+        // A suspect connection is used only if no further one may be opened.
         let may_grow = store.0.len() < pool.endpoint.origin.max_connections;
         let connection = free
             .filter(|connection| !connection.suspect.get() || !may_grow)
@@ -195,7 +194,7 @@ impl Drop for Shared {
     }
 }
 
-/// Lets a connection work, and waiting calls know when its peer allows more streams than before.
+/// Polls a connection, and serves waiting calls when its peer allows more streams than before.
 fn poll_connection<S>(
     driver: &mut Connection<S, Bytes>,
     connection: &Http2Connection,
@@ -215,7 +214,7 @@ where
     result
 }
 
-/// Runs a connection to its end and watches that its peer is alive.
+/// Runs a connection to its end and checks that its peer is alive.
 async fn drive<S>(
     mut driver: Connection<S, Bytes>,
     mut pings: Option<h2::PingPong>,
@@ -263,7 +262,7 @@ async fn drive<S>(
         }
     }
     connection.closing.set(true);
-    // Dropping the connection fails the streams that are left on it.
+    // Dropping the connection fails its remaining streams.
     drop(driver);
     drop(open);
     if let Some(pool) = pool.upgrade() {
@@ -271,8 +270,8 @@ async fn drive<S>(
     }
 }
 
-/// Some servers close connections that ping more often than they like: those of gRPC's C core, and so of Python, as they are
-/// without settings, when a call is silent for long. From then on their endpoint is pinged no more than they bear.
+/// Some servers close connections that ping too often: gRPC's C core, and so Python, does by default when a call is
+/// silent for long. From then on their endpoint is pinged less often.
 #[cold]
 fn reduce_pings_if_refused(endpoint: &Endpoint, end: &Result<(), h2::Error>) {
     if let Err(error) = end
@@ -325,7 +324,7 @@ async fn exchange(lease: &Lease, attempt: &Attempt<'_>) -> Result<Received, Fail
     let (head, mut stream) =
         send_request(lease, attempt, attempt.http2_request()?, attempt.request.body.clone()).await?;
     let announced = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    // The answer to HEAD announces a body that does not come.
+    // An answer to HEAD announces a body that does not come.
     let announced: u64 = if stream.is_end_stream() { 0 } else { announced.unwrap_or(0) };
     let mut parts = body::Parts::new(attempt.max_answer, announced)?;
     while let Some(part) = body::within(attempt.chunk_timeout, next_part(lease, attempt, &mut stream)).await? {
@@ -341,7 +340,7 @@ async fn exchange(lease: &Lease, attempt: &Attempt<'_>) -> Result<Received, Fail
     Ok(Received { status: head.status, headers: headers.into(), body: parts.finish(), at: Instant::now() })
 }
 
-/// Sends a request, and waits for the head of its answer.
+/// Sends a request and waits for the head of its answer.
 pub(super) async fn send_request(
     lease: &Lease,
     attempt: &Attempt<'_>,
@@ -350,7 +349,7 @@ pub(super) async fn send_request(
 ) -> Result<(http::response::Parts, RecvStream), Failure> {
     let connection = &lease.connection;
     let failed = |error: h2::Error| failure(lease, attempt.endpoint, &error);
-    // A handle of this call's own: one handle waits for one stream at a time.
+    // Each call needs a handle of its own: a handle waits for one stream at a time.
     let mut sender = connection.sender.clone();
     poll_fn(|cx| sender.poll_ready(cx)).await.map_err(failed)?;
     let has_body = !body.is_empty();
@@ -365,7 +364,7 @@ pub(super) async fn send_request(
     Ok((head, stream))
 }
 
-/// The next part of an answer, `None` at its end.
+/// The next part of an answer's body; `None` at its end.
 pub(super) async fn next_part(
     lease: &Lease,
     attempt: &Attempt<'_>,
@@ -376,7 +375,7 @@ pub(super) async fn next_part(
         Err(error) => return Some(Err(failure(lease, attempt.endpoint, &error))),
     };
     lease.connection.last_read.set(Instant::now());
-    // Fails only when the stream has ended, and then there is no window to keep open.
+    // Fails only if the stream has ended; then no window is needed.
     let _ = stream.flow_control().release_capacity(part.len());
     Some(Ok(part))
 }
@@ -387,8 +386,8 @@ pub(super) fn failure(lease: &Lease, endpoint: &Endpoint, error: &h2::Error) -> 
         lease.connection.closing.set(true);
     }
     let failure = Failure::new(ErrorKind::Protocol, format!("{}: HTTP/2: {error}", endpoint.address));
-    // The peer says which streams it has not touched: those above the last it names when it goes away, and those it refuses
-    // (RFC 9113, 6.8 and 8.7).
+    // The peer names the streams that it has not processed: those above the last one in GOAWAY, and refused ones (RFC
+    // 9113, 6.8 and 8.7).
     let untouched = (error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR))
         || error.reason() == Some(Reason::REFUSED_STREAM);
     if untouched { failure.unsent() } else { failure }

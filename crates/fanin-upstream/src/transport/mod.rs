@@ -81,7 +81,7 @@ impl Connections {
     pub async fn send(&self, attempt: &Attempt<'_>) -> Result<Received, Failure> {
         match self {
             Connections::Http1(pool) => http1::send(pool, attempt).await,
-            // Boxed: a call over HTTP/1.1, the usual one, does not carry its state.
+            // All but HTTP/1.1 are boxed, so that a call over HTTP/1.1 does not carry their state.
             Connections::Http2(pool) => Box::pin(http2::send(pool, attempt)).await,
             Connections::Grpc(pool) => Box::pin(grpc::send(pool, attempt)).await,
             Connections::Files(folder) => Box::pin(folder.send(attempt)).await,

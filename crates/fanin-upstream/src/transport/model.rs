@@ -1,7 +1,6 @@
-//! A model of this process: the question goes to whoever computes, with what is left of the call's time.
+//! A model of this process as an upstream: limit, breaker, timeout and metrics apply as to any other.
 //!
-//! Nothing is connected and nothing travels, but a model is an upstream like any other: limit, breaker, timeout and counters are
-//! those of all. The crate knows nothing of models; who assembles the program gives each worker a [`ModelBackend`].
+//! This crate knows nothing of models. The program gives each worker a [`ModelBackend`].
 
 use std::fmt;
 use std::future::Future;
@@ -18,17 +17,17 @@ use crate::endpoint::TransportData;
 use crate::error::{ERROR_HEADER, ErrorKind, Failure, error_header_value};
 use crate::metrics::Extra;
 
-/// Header of an answer that says which version of the model gave it.
+/// Header with the version of the model that answered.
 const VERSION: HeaderName = HeaderName::from_static("model-version");
 
-/// A question to a model.
+/// An inference request to a model.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
     /// The model's name.
     pub model: Arc<str>,
-    /// What is asked, as JSON: inputs, wanted outputs or null, version or null.
+    /// Inputs, wanted outputs or null, and version or null, as JSON.
     pub body: Bytes,
-    /// The answer is of no use after this.
+    /// After this nobody needs the answer.
     pub deadline: Instant,
 }
 
@@ -37,33 +36,33 @@ pub struct ModelRequest {
 pub struct ModelAnswer {
     /// Outputs, as JSON.
     pub body: Bytes,
-    /// Which version gave it.
+    /// The version that answered.
     pub version: Arc<str>,
 }
 
-/// Why a model gives no answer; each with what is to be told.
+/// Why a model gives no answer, each with a text for the error.
 #[derive(Clone, Debug)]
 pub enum ModelFailure {
-    /// The question does not fit the model.
+    /// The request does not fit the model.
     Invalid(String),
     /// There is no such model or version.
     NotFound(String),
     /// No version of it is ready.
     Unavailable(String),
-    /// Too much waits in front of it.
+    /// The model's queue is full.
     Overloaded(String),
-    /// The deadline came first.
+    /// The deadline passed.
     Late(String),
-    /// Computing failed.
+    /// The computation failed.
     Failed(String),
 }
 
-/// What [`ModelBackend::infer`] gives. It stays on its worker, and may be dropped at any point.
+/// The future of [`ModelBackend::infer`]. It stays on its worker, and may be dropped at any point.
 pub type ModelFuture = Pin<Box<dyn Future<Output = Result<ModelAnswer, ModelFailure>>>>;
 
-/// Who computes models in this process.
+/// Answers inference requests in this process.
 pub trait ModelBackend: Send + Sync + fmt::Debug {
-    /// Answers a question, by its deadline.
+    /// Answers a request by its deadline.
     fn infer(&self, question: ModelRequest) -> ModelFuture;
 }
 
@@ -81,7 +80,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Asks, and gives the answer as any transport does.
+    /// Sends the request to the backend.
     pub async fn send(&self, attempt: &Attempt<'_>) -> Result<Received, Failure> {
         let Some(backend) = &self.backend else {
             return Err(Failure::ours("nobody computes models in this process"));

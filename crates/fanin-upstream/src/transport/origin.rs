@@ -1,4 +1,4 @@
-//! From an upstream's configuration to its origins: what its URLs say, checked, as transports need it.
+//! Builds origins from an upstream's configuration: checks its URLs and prepares what transports need.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,7 +18,10 @@ use super::tls::{self, Tls};
 use crate::endpoint::{Origin, Target, TransportData};
 use crate::error::BuildError;
 
-/// The origins of an upstream's URLs, or everything that is wrong with them.
+/// The origins of an upstream's URLs.
+///
+/// # Errors
+/// All mistakes, each with its key.
 pub(crate) fn origins(config: &fanin_config::Upstream) -> Result<Vec<Arc<Origin>>, Vec<BuildError>> {
     let mut errors = Vec::new();
     if let Some(path) = &config.files {
@@ -44,7 +47,7 @@ pub(crate) fn origins(config: &fanin_config::Upstream) -> Result<Vec<Arc<Origin>
     if errors.is_empty() { Ok(origins) } else { Err(errors) }
 }
 
-/// A folder or a model is an endpoint that is always there; its address is shown in messages and never used.
+/// The origin of a folder or a model, which is always there. Its address is only shown in messages.
 fn local(config: &fanin_config::Upstream, authority: Authority, data: Box<dyn TransportData>) -> Origin {
     Origin {
         target: Target::Address(SocketAddr::from(([0, 0, 0, 0], 0))),
@@ -89,7 +92,7 @@ fn remote(
     let target = match url.host().ok_or_else(|| bad("no host"))? {
         Host::Ipv4(ip) => Target::Address(SocketAddr::new(IpAddr::V4(ip), port)),
         Host::Ipv6(ip) => Target::Address(SocketAddr::new(IpAddr::V6(ip), port)),
-        // Only in URLs of HTTP are addresses told from names.
+        // The URL parser recognizes addresses only in URLs of HTTP.
         Host::Domain(name) => match name.parse() {
             Ok(ip) => Target::Address(SocketAddr::new(ip, port)),
             Err(_) => Target::Name(name.to_owned(), port),

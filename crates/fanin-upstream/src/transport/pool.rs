@@ -1,8 +1,8 @@
-//! One worker's connections to one endpoint: hands out what is there, makes more within the budget, and lets waiting calls
-//! have whichever comes first, a connection that another call gives back or a new one.
+//! One worker's connections to one endpoint. It hands out free connections, opens more within the budget, and gives a
+//! waiting call the first that comes: a returned connection or a new one.
 //!
-//! Connections are made by tasks of the pool, not of the call that asked: a call that gives up does not waste a handshake,
-//! and a call does not wait for *its* connection while another is free.
+//! Tasks of the pool open connections, not the calls. So a dropped call does not waste a handshake, and a call does not
+//! wait for a new connection while another is free.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -21,11 +21,11 @@ use super::connection_queue::{ConnectionQueue, Waiter};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
 
-/// How often unused connections are looked at, at most.
+/// Longest and shortest time between two checks of unused connections.
 const LONGEST_TICK: Duration = Duration::from_secs(5);
 const SHORTEST_TICK: Duration = Duration::from_millis(20);
 
-/// What distinguishes HTTP/1.1 from HTTP/2 here: whether a connection is handed out whole or shared.
+/// What differs between HTTP/1.1 and HTTP/2: a connection is handed out whole or shared.
 pub(crate) trait PoolKind: Sized + 'static {
     /// What a call gets.
     type Lease;
@@ -34,22 +34,22 @@ pub(crate) trait PoolKind: Sized + 'static {
 
     /// Takes what a call can use now.
     fn take(pool: &Rc<Pool<Self>>, store: &mut Self::Store) -> Option<Self::Lease>;
-    /// Whether more connections should be made, with so many in the making and so many calls waiting.
+    /// Whether to open more connections, with so many being opened and so many calls waiting.
     fn wants_more(endpoint: &Endpoint, store: &Self::Store, connecting: usize, waiting: usize) -> bool;
-    /// Makes a connection and puts it into the pool's store.
+    /// Opens a connection and adds it to the store.
     fn connect(pool: Rc<Pool<Self>>, permit: ConnectPermit) -> impl Future<Output = Result<(), Failure>> + 'static;
-    /// Closes what has not been used since `before` (`None`: before the clock began) and what is closed already; then
-    /// `release_requests` unused ones, longest unused first.
+    /// Closes connections that are closed by the peer or unused since `before` (`None`: any time), and then
+    /// `release_requests` unused ones, those unused for longest first.
     fn close_unused(pool: &Pool<Self>, store: &mut Self::Store, before: Option<Instant>, release_requests: usize);
     /// Connections in the store that no call uses.
     fn idle(store: &Self::Store) -> usize;
 }
 
-/// See the module.
+/// The connections of one worker to one endpoint, and the calls that wait for one.
 pub(crate) struct Pool<K: PoolKind> {
     pub endpoint: Arc<Endpoint>,
     pub signal: Arc<PoolSignal>,
-    /// Has the pool look at its connections.
+    /// Wakes the task that maintains the pool.
     pub waker: Waker,
     inner: RefCell<Inner<K>>,
 }
@@ -85,7 +85,7 @@ impl<K: PoolKind> Pool<K> {
         }
     }
 
-    /// The same when there is none at once.
+    /// Waits for a connection. To be called if there is no free one.
     pub async fn wait(self: &Rc<Self>, age: Instant) -> Result<K::Lease, Failure> {
         let waiter = self.inner.borrow_mut().queue.join(age);
         let wait = Wait { pool: self, waiter };
@@ -93,7 +93,7 @@ impl<K: PoolKind> Pool<K> {
         wait.await
     }
 
-    /// A connection, if there is one at once.
+    /// A free connection.
     pub fn take(self: &Rc<Self>) -> Option<K::Lease> {
         let mut inner = self.inner.borrow_mut();
         let lease = K::take(self, &mut inner.store);
@@ -113,7 +113,7 @@ impl<K: PoolKind> Pool<K> {
         result
     }
 
-    /// Gives waiting calls what the store has.
+    /// Serves waiting calls from the store.
     fn refill(self: &Rc<Self>) {
         let mut inner = self.inner.borrow_mut();
         if inner.queue.len() == 0 {
@@ -122,7 +122,8 @@ impl<K: PoolKind> Pool<K> {
         while inner.queue.len() > 0 {
             let Some(lease) = K::take(self, &mut inner.store) else { break };
             if let Err(lease) = inner.queue.serve(lease) {
-                // Unreachable, the queue is not empty; still, a lease must not be dropped while the pool is borrowed.
+                // The queue is not empty, so this is not reached. A lease must not be dropped while the pool is
+                // borrowed.
                 drop(inner);
                 drop(lease);
                 return;
@@ -131,7 +132,7 @@ impl<K: PoolKind> Pool<K> {
         self.publish_idle(&inner);
     }
 
-    /// Makes as many connections as waiting calls can use and the budget allows.
+    /// Opens as many connections as the waiting calls can use and the budget allows.
     fn open_connections(self: &Rc<Self>) {
         loop {
             {
@@ -163,8 +164,8 @@ impl<K: PoolKind> Pool<K> {
         }
     }
 
-    /// The oldest waiting call fails, because the connection was for it. With no connection to the endpoint at all, everybody
-    /// fails who waited when the attempt began: a dead endpoint must not cost each of them an attempt in turn.
+    /// Fails the oldest waiting call, for which the connection was opened. If the endpoint has no connection at all,
+    /// fails all calls that waited when the attempt started: a dead endpoint must not cost each of them an attempt.
     fn connect_failed(&self, failure: &Failure, mark: u64) {
         tracing::debug!(endpoint = %self.endpoint.address, detail = %failure.detail, "connecting failed");
         let nobody_is_connected = self.endpoint.budget.load().0 == 0;
@@ -197,8 +198,8 @@ impl<K: PoolKind> Drop for Pool<K> {
     }
 }
 
-/// Looks after a pool: closes what has been unused for too long, what other workers ask for and what is retired, and makes
-/// connections when the budget has room again. Ends with the pool.
+/// Maintains a pool: closes connections that are unused for long, requested by other workers, or retired, and opens
+/// connections when the budget has room. Ends with the pool.
 async fn maintain<K: PoolKind>(pool: Weak<Pool<K>>, signal: Arc<PoolSignal>) {
     let tick = match pool.upgrade() {
         Some(pool) => (pool.endpoint.origin.idle_timeout / 2).clamp(SHORTEST_TICK, LONGEST_TICK),
@@ -214,7 +215,7 @@ async fn maintain<K: PoolKind>(pool: Weak<Pool<K>>, signal: Arc<PoolSignal>) {
     }
 }
 
-/// A call's wait for a connection.
+/// A call that waits for a connection.
 struct Wait<'a, K: PoolKind> {
     pool: &'a Rc<Pool<K>>,
     waiter: Rc<Waiter<K::Lease>>,
@@ -231,7 +232,7 @@ impl<K: PoolKind> Future for Wait<'_, K> {
 impl<K: PoolKind> Drop for Wait<'_, K> {
     fn drop(&mut self) {
         self.pool.inner.borrow_mut().queue.remove(&self.waiter);
-        // What was given to a call that has gone returns to the pool when the lease is dropped.
+        // A connection that was given to a dropped call returns to the pool when its lease is dropped.
         drop(self.waiter.leave());
     }
 }

@@ -13,8 +13,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::error::{ErrorKind, Failure};
 
-/// A peer that has vanished without a word is noticed in about this time even on a connection that nobody uses
-/// (first probe, then three more).
+/// A vanished peer is noticed in about this time even on an unused connection: first probe, then three more.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(10);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(3);
 const KEEPALIVE_PROBES: u32 = 3;
@@ -81,7 +80,7 @@ impl AsyncWrite for Stream {
     #[inline]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            // Nothing is kept back.
+            // TCP buffers nothing here.
             Stream::Tcp(_) => Poll::Ready(Ok(())),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }

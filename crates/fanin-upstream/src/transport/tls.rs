@@ -1,4 +1,4 @@
-//! TLS to upstreams: whom to trust and who to be.
+//! TLS to upstreams: root certificates and client certificates.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ impl Tls {
     }
 }
 
-/// Reads the files that the configuration names. Called when a configuration is loaded, never for a connection.
+/// Reads the configured files. Called when a configuration is loaded, never for a connection.
 pub(crate) fn client_config(
     settings: Option<&ClientTls>,
     protocol: HttpVersion,
@@ -103,18 +103,18 @@ fn custom_roots(file: &Path) -> Result<Arc<RootCertStore>, TlsError> {
     Ok(Arc::new(roots))
 }
 
-/// The system's root certificates, as far as they can be used, for who keeps a store of its own.
+/// The usable root certificates of the system.
 pub(crate) fn system_certificates() -> Vec<CertificateDer<'static>> {
     let usable = |certificate: &CertificateDer<'static>| RootCertStore::empty().add(certificate.clone()).is_ok();
     rustls_native_certs::load_native_certs().certs.into_iter().filter(usable).collect()
 }
 
-/// The system's certificates: read once a process, because there are hundreds.
+/// The system's root certificates. Read once, because there are hundreds.
 fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     let roots = ROOTS.get_or_init(|| {
         let mut roots = RootCertStore::empty();
-        // Single certificates that cannot be read or used are common in system stores and not fatal.
+        // System stores often contain single certificates that cannot be used.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         Arc::new(roots)
     });

@@ -34,10 +34,10 @@ fn a_timeout_says_whose_it_was_and_what_was_waited_for() {
         let own = CallContext { timeout: Some(Duration::from_millis(30)), ..in_time() };
         let error = silent.upstream.call(&silent.worker, Request::get("/"), own).await.unwrap_err();
         assert_eq!((error.kind, error.fault, error.retry), (ErrorKind::Timeout, Fault::Upstream, true));
-        assert_eq!(error.detail, "the call's time is over: no answer");
+        assert_eq!(error.detail, "the call timed out: no answer");
         let request = CallContext::new(Instant::now() + Duration::from_millis(30));
         let error = silent.upstream.call(&silent.worker, Request::get("/"), request).await.unwrap_err();
-        assert_eq!(error.detail, "the request's deadline has come: no answer");
+        assert_eq!(error.detail, "the request's deadline passed: no answer");
         until(|| silent.gauge("connections") == 0.0).await;
 
         let slow = raw(|mut stream| async move {
@@ -50,7 +50,7 @@ fn a_timeout_says_whose_it_was_and_what_was_waited_for() {
         .await;
         let slow = client(&slow.url(), |config| config.timeout = Duration::from_millis(50));
         let error = slow.get("/").await.unwrap_err();
-        assert_eq!(error.detail, "the call's time is over: the answer is not complete");
+        assert_eq!(error.detail, "the call timed out: the answer is not complete");
         until(|| slow.gauge("connections") == 0.0).await;
     });
 }
@@ -103,7 +103,7 @@ fn waiting_for_the_limit_ends_with_the_deadline() {
         let short = CallContext { timeout: Some(Duration::from_millis(50)), ..in_time() };
         let error = client.upstream.call(&client.worker, Request::get("/"), short).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Timeout);
-        assert_eq!(error.detail, "the call's time is over: still waiting for a place below the limit");
+        assert_eq!(error.detail, "the call timed out: waiting for a permit of the limit");
         assert_eq!((client.gauge("in_flight"), client.gauge("waiting")), (1.0, 0.0));
         drop(first);
         assert_eq!(client.gauge("in_flight"), 0.0);

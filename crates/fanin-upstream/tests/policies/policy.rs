@@ -258,7 +258,7 @@ fn a_try_that_takes_too_long_is_followed_by_another() {
             config.attempt_timeout = Some(Duration::from_millis(20));
         });
         let error = client.get("/").await.unwrap_err();
-        assert_eq!((error.kind, &*error.detail), (ErrorKind::Timeout, "the try's 20 ms are over: no answer"));
+        assert_eq!((error.kind, &*error.detail), (ErrorKind::Timeout, "the attempt timed out after 20 ms: no answer"));
     });
 }
 
@@ -435,7 +435,7 @@ fn an_operation_has_its_own_retries_and_times() {
             config.operations.insert("hasty".into(), operation("attempt_timeout = '10ms'"));
         });
         let error = client.upstream.call(&client.worker, Request::get("/"), of_operation(0)).await.unwrap_err();
-        assert!(error.to_string().contains("the try's 10 ms are over"), "{error}");
+        assert!(error.to_string().contains("the attempt timed out after 10 ms"), "{error}");
     });
 }
 

@@ -1,20 +1,20 @@
-//! Bodies in chunks (RFC 9112, 7.1), decoded as the bytes come.
+//! Decodes chunked bodies (RFC 9112, 7.1) as the bytes come.
 
 use super::head::MAX_HEAD;
 use crate::answer_headers::MAX_HEADERS;
 
-/// Hexadecimal digits that a chunk's size may have: more than any body that is allowed.
+/// Most hexadecimal digits of a chunk's size: more than any allowed body needs.
 const MAX_DIGITS: u8 = 15;
 
-/// Where in the body the decoder is.
+/// The state of the decoder.
 #[derive(Debug)]
 pub(super) struct Chunked {
     state: State,
-    /// Of the present chunk, still to come.
+    /// Bytes of the present chunk that are still to come.
     left: u64,
-    /// Of the present size.
+    /// Digits of the present size.
     digits: u8,
-    /// Bytes of extensions so far, over all chunks; nobody asks for them.
+    /// Bytes of all chunk extensions, which are ignored.
     extensions: usize,
     trailers: Vec<u8>,
 }
@@ -40,10 +40,10 @@ impl Chunked {
         self.state == State::Done
     }
 
-    /// Decodes what has come; data goes to `out`, which may grow to `max`. Gives the bytes that follow the body, if it ends.
+    /// Decodes received bytes into `out`, up to a length of `max`. Returns the bytes after the body, if it ends.
     ///
     /// # Errors
-    /// What is wrong; `Err(None)`: the body is too long.
+    /// What is wrong; `None` if the body is too long.
     pub fn decode<'a>(
         &mut self,
         mut bytes: &'a [u8],

@@ -1,7 +1,8 @@
-//! One connection: how a request gets out on it, and whether it is good for another.
+//! One connection: how a request is written to it, and whether it can be used again.
 //!
-//! A short request is written by the worker, beside others of its lap; the rest is written inside the call's own future. Requests are
-//! written from one buffer that all connections of a thread use in turn; what a socket does not take at once is copied out of it.
+//! Write coalescing: the worker writes short requests together at the end of an event loop iteration. Others are
+//! written in the call's own future. All connections of a thread share one write buffer; what a socket does not accept
+//! at once is copied out of it.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -20,13 +21,13 @@ use crate::transport::connection_budget::OpenConnection;
 use crate::transport::departure::{self, Departs};
 use crate::transport::stream::Stream;
 
-/// A body up to this is put behind the head, so that both go out as one buffer.
+/// A body up to this size is written in one buffer with the head.
 const TOGETHER: usize = 4 << 10;
-/// A write buffer that has grown beyond this is given up.
+/// A larger buffer is freed after use.
 const MAX_KEPT: usize = 64 << 10;
 
 thread_local! {
-    /// What is being written.
+    /// The shared write buffer.
     static WRITE_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -34,13 +35,13 @@ thread_local! {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub stream: Stream,
-    /// How far the request is that is on its way.
+    /// The state of the present request.
     sending: Sending,
-    /// It has answered before, so that the endpoint may have closed it meanwhile.
+    /// It has answered before, so the endpoint may have closed it since.
     pub served: bool,
-    /// A request was begun on it and not answered to the end: nobody else can use it.
+    /// A request was started and not answered to the end: no other call can use it.
     pub busy: bool,
-    /// After the stream: the room is given back once the socket is closed.
+    /// Dropped after the stream: the budget gets its room back once the socket is closed.
     _open: OpenConnection,
 }
 
@@ -49,25 +50,25 @@ impl Connection {
         Connection { stream, sending: Sending::Done, served: false, busy: false, _open: open }
     }
 
-    /// Whether a request waits as bytes for its departure, not as a call.
+    /// Whether the worker writes the request together with others.
     pub fn is_coalesced(&self, attempt: &Attempt<'_>) -> bool {
         matches!(self.stream, Stream::Tcp(_)) && attempt.request.body.len() <= TOGETHER
     }
 
-    /// A request begins on it. Nothing is sent yet.
+    /// Starts a request. Nothing is sent yet.
     pub fn start_request(&mut self) {
         self.busy = true;
         self.sending = Sending::Start;
     }
 
-    /// Sends what can be sent now of the attempt's request; `false` while nothing can be sent yet. A failure is kept: an answer may
-    /// be there all the same (413 and closed, say).
+    /// Sends what can be sent now. `false` if nothing can be sent yet. An error is kept, because an answer may be there
+    /// all the same (413 and closed, for example).
     pub fn send(shared: &Shared, attempt: &Attempt<'_>, left: Duration, cx: &mut Context<'_>) -> bool {
         let connection = &mut *shared.borrow_mut();
         match &mut connection.sending {
             Sending::Done | Sending::Failed(_) => {}
             Sending::Queued => {
-                // Whoever polls now may be somebody else than before.
+                // The task that polls may have changed.
                 departure::set_waker(&(shared.clone() as Rc<dyn Departs>), cx.waker());
                 return false;
             }
@@ -100,7 +101,7 @@ impl Connection {
         !matches!(connection.sending, Sending::Queued)
     }
 
-    /// Sends more of what the socket has not taken at once.
+    /// Sends more of what the socket did not accept at once.
     #[cold]
     fn continue_write(&mut self, cx: &mut Context<'_>) {
         let Sending::Rest(rest) = &mut self.sending else { return };
@@ -111,13 +112,13 @@ impl Connection {
         }
     }
 
-    /// The answer has come. `reusable`: as far as it is concerned, the next request may be sent.
+    /// The answer is complete. `reusable` tells whether the answer allows another request.
     pub fn finish_answer(&mut self, reusable: bool) {
         self.busy = !(reusable && matches!(self.sending, Sending::Done));
         self.served = true;
     }
 
-    /// What kept the request from being sent, and how much of it had been.
+    /// Why the request could not be sent, and how many bytes of it were.
     pub fn failure(&mut self) -> Option<(io::Error, usize)> {
         match mem::replace(&mut self.sending, Sending::Done) {
             Sending::Failed(failed) => Some(*failed),
@@ -125,7 +126,7 @@ impl Connection {
         }
     }
 
-    /// The request on its way is not sent, if it waits for its departure still: the connection is as good as before it.
+    /// Withdraws a request that is still in the write batch: the connection is as good as before.
     pub fn withdraw(shared: &Shared) {
         let queued = matches!(shared.borrow().sending, Sending::Queued);
         if queued {
@@ -136,26 +137,25 @@ impl Connection {
         }
     }
 
-    /// Whether an unused connection is still good, as far as the runtime has heard: neither closed nor saying anything, since
-    /// nothing has been asked. Costs no system call.
+    /// Whether an unused connection is still open and silent, as far as the runtime knows. Makes no system call.
     pub fn is_quiet(&mut self) -> bool {
         match &self.stream {
             Stream::Tcp(stream) => {
                 matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
             }
-            // Under TLS, bytes may come that say nothing, such as a ticket for a later session.
+            // Under TLS, a session ticket may come on an unused connection.
             Stream::Tls(_) => self.stays_quiet(Waker::noop()),
         }
     }
 
-    /// The same, and `waker` is woken when it may be no longer.
+    /// The same, and wakes `waker` when that changes.
     pub fn stays_quiet(&mut self, waker: &Waker) -> bool {
         let mut one = [0];
         Pin::new(&mut self.stream).poll_read(&mut Context::from_waker(waker), &mut ReadBuf::new(&mut one)).is_pending()
     }
 }
 
-/// A connection as calls and departures share it. Nobody keeps it borrowed beyond a call of a method here.
+/// A connection, shared by its call and the write batch. It is borrowed only within the methods here.
 pub(super) type Shared = Rc<RefCell<Connection>>;
 
 impl Departs for RefCell<Connection> {
@@ -182,9 +182,9 @@ impl Departs for RefCell<Connection> {
 #[derive(Debug)]
 enum Sending {
     Start,
-    /// All of it waits for its departure.
+    /// In the write batch.
     Queued,
-    /// What the socket has not taken at once.
+    /// The rest of what the socket did not accept at once.
     Rest(Box<Rest>),
     Done,
     Failed(Box<(io::Error, usize)>),
@@ -197,7 +197,7 @@ struct Rest {
     written: usize,
 }
 
-/// Writes a head and the body behind it, of which `written` bytes are gone already.
+/// Writes a head and its body, of which `written` bytes have been sent.
 fn write(
     stream: &mut Stream,
     cx: &mut Context<'_>,

@@ -1,9 +1,9 @@
 //! One exchange on a connection: a request out, an answer in.
 //!
-//! Everything happens inside the call's own future, but that the connection may have a short request written by the worker. While an
-//! answer is awaited a connection holds no buffer: what comes is read into one that all connections of a thread use in turn, and only
-//! what has to stay is copied out of it. An answer that comes in one piece, as nearly all do, is one read and one allocation for its
-//! head and body together; a large one that comes so takes the buffer with it.
+//! All of it runs in the call's own future, except that the worker may write a short request. While an answer is
+//! awaited, a connection holds no buffer. All connections of a thread share one read buffer, and only what has to stay
+//! is copied out of it. An answer that comes in one piece, as most do, costs one read and one allocation for head and
+//! body. A large one takes the buffer with it.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -27,22 +27,22 @@ use crate::error::{ErrorKind, Failure};
 use crate::transport::attempt::{Attempt, Received};
 use crate::transport::body::{FIRST_ROOM, SMALL, too_large};
 
-/// Most is read at once while it is not known how much comes.
+/// Most bytes of one read while the length is not known.
 const READ: usize = 16 << 10;
-/// Interim answers (100, 103) before the answer. None is asked for.
+/// Most interim answers (100, 103) before the answer.
 const MAX_INTERIM: u8 = 16;
 
 thread_local! {
-    /// What has just been read.
+    /// The shared read buffer.
     static READ_BUFFER: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
-/// What an exchange breaks off with.
+/// Why an exchange failed.
 #[derive(Debug)]
 pub(super) struct ExchangeError {
-    /// `unsent` if no byte of the request has left.
+    /// `unsent` if no byte of the request was sent.
     pub failure: Failure,
-    /// The connection was closed before any byte of an answer came.
+    /// The connection was closed before any byte of an answer.
     pub gone: bool,
 }
 
@@ -52,23 +52,23 @@ impl From<Failure> for ExchangeError {
     }
 }
 
-/// A request on its way and its answer. To be polled by one task until it is complete.
+/// A request and its answer. One task polls it until it is complete.
 pub(super) struct Exchange<'a> {
     connection: &'a Shared,
     attempt: &'a Attempt<'a>,
     left: Duration,
     reading: Reading,
-    /// Head and body, one behind the other.
+    /// Head and body, one after the other.
     answer: Vec<u8>,
-    /// The same of an answer that came in one piece and is too large to be copied.
+    /// An answer that came in one piece and is too large to be copied.
     whole: Bytes,
     head: Option<Head>,
-    /// Neither the request nor the answer leaves anything on the connection that is in the way of the next.
+    /// Neither request nor answer leaves bytes on the connection.
     clean: bool,
 }
 
 enum Reading {
-    /// What has come of the head is in `answer`.
+    /// The received part of the head is in `answer`.
     Head {
         interim: u8,
     },
@@ -81,7 +81,7 @@ enum Reading {
 }
 
 impl<'a> Exchange<'a> {
-    /// Nothing is sent before the first poll. `left` is the time that the upstream is told it has.
+    /// Nothing is sent before the first poll. `left` is the remaining time that the upstream is told.
     pub fn new(connection: &'a Shared, attempt: &'a Attempt<'a>, left: Duration) -> Exchange<'a> {
         connection.borrow_mut().start_request();
         Exchange {
@@ -96,7 +96,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Ready with `true` once the answer is complete, with `false` whenever a part of its body, but not the last, has come.
+    /// Ready with `true` once the answer is complete, with `false` after any other part of its body.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ExchangeError>> {
         if !Connection::send(self.connection, self.attempt, self.left, cx) {
             return Poll::Pending;
@@ -119,7 +119,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The answer, once it is complete. The connection is free for the next request if it is not `busy` afterwards.
+    /// The complete answer. The connection is free for another request unless it is `busy`.
     pub fn finish(self) -> Result<Received, Failure> {
         let Some(head) = self.head else { return Err(Failure::ours("an answer was taken before it had come")) };
         self.connection.borrow_mut().finish_answer(self.clean && head.keep_alive);
@@ -128,10 +128,10 @@ impl<'a> Exchange<'a> {
         Ok(Received { status: head.status, headers, body, at: Instant::now() })
     }
 
-    /// Reads a body of known length straight to where it belongs.
+    /// Reads a body of known length to its final position.
     fn read_exactly(&mut self, cx: &mut Context<'_>, left: usize) -> Poll<Result<(), ExchangeError>> {
         if self.answer.len() == self.answer.capacity() {
-            // Room grows with what really comes, not with what is promised.
+            // Capacity grows with what is received, not with what is announced.
             self.answer.reserve_exact(left.min(self.answer.len().max(FIRST_ROOM)));
         }
         let mut room = (&mut self.answer).limit(left);
@@ -161,7 +161,7 @@ impl<'a> Exchange<'a> {
                     let keep = self.received(buffer);
                     keep.map(|keep| {
                         if let Some(range) = keep {
-                            // The answer takes the buffer with it, up to its end; the next read gets another.
+                            // The answer takes the buffer. The next read gets another one.
                             buffer.truncate(range.end);
                             self.whole = buffer.split().freeze();
                             self.whole.advance(range.start);
@@ -173,13 +173,13 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// Takes what has come. Gives the place of an answer in it that is whole and too large to be copied.
+    /// Processes received bytes. Returns the range of an answer that is complete and too large to be copied.
     fn received(&mut self, bytes: &[u8]) -> Result<Option<Range<usize>>, ExchangeError> {
         match &mut self.reading {
             Reading::Head { .. } if self.answer.is_empty() => return self.head(bytes, true),
             Reading::Head { .. } => {
                 self.answer.extend_from_slice(bytes);
-                // Until a line ends, the head does not.
+                // A head ends with a line.
                 if self.answer.len() >= MAX_HEAD || bytes.contains(&b'\n') {
                     let bytes = mem::take(&mut self.answer);
                     self.head(&bytes, false)?;
@@ -198,7 +198,7 @@ impl<'a> Exchange<'a> {
         Ok(None)
     }
 
-    /// All that has come, without a complete head so far; `in_buffer` if it is what the buffer holds.
+    /// Parses all that was received, so far without a complete head. `in_buffer`: it is in the shared read buffer.
     fn head(&mut self, all: &[u8], in_buffer: bool) -> Result<Option<Range<usize>>, ExchangeError> {
         let bodiless = self.attempt.request.method == Method::HEAD;
         let mut at = 0;
@@ -228,7 +228,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The head is there, and what has come of the body with it. Gives the length of a whole answer that is not to be copied.
+    /// Processes the part of the body that came with the head. Returns the length of a complete answer that is not to
+    /// be copied.
     fn body(&mut self, head: Head, bytes: &[u8], in_buffer: bool) -> Result<Option<usize>, ExchangeError> {
         let max = self.attempt.max_answer;
         let came = bytes.len() - head.len;
@@ -286,7 +287,7 @@ impl<'a> Exchange<'a> {
         Failure::new(ErrorKind::Protocol, format!("{}: {what}", self.attempt.endpoint.address)).into()
     }
 
-    /// The connection ended before the answer did.
+    /// The connection ended before the answer.
     #[cold]
     fn broke_off(&mut self, error: Option<io::Error>) -> ExchangeError {
         let address = self.attempt.endpoint.address;

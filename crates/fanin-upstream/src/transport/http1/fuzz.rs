@@ -1,12 +1,12 @@
-//! Answers of any bytes, for [`crate::fuzzing`].
+//! Parses any bytes as an answer, for [`crate::fuzzing`].
 
 use super::chunked::Chunked;
 use super::head::{self, Framing, Head};
 
-/// Bytes of a body here.
+/// Longest body here.
 const MAX: usize = 4096;
 
-/// Bytes as an answer, in pieces of several sizes. Gives whether it is one.
+/// Parses bytes as an answer, in pieces of several sizes. Whether it is one.
 ///
 /// # Panics
 /// If the size of the pieces makes a difference.
@@ -14,16 +14,16 @@ pub fn answer(bytes: &[u8]) -> bool {
     let whole = read(bytes, bytes.len().max(1));
     for size in [1, 2, 3, 7, 64] {
         let pieces = read(bytes, size);
-        // What is wrong may be told of another place, if more than one thing is.
+        // If several things are wrong, another one may be found first.
         assert!(pieces == whole || pieces.is_err() && whole.is_err(), "in pieces of {size}: {pieces:?}, {whole:?}");
     }
     matches!(whole, Ok(Some(_)))
 }
 
-/// Status, kept, body and what follows it.
+/// Status, keep-alive, body, and what follows it.
 type Answer = (u16, bool, Vec<u8>, Vec<u8>);
 
-/// `None`: it is not complete.
+/// `None` if it is not complete.
 fn read(bytes: &[u8], size: usize) -> Result<Option<Answer>, String> {
     let mut came = Vec::new();
     let mut body: Option<(Head, Body)> = None;

@@ -1,8 +1,8 @@
-//! The head of an answer: where the answer ends, and whether its connection can be used again (RFC 9112, 6 and 9.3).
+//! Parses the head of an answer: where the answer ends, and whether its connection can be used again (RFC 9112, 6 and
+//! 9.3).
 //!
-//! Whatever could be read in two ways is refused, because the other reader of it may be a cache or a proxy that takes the
-//! second one: `content-length` beside `transfer-encoding`, lengths that differ, a transfer coding other than `chunked`,
-//! header lines folded over several.
+//! Ambiguous heads are refused, because a cache or proxy on the way may read them differently: `content-length` beside
+//! `transfer-encoding`, different lengths, a transfer coding other than `chunked`, folded header lines.
 
 use std::mem::MaybeUninit;
 
@@ -10,7 +10,7 @@ use http::StatusCode;
 
 use crate::answer_headers::MAX_HEADERS;
 
-/// Bytes that a head may have, and trailers.
+/// Most bytes of a head, and of trailers.
 pub(super) const MAX_HEAD: usize = 64 << 10;
 
 /// How long the body is.
@@ -25,18 +25,18 @@ pub(super) enum Framing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub status: StatusCode,
-    /// Bytes that it takes.
+    /// Bytes of the head.
     pub len: usize,
     pub framing: Framing,
-    /// The connection is good for another request.
+    /// The connection can be used for another request.
     pub keep_alive: bool,
-    /// Where the value of `content-type` is: start and end, both 0 if there is none.
+    /// Start and end of the value of `content-type`; both 0 if there is none.
     pub content_type: (u32, u32),
     /// There is a `content-encoding`.
     pub encoded: bool,
 }
 
-/// Parses a head at the start of `bytes`; `None` if it is not complete. `bodiless`: it answers a HEAD request.
+/// Parses a head at the start of `bytes`; `None` if it is not complete. `bodiless` for an answer to HEAD.
 pub(super) fn parse(bytes: &[u8], bodiless: bool) -> Result<Option<Head>, &'static str> {
     let mut lines = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut []);
@@ -56,7 +56,7 @@ pub(super) fn parse(bytes: &[u8], bodiless: bool) -> Result<Option<Head>, &'stat
     let mut encoded = false;
     let (mut close, mut keep) = (false, false);
     for line in response.headers.iter() {
-        // Names of these lengths only: nearly no other header is compared byte by byte.
+        // Only names of these lengths are compared byte by byte.
         match line.name.len() {
             14 if line.name.eq_ignore_ascii_case("content-length") => {
                 for part in line.value.split(|byte| *byte == b',') {
@@ -102,13 +102,13 @@ pub(super) fn parse(bytes: &[u8], bodiless: bool) -> Result<Option<Head>, &'stat
     Ok(Some(Head { status, len, framing, keep_alive, content_type, encoded }))
 }
 
-/// Where `part` is in `whole`, of which it is a part. A head is short enough for 32 bits; an empty value counts as none.
+/// Position of `part` in `whole`. A head is short enough for 32 bits. An empty value counts as none.
 fn place(whole: &[u8], part: &[u8]) -> (u32, u32) {
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
     if part.is_empty() { (0, 0) } else { (start as u32, (start + part.len()) as u32) }
 }
 
-/// Digits only: neither sign nor space nor nothing.
+/// Digits only: no sign, no spaces, at least one.
 fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;

@@ -1,14 +1,12 @@
-//! HTTP/1.1: one call on a connection at a time, the most recently used connection first, so that what a peak has opened
-//! falls idle and is closed.
+//! HTTP/1.1: one call on a connection at a time. The most recently used connection is taken first, so that connections
+//! of a peak become unused and are closed.
 //!
-//! # Why not hyper's client here
-//! hyper runs a connection as a task of its own. A call hands its request over through a channel, is woken through another, and
-//! gets its answer as a map of headers and a stream of parts, for which it is woken again: right for a general client, but a
-//! flow's call wants a small answer as a whole, and a request makes many such calls. The *page* flow (five calls) took 204,000
-//! instructions a request with hyper's client and 146,000 with this. The parser is the same, `httparse`;
-//! [`head`] and [`chunked`] decide about framing and are stricter, [`exchange`] does the reading inside the call's own
-//! future, which is also why dropping the call closes its connection with nothing more to do.
-//! `tests/transports/differential.rs` holds it to the same answers as hyper.
+//! # Why not hyper's client
+//! hyper runs a connection as a task of its own. A call hands its request over through a channel, is woken through
+//! another, and gets its answer as a map of headers and a stream of parts, each with a wake-up. A flow's call needs a
+//! small answer as a whole. So here everything runs in the call's own future, and dropping the call closes its
+//! connection. The parser is the same, `httparse`; [`head`] and [`chunked`] are stricter about framing.
+//! `tests/transports/differential.rs` compares the answers with hyper's.
 
 mod chunked;
 mod connection;
@@ -36,28 +34,28 @@ use exchange::{Exchange, ExchangeError};
 
 pub(crate) use request::header_lines;
 
-/// Kept connections that turn out to be closed before anything was sent on them. Each costs a loop and no request.
+/// Most kept connections that a call finds closed before anything was sent on them.
 const MAX_STALE: usize = 8;
 
 /// HTTP/1.1 connections.
 #[derive(Debug)]
 pub(crate) struct Http1;
 
-/// Unused connections, the most recently used last.
+/// Unused connections, the most recently used one last.
 #[derive(Default, Debug)]
 pub(crate) struct Idle(Vec<(Shared, Instant)>);
 
-/// A connection in use by one call. Dropping it closes the connection, unless it was given back.
+/// A connection in use by one call. Dropping it closes the connection, unless it was returned to the pool.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pool: Rc<Pool<Http1>>,
-    /// Gone only after the lease has been given back.
+    /// `None` only after the connection was returned.
     connection: Option<Shared>,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // An unused lease was given to a call that went away; the connection is as good as before.
+        // An unused lease was given to a call that was dropped: the connection is as good as before.
         if let Some(connection) = self.connection.take() {
             Connection::withdraw(&connection);
             if !connection.borrow().busy {
@@ -67,7 +65,7 @@ impl Drop for Lease {
     }
 }
 
-/// Puts a connection among the unused ones, and has the pool told when the endpoint closes it.
+/// Returns a connection to the pool, which is woken when the endpoint closes it.
 fn return_to_pool(pool: &Rc<Pool<Http1>>, connection: Shared, now: Instant) {
     let stays_quiet = connection.borrow_mut().stays_quiet(&pool.waker);
     if stays_quiet && !pool.endpoint.is_retired() {
@@ -105,7 +103,7 @@ impl PoolKind for Http1 {
             let detail = format!("{}: closed as soon as it was open", endpoint.address);
             return Err(Failure::new(ErrorKind::Connect, detail));
         }
-        // A call waits for it, even if the endpoint has been retired meanwhile.
+        // A call waits for it, even if the endpoint has been retired since.
         pool.with_store(|store| store.0.push((Rc::new(RefCell::new(connection)), Instant::now())));
         Ok(())
     }
@@ -160,13 +158,13 @@ pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Resul
             }
             Err(broken) => broken,
         };
-        // The endpoint closed a kept connection while the request was on its way. It is sent again if it surely was not looked
-        // at, or if looking at it twice does no harm.
+        // The endpoint closed a kept connection. The request is sent again if it certainly was not processed, or if
+        // processing it twice is harmless.
         if kept && stale < MAX_STALE && (failure.unsent || (gone && attempt.safe && stale == 0)) {
             stale += 1;
             attempt.metrics.count(Extra::Resent);
             drop(lease);
-            // All others have been unused for longer than this one: they share its fate, or soon will.
+            // All others have been unused for longer, and will be closed as well.
             pool.with_store(|store| store.0.clear());
             now = Instant::now();
             continue;
@@ -175,7 +173,7 @@ pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Resul
     }
 }
 
-/// Reads the parts of a body that did not come with the head.
+/// Reads the rest of a body.
 async fn rest(exchange: &mut Exchange<'_>, attempt: &Attempt<'_>) -> Result<(), Failure> {
     loop {
         let part = body::within(attempt.chunk_timeout, poll_fn(|cx| exchange.poll(cx))).await?;
@@ -185,7 +183,7 @@ async fn rest(exchange: &mut Exchange<'_>, attempt: &Attempt<'_>) -> Result<(), 
     }
 }
 
-/// The connection is free for the next call, unless it is to be closed.
+/// Returns the connection to the pool, unless it has to be closed.
 fn finish(mut lease: Lease, received: &Received) {
     if let Some(connection) = lease.connection.take_if(|connection| !connection.borrow().busy) {
         return_to_pool(&lease.pool, connection, received.at);

@@ -1,4 +1,4 @@
-//! The head of a request, written straight into the buffer that is sent.
+//! Writes the head of a request straight into the write buffer.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName};
 use crate::headers;
 use crate::transport::attempt::Attempt;
 
-/// The lines of headers that every request has, `host` among them.
+/// The lines of headers that every request has, `host` included.
 pub(crate) fn header_lines(default_headers: &HeaderMap) -> Vec<u8> {
     let mut out = Vec::new();
     default_headers.iter().for_each(|(name, value)| line(&mut out, name, value.as_bytes()));
     out
 }
 
-/// Neither names nor values can hold a line's end: their types see to that.
+/// The types of names and values exclude line ends.
 fn line(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
     out.extend_from_slice(name.as_str().as_bytes());
     out.extend_from_slice(b": ");
@@ -27,7 +27,7 @@ fn number(out: &mut Vec<u8>, name: &HeaderName, value: u64) {
     line(out, name, itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// Appends the head of an attempt's request; `left` is the time that the upstream is told it has.
+/// Appends the head of an attempt's request. `left` is the remaining time that the upstream is told.
 pub(super) fn write(out: &mut Vec<u8>, attempt: &Attempt<'_>, left: Duration) {
     let (request, origin) = (attempt.request, &*attempt.endpoint.origin);
     out.extend_from_slice(request.method.as_str().as_bytes());
@@ -43,14 +43,14 @@ pub(super) fn write(out: &mut Vec<u8>, attempt: &Attempt<'_>, left: Duration) {
     if let Some(name) = attempt.timeout_header {
         number(out, name, u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1));
     }
-    // A method that has a body by its meaning says so too if the body is empty (RFC 9110, 8.6).
+    // These methods announce an empty body too (RFC 9110, 8.6).
     if !request.body.is_empty() || matches!(request.method, Method::POST | Method::PUT | Method::PATCH) {
         number(out, &CONTENT_LENGTH, request.body.len() as u64);
     }
     out.extend_from_slice(b"\r\n");
 }
 
-/// The upstream's headers and the request's own over them.
+/// The upstream's headers, and the request's own over them.
 fn own_headers(out: &mut Vec<u8>, attempt: &Attempt<'_>) {
     let (own, default_headers) = (&attempt.request.headers, &attempt.endpoint.origin.default_headers);
     let is_sent = |name: &HeaderName| !headers::is_ours(name) && attempt.timeout_header != Some(name);

@@ -1,4 +1,4 @@
-//! Who a database upstream signs on as, and whether by TLS.
+//! How to sign on to a database: user, password, database, TLS.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use url::Url;
 use super::mysql::tls as mysql_client;
 use crate::transport::tls::{self, Tls};
 
-/// What signing on needs besides an address.
+/// User, password, database and TLS of a database upstream.
 pub(crate) struct Access {
     pub user: String,
     pub password: Option<String>,
     pub database: String,
     pub application: String,
     pub tls: Option<Tls>,
-    /// The same for MySQL's client, which brings a TLS of its own.
+    /// The same for MySQL's client, which brings a TLS implementation of its own.
     pub mysql_tls: Option<SslOpts>,
-    /// Longest message that is read.
+    /// Longest message from the server, in bytes.
     pub max_message: usize,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// From a URL that the configuration has checked.
+    /// Reads a URL that the configuration has checked.
     pub fn new(config: &fanin_config::Upstream, url: &Url, host: &str) -> Result<Access, (&'static str, String)> {
         let text = |encoded: &str| percent_decode_str(encoded).decode_utf8_lossy().into_owned();
         let parameter =
@@ -54,7 +54,7 @@ impl Access {
         let tls = if secure {
             let settings = config.tls.as_ref();
             let shared = tls::client_config(settings, fanin_config::HttpVersion::Http1)?;
-            // What is spoken is agreed upon before TLS begins.
+            // The protocol is agreed upon before TLS starts, so ALPN is not needed.
             let mut own = ClientConfig::clone(&shared);
             own.alpn_protocols.clear();
             Some(Tls::new(Arc::new(own), name, fanin_config::HttpVersion::Http1)?)

@@ -1,4 +1,4 @@
-//! What databases answer, as answers with a status.
+//! Results and errors of databases as answers with a status.
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -7,12 +7,12 @@ use tokio::time::Instant;
 use crate::error::{ERROR_HEADER, ErrorKind, Failure, error_header_value};
 use crate::transport::attempt::Received;
 
-/// A good answer.
+/// A successful answer.
 pub(super) fn answer(body: Vec<u8>) -> Received {
     Received { status: StatusCode::OK, headers: HeaderMap::new().into(), body: Bytes::from(body), at: Instant::now() }
 }
 
-/// What the database says against a statement: a status as HTTP would give, JSON for flows, words for the log.
+/// An error of the database as an answer: the status that HTTP would give, JSON for flows, a text for the log.
 #[cold]
 pub(super) fn error_answer(status: StatusCode, code: &str, message: &str, more: &[(&str, Option<&str>)]) -> Received {
     let mut body = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn error_answer(status: StatusCode, code: &str, message: &str, more: 
     Received { status, headers: headers.into(), body: Bytes::from(body), at: Instant::now() }
 }
 
-/// A statement that was called wrongly: nothing was sent.
+/// An error in the call itself: nothing was sent to the database.
 #[cold]
 pub(super) fn bad_request(message: impl AsRef<str>) -> Received {
     error_answer(StatusCode::BAD_REQUEST, "fanin", message.as_ref(), &[])

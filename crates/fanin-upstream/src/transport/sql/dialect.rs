@@ -1,4 +1,4 @@
-//! What a database's protocol has to provide, and the statement that it gets.
+//! What a database's protocol provides to the pool, and the statement that it runs.
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,26 +14,26 @@ use crate::endpoint::Endpoint;
 use crate::error::Failure;
 use crate::transport::attempt::{Phase, Received};
 
-/// What one database does otherwise than another.
+/// The protocol of one kind of database.
 pub(crate) trait Dialect: fmt::Debug + Sized + Send + Sync + 'static {
-    /// A connection, signed on.
+    /// A connection that is signed on.
     type Connection: Send + 'static;
-    /// Whether it is seen that the other end has closed a connection before a statement is sent on it. Where it is not, one that
-    /// turns out to be closed speaks against all that are unused at that time: most often the server is gone.
+    /// Whether a connection that the server has closed is noticed before a statement is sent on it. If not, one closed
+    /// connection is taken as a sign that all unused ones are closed: most often the server has gone.
     const DETECTS_CLOSE: bool;
 
     /// Connects and signs on.
     fn connect(endpoint: &Arc<Endpoint>, access: &Access) -> impl Future<Output = Result<Self::Connection, Failure>>;
-    /// Whether the connection is known to be of no more use.
+    /// Whether the connection is known to be unusable.
     fn is_closed(connection: &mut Self::Connection) -> bool;
-    /// The same right after a statement on it has ended, when what came since need not be looked for: that is done when it is
-    /// taken the next time.
+    /// The same right after a statement. It may ignore what has come since: that is checked when the connection is
+    /// taken again.
     fn is_broken(connection: &mut Self::Connection) -> bool {
         Self::is_closed(connection)
     }
-    /// Runs one statement. What the database itself says to it is an answer, with a status.
+    /// Runs one statement. An error of the database itself is an answer with a status.
     fn run(connection: &mut Self::Connection, job: &Statement<'_>) -> impl Future<Output = Result<Received, Failure>>;
-    /// Cancels what a call that has gone may have left running. Whether the connection is as good as new then.
+    /// Cancels what a dropped call may have left running. Whether the connection can be used again.
     fn clean(
         connection: &mut Self::Connection,
         endpoint: &Arc<Endpoint>,
@@ -43,24 +43,24 @@ pub(crate) trait Dialect: fmt::Debug + Sized + Send + Sync + 'static {
 
 /// One statement to run.
 pub(crate) struct Statement<'a> {
-    /// What messages call it: its name, or `query`.
+    /// Its name in messages: the statement's, or `query`.
     pub name: &'a str,
     pub sql: &'a str,
-    /// Names of the parameters, as far as they have any.
+    /// Names of the parameters, if they have any.
     pub names: &'a [String],
     pub params: Vec<Node<'a>>,
     pub writes: bool,
     pub rows: Rows,
-    /// What is left of the call's time.
+    /// The remaining time of the call.
     pub left: Duration,
     pub max_answer: usize,
     pub phase: &'a Cell<Phase>,
-    /// Set if the database may still be at work on it when the job has ended.
+    /// Whether the database may still run the statement when the call has ended.
     pub running: Cell<bool>,
 }
 
 impl Statement<'_> {
-    /// A parameter as messages call it, counted from 0.
+    /// The name of a parameter in messages. `index` starts at 0.
     pub fn param(&self, index: usize) -> String {
         match self.names.get(index) {
             Some(name) => format!("parameter {} ({name}) of {}", index + 1, self.name),

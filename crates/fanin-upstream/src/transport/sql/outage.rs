@@ -1,4 +1,4 @@
-//! What is known of a server that cannot be reached, so that not every call tries in turn.
+//! Backoff for a server that cannot be reached, so that not every call tries to connect.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use crate::endpoint::Endpoint;
 use crate::error::Failure;
 
-/// The pause after the first failed attempt; doubled after each further one.
+/// The pause after the first failed attempt. It doubles with each further one.
 const FIRST: Duration = Duration::from_millis(25);
-/// Short enough that a server that is back is found soon, long enough that thousands of calls do not knock meanwhile.
+/// Short enough to find a server soon after it is back, and long enough to protect it from thousands of attempts.
 const LONGEST: Duration = Duration::from_millis(400);
 
 #[derive(Debug, Default)]
@@ -24,8 +24,7 @@ struct State {
 }
 
 impl Outage {
-    /// Whether connecting is worth an attempt now. When a pause has passed, one caller gets to try, and the others only if
-    /// that takes longer than the pause.
+    /// Whether to connect now. After a pause one caller tries; others only if that takes longer than the pause.
     pub fn check(&self, endpoint: &Endpoint) -> Result<(), Failure> {
         let mut state = self.lock();
         let Some(known) = &mut *state else { return Ok(()) };
@@ -38,7 +37,7 @@ impl Outage {
         Err(known.why.clone())
     }
 
-    /// How an attempt that began at `begun` ended.
+    /// The result of an attempt that started at `begun`.
     pub fn settle(&self, begun: Instant, failure: Option<&Failure>) {
         let mut state = self.lock();
         let Some(failure) = failure else {
@@ -46,7 +45,7 @@ impl Outage {
             return;
         };
         let pause = match &*state {
-            // Attempts that ran side by side are one failure.
+            // Concurrent attempts count as one failure.
             Some(known) if begun + known.pause < known.until => known.pause,
             Some(known) => (known.pause * 2).min(LONGEST),
             None => FIRST,

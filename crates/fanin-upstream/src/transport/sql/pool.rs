@@ -72,7 +72,7 @@ impl<D: Dialect> TransportData for EndpointPool<D> {
     }
 }
 
-/// The connections of the process to one database server.
+/// The process's connections to one database server.
 pub(crate) struct Pool<D: Dialect> {
     idle: Mutex<VecDeque<PooledConnection<D>>>,
     slots: Arc<Limiter>,
@@ -80,11 +80,11 @@ pub(crate) struct Pool<D: Dialect> {
     signal: Arc<PoolSignal>,
 }
 
-/// A connection that no call uses.
+/// An unused connection.
 struct PooledConnection<D: Dialect> {
-    /// Boxed: it goes from hand to hand with each statement.
+    /// Boxed, because it moves with each statement.
     connection: Box<D::Connection>,
-    /// The worker that drives it.
+    /// The number of the worker that drives it.
     worker: usize,
     since: Instant,
     _open: OpenConnection,
@@ -100,7 +100,7 @@ impl<D: Dialect> Pool<D> {
     pub fn new(max_connections: usize) -> Arc<Pool<D>> {
         Arc::new(Pool {
             idle: Mutex::default(),
-            // Who waits here has a place below the upstream's limit, which bounds how many they are.
+            // Waiting calls have a permit of the upstream's limit, which bounds their number.
             slots: Arc::new(Limiter::new(max_connections, usize::MAX)),
             outage: Outage::default(),
             signal: Arc::default(),
@@ -112,7 +112,7 @@ impl<D: Dialect> Pool<D> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection used last, rather one of this worker.
+    /// The most recently used connection, if possible one of this worker.
     fn take(&self, worker: usize) -> Option<PooledConnection<D>> {
         let mut idle = self.idle();
         loop {
@@ -125,7 +125,7 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// Gives back a connection and then the right to it, so that whoever gets that finds this one.
+    /// Returns the connection first and then its slot, so that the next owner of the slot finds it.
     fn put_back(&self, endpoint: &Endpoint, mut connection: PooledConnection<D>, slot: OwnedPermit) {
         let closed = D::is_broken(&mut connection.connection);
         if !endpoint.is_retired() && !closed {
@@ -138,7 +138,7 @@ impl<D: Dialect> Pool<D> {
         drop(slot);
     }
 
-    /// Closes what has been unused since `before`, or all.
+    /// Closes connections that are unused since `before`; with `None` all.
     pub fn close_idle(&self, before: Option<Instant>) {
         let mut closed = Vec::new();
         let mut idle = self.idle();
@@ -152,7 +152,7 @@ impl<D: Dialect> Pool<D> {
     }
 }
 
-/// One worker's way to the pool.
+/// One worker's access to the pool.
 pub(crate) struct WorkerPool<D: Dialect> {
     endpoint: Arc<Endpoint>,
     pool: Arc<Pool<D>>,
@@ -167,11 +167,11 @@ impl<D: Dialect> fmt::Debug for WorkerPool<D> {
 }
 
 impl<D: Dialect> WorkerPool<D> {
-    /// `None` if the endpoint is none of this database.
+    /// `None` if the endpoint is not of this kind of database.
     pub fn new(endpoint: &Arc<Endpoint>) -> Option<Rc<WorkerPool<D>>> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let EndpointPool(pool) = endpoint.data()?;
-        // No more in it than there are connections.
+        // Holds no more than there are connections.
         let (cleanup, jobs) = mpsc::unbounded_channel();
         let local = Rc::new(WorkerPool {
             endpoint: endpoint.clone(),
@@ -183,7 +183,7 @@ impl<D: Dialect> WorkerPool<D> {
         Some(local)
     }
 
-    /// Runs the statement that an attempt's request stands for.
+    /// Runs the statement that an attempt's request names.
     pub async fn send(self: &Rc<Self>, attempt: &Attempt<'_>) -> Result<Received, Failure> {
         let body = Doc::parse(attempt.request.body.clone(), MAX_DEPTH)
             .map_err(|error| Failure::ours(format!("parameters cannot be read: {error}")))?;
@@ -204,11 +204,11 @@ impl<D: Dialect> WorkerPool<D> {
             Some(statement) => {
                 job.sql = &statement.sql;
                 job.names = &statement.params;
-                // A batch has rows for many keys; how many one may have is seen where they are split again.
+                // A batch has rows for many keys. How many one key may have is checked when they are split.
                 job.rows = if statement.batch.is_some() { Rows::Many } else { statement.rows };
             }
             None => {
-                // The text came with the call, before its parameters.
+                // The text comes with the call, before its parameters.
                 let text = (!job.params.is_empty()).then(|| job.params.remove(0)).and_then(Node::as_str);
                 sql = text.ok_or_else(|| Failure::ours(format!("there is no statement {}", job.name)))?;
                 job.sql = &sql;
@@ -247,7 +247,7 @@ impl<D: Dialect> WorkerPool<D> {
         Ok(Lease { local: self, connection: Some(connection), slot: Some(slot), running: true })
     }
 
-    /// Opens a connection by a task of its own: a call that gives up does not waste it.
+    /// Opens a connection in a task of its own: a dropped call does not waste it.
     async fn open(self: &Rc<Self>, slot: OwnedPermit) -> Result<(PooledConnection<D>, OwnedPermit), Failure> {
         self.pool.outage.check(&self.endpoint)?;
         let (reply, opened) = oneshot::channel();
@@ -267,7 +267,7 @@ impl<D: Dialect> WorkerPool<D> {
         let Some(access) = access::<D>(endpoint) else {
             return Err(Failure::ours("the endpoint is no database"));
         };
-        // The slots bound the connections already; the budget counts them for the metrics.
+        // The slots bound the connections. The budget only counts them for the metrics.
         let Some(permit) = endpoint.budget.try_start(&self.pool.signal) else {
             return Err(Failure::new(ErrorKind::Limit, "all connections are in use"));
         };
@@ -294,7 +294,7 @@ impl<D: Dialect> WorkerPool<D> {
     }
 }
 
-/// The cleanup of a worker.
+/// The cleanup task of a worker.
 async fn maintain<D: Dialect>(
     local: Weak<WorkerPool<D>>,
     mut jobs: mpsc::UnboundedReceiver<(PooledConnection<D>, OwnedPermit)>,
@@ -320,12 +320,12 @@ async fn maintain<D: Dialect>(
     }
 }
 
-/// A connection in a call's hands.
+/// A connection in use by a call.
 struct Lease<'a, D: Dialect> {
     local: &'a WorkerPool<D>,
     connection: Option<PooledConnection<D>>,
     slot: Option<OwnedPermit>,
-    /// The statement may still run.
+    /// The database may still run the statement.
     running: bool,
 }
 
@@ -334,7 +334,7 @@ impl<D: Dialect> Drop for Lease<'_, D> {
         let (Some(connection), Some(slot)) = (self.connection.take(), self.slot.take()) else { return };
         match self.running {
             false => self.local.pool.put_back(&self.local.endpoint, connection, slot),
-            // Without a cleanup, so at the worker's end, the connection is closed instead.
+            // Without a cleanup task, at the worker's end, the connection is closed instead.
             true => drop(self.local.cleanup.send((connection, slot))),
         }
     }

@@ -1,10 +1,10 @@
 //! MySQL and MariaDB, by `mysql_async`.
 //!
-//! A session is set to read-only transactions, UTC and strict values when it is opened; its access mode and the time that a
-//! statement may take change only when the next statement needs others.
+//! A new session gets read-only transactions, UTC and strict mode. Access mode and statement timeout change only when
+//! the next statement needs others.
 //!
-//! The client has no word for how far a statement had come when its call was dropped. So such a connection is not used again: the
-//! server is told to kill it, statement and all.
+//! The client does not tell how far a statement was when its call was dropped. Such a connection is not used again: the
+//! server is told to kill it with its statement.
 
 use std::sync::Arc;
 
@@ -26,27 +26,27 @@ mod params;
 pub(super) mod tls;
 mod values;
 
-/// Prepared statements that a connection keeps. Their texts stand in files, so there are not many.
+/// Most prepared statements of a connection. Statements come from files, so there are few.
 const MAX_PREPARED: usize = 500;
-/// What signing on needs, whatever an answer may have.
+/// Signing on needs packets of this size, whatever `max_answer` is.
 const LEAST_PACKET: usize = 64 << 10;
-/// Nobody here asks the client how long the server keeps connections, and it would ask the server.
+/// Set so that the client does not ask the server for it. Its value is not used.
 const UNUSED_WAIT_TIMEOUT: usize = 28_800;
 
-/// The dialect.
+/// The protocol of MySQL and MariaDB.
 #[derive(Debug)]
 pub(crate) struct Mysql;
 
 /// A connection with what is known of it.
 pub(crate) struct Connection {
     client: Conn,
-    /// MariaDB has another name for the time that a statement may take.
+    /// MariaDB has another name for the statement timeout.
     is_mariadb: bool,
-    /// Whether its transactions are read-only now.
+    /// The present access mode.
     read_only: bool,
-    /// The time that a statement may take, in milliseconds; 0 for any.
+    /// The present statement timeout in milliseconds; 0 for none.
     timeout: u64,
-    /// Something went wrong that leaves its state unknown.
+    /// An error has left its state unknown.
     broken: bool,
 }
 
@@ -58,7 +58,8 @@ impl Dialect for Mysql {
         let mut client = open(endpoint, access).await?;
         let set_up = async {
             let version: Option<String> = client.query_first("SELECT VERSION()").await?;
-            // Values are read in these forms, and none is made to fit; a server's own settings must not change that.
+            // Values are parsed in these formats, and invalid ones must not be adjusted, whatever the server's own
+            // settings.
             client
                 .query_drop(
                     "SET autocommit = 1, time_zone = '+00:00', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')",
@@ -86,7 +87,7 @@ impl Dialect for Mysql {
 
     async fn clean(connection: &mut Connection, endpoint: &Arc<Endpoint>, access: &Access) -> bool {
         if let Ok(mut other) = open(endpoint, access).await {
-            // It may have ended by itself.
+            // The statement may have ended by itself.
             let _ = other.query_drop(format!("KILL {}", connection.client.id())).await;
             let _ = other.disconnect().await;
         }
@@ -94,7 +95,7 @@ impl Dialect for Mysql {
     }
 }
 
-/// What went wrong with a statement: something that the server or its protocol says, or something of ours.
+/// Why a statement failed: an error of the server or its protocol, or one of ours.
 enum Trouble {
     Mysql(Error),
     Other(Failure),
@@ -107,7 +108,7 @@ impl From<Error> for Trouble {
 }
 
 impl Connection {
-    /// Changes the settings that the statement needs otherwise.
+    /// Changes the session's settings if the statement needs others.
     async fn settings(&mut self, job: &Statement<'_>) -> Result<(), Error> {
         if self.read_only == job.writes {
             self.client
@@ -120,8 +121,8 @@ impl Connection {
         }
         let left = u64::try_from(job.left.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 30);
         if !(left..=2 * left).contains(&self.timeout) {
-            // Not to the millisecond, or each statement would set it: at the deadline itself the statement is killed; this is
-            // for when there is nobody left to do so.
+            // Not exact, or each statement would set it. At the deadline itself the statement is killed; this is for
+            // the case that this process has ended. Half as much again also serves the request's next statements.
             let timeout = left + left / 2;
             let text = match self.is_mariadb {
                 true => format!("SET max_statement_time = {}.{:03}", timeout / 1000, timeout % 1000),
@@ -133,9 +134,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs the statement and writes its rows as they come.
+    /// Runs the statement, and writes its rows as they come.
     async fn execute(&mut self, job: &Statement<'_>) -> Result<Received, Trouble> {
-        // First, as MariaDB refuses even to prepare what the session may not do.
+        // First: MariaDB refuses to prepare what the session may not do.
         self.settings(job).await?;
         let statement = self.client.prep(job.sql).await?;
         let (takes, given) = (usize::from(statement.num_params()), job.params.len());
@@ -210,12 +211,12 @@ impl Connection {
             }
             out.push(b'}');
             if out.len() > job.max_answer {
-                // What still comes is not read: the connection is killed.
+                // The remaining rows are not read: the connection is killed.
                 job.running.set(true);
                 return Err(Trouble::Other(too_large(job.max_answer)));
             }
         }
-        // A procedure may give more results; the first one is the answer.
+        // A procedure may return several results. The first is the answer.
         rows.drop_result().await?;
         match (many, count) {
             (true, _) => out.push(b']'),
@@ -225,7 +226,7 @@ impl Connection {
         Ok(answer(out))
     }
 
-    /// What an error is: the server's word, or a broken connection.
+    /// Maps an error to an answer, or to a failure of the connection.
     #[cold]
     fn failed(&mut self, error: &Error, job: &Statement<'_>) -> Result<Received, Failure> {
         let said = match error {
@@ -239,9 +240,9 @@ impl Connection {
             }
         };
         match said.code {
-            // The time of a statement is over (MariaDB, MySQL), or somebody has interrupted it.
+            // The statement timeout (MariaDB, MySQL), or an interruption.
             1969 | 3024 | 1317 => Err(Failure::new(ErrorKind::Timeout, said.message.clone())),
-            // The connection is killed, or the server goes.
+            // The connection was killed, or the server shuts down.
             1927 | 1053 | 1077 | 1079 => {
                 self.broken = true;
                 Err(Failure::new(ErrorKind::Protocol, said.to_string()))
@@ -256,7 +257,7 @@ fn is_too_large(error: &Error) -> bool {
     matches!(error, Error::Io(IoError::Io(error)) if error.to_string().contains("larger than max_allowed_packet"))
 }
 
-/// An error with what is behind it.
+/// An error with its sources.
 fn with_sources(error: &Error) -> String {
     let mut detail = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -270,18 +271,19 @@ fn with_sources(error: &Error) -> String {
     detail
 }
 
-/// The first two signs of a SQLSTATE are its class; much of what MySQL says has none of its own (HY000) and is told by its number.
+/// The first two characters of a SQLSTATE are its class. Many errors of MySQL have none (HY000) and are known by their
+/// number.
 fn said_no(said: &ServerError) -> Received {
     let class = said.state.get(..2).unwrap_or_default();
     let status = match (said.code, class) {
-        // Not allowed: to the database, the statement, the column, the routine.
+        // Access denied: to the database, the statement, the column, the routine.
         (1044 | 1045 | 1142 | 1143 | 1227 | 1370, _) => StatusCode::FORBIDDEN,
-        // Waited too long for a lock; too many connections, no memory, no threads.
+        // Lock wait timeout; too many connections; no memory or threads.
         (1205 | 1040 | 1203 | 1226 | 1037 | 1038 | 1041 | 1135, _) => StatusCode::SERVICE_UNAVAILABLE,
         (3819, _) | (_, "23") => StatusCode::CONFLICT,
         (_, "08" | "40") => StatusCode::SERVICE_UNAVAILABLE,
         (_, "21" | "22" | "25" | "42" | "45") => StatusCode::BAD_REQUEST,
-        // A value that is missing, does not fit or is wrong for its column; a JSON text that is none.
+        // A missing or invalid value for its column; invalid JSON.
         (1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 3140 | 3141 | 4038, _) => StatusCode::BAD_REQUEST,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
@@ -304,7 +306,7 @@ async fn open(endpoint: &Endpoint, access: &Access) -> Result<Conn, Failure> {
         .max_allowed_packet(Some(access.max_message.max(LEAST_PACKET)))
         .wait_timeout(Some(UNUSED_WAIT_TIMEOUT))
         .stmt_cache_size(MAX_PREPARED)
-        // An update counts the rows that it found, as elsewhere, not only those that it changed.
+        // An update counts the rows found, as elsewhere, not only those changed.
         .client_found_rows(true)
         .ssl_opts(access.mysql_tls.clone());
     Conn::new(options).await.map_err(|error| connect_failed(endpoint, &error))

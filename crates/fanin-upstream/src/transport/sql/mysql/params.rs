@@ -1,14 +1,14 @@
 //! Parameters: from a flow's values to MySQL's.
 //!
-//! The server does not say what type a parameter has, so that it is the value that decides, and the server converts it.
+//! The server does not tell the type of a parameter. So the value decides, and the server converts it.
 
 use fanin_json::{Kind, Node};
 use mysql_async::Value;
 
-/// Digits that a double holds without loss.
+/// Decimal digits that a double always holds exactly.
 const DOUBLE_DIGITS: usize = 15;
 
-/// A value as a parameter. Lists and dicts are JSON, for `json_table(?, ...)` and for columns of JSON.
+/// A value as a parameter. Lists and dicts are JSON, for `json_table(?, ...)` and JSON columns.
 pub(crate) fn param(value: Node<'_>) -> Value {
     match value.kind() {
         Kind::Null => Value::NULL,
@@ -19,7 +19,7 @@ pub(crate) fn param(value: Node<'_>) -> Value {
     }
 }
 
-/// Whole numbers as such, others as a double where that loses nothing and as text where it would.
+/// Integers as such. Others as a double if that is exact, else as text.
 fn number(digits: &str) -> Value {
     if let Ok(whole) = digits.parse() {
         return Value::Int(whole);

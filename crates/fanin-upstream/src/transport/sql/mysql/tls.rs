@@ -1,4 +1,4 @@
-//! TLS for MySQL's client, which brings an implementation of its own.
+//! TLS for MySQL's client, which brings a TLS implementation of its own.
 
 use std::path::Path;
 

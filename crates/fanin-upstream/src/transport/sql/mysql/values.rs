@@ -1,4 +1,4 @@
-//! Values of MySQL as JSON, from the binary form that a prepared statement's rows have.
+//! Values of MySQL as JSON, from the binary format of prepared statements.
 
 use std::fmt::{self, Write};
 
@@ -8,10 +8,10 @@ use fanin_json::{write_int, write_str};
 use mysql_async::consts::{ColumnFlags, ColumnType};
 use mysql_async::{Column, Value};
 
-/// The number of the character set that means bytes.
+/// The number of the binary character set.
 const BINARY: u16 = 63;
 
-/// How the values of a column are read.
+/// How the values of a column are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     Number,
@@ -65,7 +65,7 @@ impl Reader {
             (_, Value::NULL) => out.extend_from_slice(b"null"),
             (Reader::Number, Value::Int(value)) => write_int(out, *value),
             (Reader::Number, Value::UInt(value)) => plain(out, format_args!("{value}")),
-            // The shortest digits of the f32, not those of the f64 that it would become.
+            // The shortest digits of the f32, not of the f64.
             (Reader::Number, Value::Float(value)) => plain(out, format_args!("{value:?}")),
             (Reader::Number, Value::Double(value)) => fanin_json::write_float(out, *value).ok()?,
             (Reader::Decimal, Value::Bytes(digits)) => decimal(digits, out)?,
@@ -82,7 +82,7 @@ impl Reader {
             (Reader::Datetime | Reader::Timestamp, Value::Date(year, month, day, hour, minute, second, micros)) => {
                 plain(out, format_args!("\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"));
                 fraction(out, *micros);
-                // A session's time is UTC here.
+                // Sessions use UTC.
                 out.extend_from_slice(if self == Reader::Timestamp { b"Z\"" } else { b"\"" });
             }
             (Reader::Time, Value::Time(negative, days, hours, minutes, seconds, micros)) => {
@@ -105,18 +105,18 @@ fn plain(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
             Ok(())
         }
     }
-    // A vector takes everything.
+    // A vector accepts everything.
     let _ = Bytes(out).write_fmt(text);
 }
 
-/// Digits after the point, without zeros at the end.
+/// Fractional digits without trailing zeros.
 fn fraction(out: &mut Vec<u8>, micros: u32) {
     if micros > 0 {
         plain(out, format_args!(".{}", format!("{micros:06}").trim_end_matches('0')));
     }
 }
 
-/// A decimal's digits as they are, but for the zeros in front that `zerofill` adds and JSON does not have.
+/// A decimal without the leading zeros that `zerofill` adds: JSON does not allow them.
 fn decimal(digits: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let (sign, rest) = match digits.strip_prefix(b"-") {
         Some(rest) => (&b"-"[..], rest),

@@ -1,4 +1,4 @@
-//! Values of any bytes, for [`crate::fuzzing`].
+//! Parses any bytes as a value, for [`crate::fuzzing`].
 
 use bytes::Bytes;
 use fanin_json::Doc;
@@ -6,10 +6,10 @@ use postgres_types::Type;
 
 use super::values::ColumnReader;
 
-/// Bytes as a value of the type with this number. Gives whether it is one.
+/// Parses bytes as a value of the type with this number. Whether it is one.
 ///
 /// # Panics
-/// If what is written of it is no JSON.
+/// If the output is not JSON.
 pub fn value(number: u16, bytes: &[u8]) -> bool {
     let Some(reader) = Type::from_oid(number.into()).and_then(|kind| ColumnReader::of(&kind)) else { return false };
     let mut out = Vec::new();
@@ -17,7 +17,7 @@ pub fn value(number: u16, bytes: &[u8]) -> bool {
         return false;
     }
     let is_json = Doc::parse(Bytes::from(out.clone()), 64).is_ok();
-    // The database has checked its own JSON, and whoever reads the answer does so again.
+    // JSON is passed on as it comes, and whoever reads the answer checks it.
     assert!(is_json || reader.holds_json(), "{reader:?}: {}", out.escape_ascii());
     true
 }

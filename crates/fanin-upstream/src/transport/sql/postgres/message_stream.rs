@@ -1,8 +1,8 @@
-//! The stream of a connection: messages out, messages in, and what the server still owes.
+//! The message stream of a connection: messages out, messages in, and the replies that are pending.
 //!
-//! Everything is done in the future of the call that has the connection; there is no task beside it, so that an answer that
-//! comes in one piece is one write, one wake and one read. All of the state is here and not in a future: a call may be dropped
-//! at any point, and whoever cleans up after it goes on from there.
+//! It runs in the future of the call that has the connection, without a task of its own. So an answer in one piece is
+//! one write, one wake-up and one read. All state is kept here and not in a future: a call may be dropped at any point,
+//! and the cleanup task goes on from there.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,54 +16,54 @@ use super::messages::{Body, SYNC, TERMINATE, message, text, unexpected};
 use crate::error::{ErrorKind, Failure};
 use crate::transport::stream::Stream;
 
-/// Room for what comes next, at least.
+/// Least capacity for the next read.
 const READ: usize = 16 << 10;
-/// Less room than this is not worth a read.
+/// With less free capacity, the buffer grows before a read.
 const LEAST_ROOM: usize = 512;
-/// Room for a large row grows with what really comes.
+/// Most capacity added at once. The buffer of a large row grows with what is received.
 const MOST_ROOM: usize = 256 << 10;
-/// A buffer that has grown beyond this is given up when it is empty.
+/// A larger buffer is freed when it is empty.
 const MAX_KEPT: usize = 64 << 10;
-/// No message but a row is longer.
+/// Longest message that is not a row.
 const LONGEST_MESSAGE: usize = 1 << 20;
-/// A message's tag and its length.
+/// Length of a message's tag and length field.
 const HEADER: usize = 5;
 
-/// A connection's stream.
+/// A connection's message stream.
 pub(super) struct MessageStream {
     socket: Stream,
     read_buffer: ReadBuffer,
     write_buffer: Vec<u8>,
-    /// How much of the write_buffer has been sent.
+    /// How much of the write buffer has been sent.
     sent: usize,
-    /// Something is in the write_buffer, or the stream itself may still hold it back.
+    /// Something is left to send, in the write buffer or in TLS.
     sending: bool,
-    /// How often the server has yet to say that it is ready.
+    /// How many times the server has still to report that it is ready.
     pending_replies: usize,
-    /// The longest row that is read, in bytes.
+    /// Longest row that is read, in bytes.
     pub max_row: usize,
-    /// It is of no more use.
+    /// The connection cannot be used any more.
     pub broken: bool,
 }
 
-/// What has come and is not looked at yet.
+/// Received bytes.
 #[derive(Default)]
 struct ReadBuffer {
     bytes: BytesMut,
-    /// The length of the message at its beginning, if that has been given out.
+    /// Length of the message at the front that was returned last.
     taken: usize,
 }
 
 impl ReadBuffer {
-    /// The tag and the length of the next message as a whole, if it has come. The one before is thrown away.
+    /// Tag and length of the next message, once all of it has come. Discards the one before.
     #[inline]
     fn next(&mut self, max_row: usize) -> Result<Option<(u8, usize)>, Failure> {
         self.bytes.advance(std::mem::take(&mut self.taken));
         let Some(&[tag, ref length @ ..]) = self.bytes.first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_be_bytes(*length) as usize;
-        // Its length counts itself, but not its tag.
+        // The length counts itself, but not the tag.
         let Some(body) = length.checked_sub(4) else { return Err(unexpected(tag)) };
-        // A message has to come as a whole before anybody can look at it, so its length is looked at first.
+        // A message is buffered as a whole, so its length is checked first.
         if body > if tag == b'D' { max_row } else { LONGEST_MESSAGE } {
             return Err(match tag {
                 b'D' => Failure::new(
@@ -97,44 +97,45 @@ impl MessageStream {
         }
     }
 
-    /// Where messages are written; they are sent when the next one is awaited. It is never cut below what was there.
+    /// Where messages are written. They are sent when the next reply is awaited. What is in the buffer before must not
+    /// be removed.
     pub fn write_buffer(&mut self) -> &mut Vec<u8> {
         self.sending = true;
         &mut self.write_buffer
     }
 
-    /// Ends what belongs together, by which the server owes an answer.
+    /// Ends a group of messages, which makes one reply pending.
     pub fn sync(&mut self) {
         self.write_buffer().extend_from_slice(&SYNC);
         self.pending_replies += 1;
     }
 
-    /// Has the server run statements without parameters and results.
+    /// Runs statements without parameters and results.
     pub fn simple_query(&mut self, sql: &str) {
         message(self.write_buffer(), b'Q', |out| text(out, sql));
         self.pending_replies += 1;
     }
 
-    /// The same before what stands in the write_buffer from `at` on, which begins with a message.
+    /// The same, before the messages that start at `at` in the write buffer.
     pub fn simple_query_before(&mut self, at: usize, sql: &str) {
         let behind = self.write_buffer.split_off(at);
         self.simple_query(sql);
         self.write_buffer.extend_from_slice(&behind);
     }
 
-    /// Whether all has been answered.
+    /// Whether no reply is pending.
     pub fn is_idle(&self) -> bool {
         self.pending_replies == 0
     }
 
-    /// The next message that is an answer: its tag and its body.
+    /// The next reply: its tag and its body.
     ///
     /// # Errors
-    /// The connection broke, or what comes on it is not understood or too long: it is of no more use.
+    /// The connection broke, or a message is invalid or too long. The connection cannot be used any more.
     pub async fn next(&mut self) -> Result<(u8, Body<'_>), Failure> {
         let (tag, whole) = loop {
             match self.read_buffer.next(self.max_row) {
-                // ServerError by the way: notices, settings, notifications.
+                // Asynchronous messages: notices, settings, notifications.
                 Ok(Some((b'N' | b'S' | b'A', _))) => {}
                 Ok(Some(found)) => break found,
                 Ok(None) => poll_fn(|cx| self.poll_fill(cx)).await?,
@@ -150,7 +151,7 @@ impl MessageStream {
         Ok((tag, Body(&self.read_buffer.bytes[HEADER..whole])))
     }
 
-    /// Reads up to the end of all that the server owes. Whether the last of it went well.
+    /// Reads all pending replies. Whether the last one was a success.
     pub async fn drain(&mut self) -> Result<bool, Failure> {
         let mut well = true;
         while !self.is_idle() {
@@ -163,7 +164,8 @@ impl MessageStream {
         Ok(well)
     }
 
-    /// Whether an unused connection is still good, as far as the runtime has heard. Costs no system call if nothing has come.
+    /// Whether an unused connection is still open and silent, as far as the runtime knows. Makes no system call if
+    /// nothing has come.
     pub fn is_quiet(&mut self) -> bool {
         while !self.broken {
             match self.read_buffer.next(self.max_row) {
@@ -173,7 +175,7 @@ impl MessageStream {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => break,
                 },
-                // Nothing was asked.
+                // A reply that was not requested.
                 Ok(Some(_)) | Err(_) => break,
             }
         }
@@ -185,7 +187,7 @@ impl MessageStream {
         if self.sending
             && let Poll::Ready(Err(error)) = self.poll_send(cx)
         {
-            // What the server has said before it closed the connection may be there, so that it is read on.
+            // The server may have sent an error before it closed the connection, so reading goes on.
             tracing::debug!(%error, "sending to PostgreSQL");
             (self.sending, self.broken) = (false, true);
         }
@@ -194,7 +196,7 @@ impl MessageStream {
             if read_buffer.capacity() > MAX_KEPT {
                 *read_buffer = BytesMut::new();
             }
-            // Costs nothing: it begins again at its front.
+            // Reserving in an empty buffer only resets it.
             read_buffer.reserve(READ);
         } else if read_buffer.capacity() - read_buffer.len() < LEAST_ROOM {
             read_buffer.reserve(READ);
@@ -225,7 +227,7 @@ impl MessageStream {
 }
 
 impl Drop for MessageStream {
-    /// The server is told, if that takes no wait.
+    /// Tells the server, if that needs no wait.
     fn drop(&mut self) {
         if !self.broken && self.is_idle() && !self.sending {
             self.write_buffer().extend_from_slice(&TERMINATE);
@@ -244,7 +246,7 @@ mod tests {
         out
     }
 
-    /// The bodies' lengths of what comes in parts of `part` bytes.
+    /// Lengths of the bodies that come in parts of `part` bytes.
     fn lengths(bytes: &[u8], part: usize, max_row: usize) -> Result<Vec<(u8, usize)>, Failure> {
         let mut read_buffer = ReadBuffer::default();
         let mut found = Vec::new();

@@ -1,19 +1,18 @@
-//! Messages of PostgreSQL's protocol 3.0, written and taken apart (PostgreSQL's manual, 55.7 "Message Formats").
+//! Messages of PostgreSQL's protocol 3.0 (PostgreSQL manual, 55.7, "Message Formats").
 //!
-//! A message is a tag, a length that counts itself, and a body. Nothing is copied to be looked at: what a body holds is read
-//! where it lies.
+//! A message is a tag, a length that counts itself, and a body. Bodies are parsed in place.
 
 use crate::error::{ErrorKind, Failure};
 
-/// Begins a connection: version 3.0.
+/// Protocol version 3.0, which starts a connection.
 const VERSION: u32 = 3 << 16;
 /// Asks for TLS.
 pub(super) const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 /// Ends a connection.
 pub(super) const TERMINATE: [u8; 5] = *b"X\0\0\0\x04";
-/// Ends what belongs together; the server answers that it is ready.
+/// Ends a group of messages. The server replies that it is ready.
 pub(super) const SYNC: [u8; 5] = *b"S\0\0\0\x04";
-/// Executes the unnamed portal, all its rows.
+/// Executes the unnamed portal for all its rows.
 pub(super) const EXECUTE: [u8; 10] = *b"E\0\0\0\x09\0\0\0\0\0";
 
 /// Writes a message whose body `write` appends.
@@ -27,12 +26,12 @@ fn sized(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     write(out);
-    // What a flow can build is bounded far below 4 GB.
+    // A flow's values are bounded far below 4 GB.
     let length = (out.len() - start) as u32;
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// A text and the zero that ends it. The callers have seen that there is none within.
+/// A text and its terminating zero byte. Callers have checked that it contains none.
 pub(super) fn text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
     out.push(0);
@@ -50,7 +49,7 @@ pub(super) fn startup(out: &mut Vec<u8>, settings: &[(&str, &str)]) {
     });
 }
 
-/// On a connection of its own: ends the statement of another one.
+/// Sent on a connection of its own: cancels the statement of another one.
 pub(super) fn cancel(process: u32, secret: u32) -> [u8; 16] {
     const CANCEL: u32 = 80_877_102;
     let mut out = [0; 16];
@@ -60,7 +59,7 @@ pub(super) fn cancel(process: u32, secret: u32) -> [u8; 16] {
     out
 }
 
-/// What is left of a message's body. Each step is `None` once the body is shorter than it says.
+/// The rest of a message's body. Each method returns `None` if the body is too short.
 pub(super) struct Body<'a>(pub &'a [u8]);
 
 impl<'a> Body<'a> {
@@ -82,7 +81,7 @@ impl<'a> Body<'a> {
         Some(u32::from_be_bytes(*taken))
     }
 
-    /// A text up to the zero that ends it.
+    /// A text up to its terminating zero byte.
     pub fn text(&mut self) -> Option<&'a str> {
         let end = memchr::memchr(0, self.0)?;
         let (taken, rest) = self.0.split_at(end);
@@ -100,7 +99,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// A message that does not belong where it stands, or does not hold what it should.
+/// A message that is unexpected or malformed.
 #[cold]
 pub(super) fn unexpected(tag: u8) -> Failure {
     let shown = char::from(tag).escape_default();

@@ -1,15 +1,15 @@
 //! PostgreSQL, by its own protocol.
 //!
-//! A connection is set to read-only transactions when it is opened, so that a statement which is not said to write cannot,
-//! without a round trip of its own; the settings change only when the next statement needs others, on its way to the server.
+//! A new connection gets read-only transactions, so that only a statement declared as writing can write. Settings
+//! change only when the next statement needs others, and are sent together with it.
 //!
-//! # Why not `tokio-postgres` here
-//! It runs a connection as a task of its own, to which a call hands its messages through a channel and from which its answers
-//! come through another: two more tasks' turns and three wakes a statement, and a message is an allocation. A flow's call wants
-//! the rows of one statement as JSON. So messages are written and read in the call's own future ([`link`]), rows become JSON
-//! where they lie, and dropping the call leaves a connection whose state says what the server still owes. How values look
-//! and how one signs on is from `postgres-types` and `postgres-protocol`, of the same makers.
-//! `bench/run sql` tells what a request of three queries costs beside the same by hand on `tokio-postgres`.
+//! # Why not `tokio-postgres`
+//! It runs a connection as a task of its own. A call hands over its messages through a channel, and gets replies
+//! through another: two more task switches and three wake-ups for each statement, and an allocation for each message. A
+//! flow's call needs the rows of one statement as JSON. So messages are written and read in the call's own future
+//! ([`message_stream`]), and rows become JSON in place. Dropping the call leaves a connection that knows its pending
+//! replies. Formats of values and authentication come from `postgres-types` and `postgres-protocol`, which
+//! `tokio-postgres` uses as well.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -43,12 +43,12 @@ mod statement;
 mod statement_error;
 mod values;
 
-/// Values are read in these forms; a user's or a database's own settings must not change them.
+/// Values are parsed in these formats, whatever a user's or a database's own settings are.
 const SETTINGS: &str = "SET default_transaction_read_only = on; SET client_encoding = 'UTF8'";
-/// A statement that has been cancelled may end by itself in this time.
+/// How long a cancelled statement gets to end by itself.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// The dialect.
+/// The protocol of PostgreSQL.
 #[derive(Debug)]
 pub(crate) struct Postgres;
 
@@ -57,9 +57,9 @@ pub(crate) struct Connection {
     stream: MessageStream,
     key: Key,
     statements: Statements,
-    /// What `default_transaction_read_only` is.
+    /// The present `default_transaction_read_only`.
     read_only: bool,
-    /// What `statement_timeout` is, in milliseconds; 0 for none.
+    /// The present `statement_timeout` in milliseconds; 0 for none.
     timeout: u64,
 }
 
@@ -87,11 +87,11 @@ impl Dialect for Postgres {
             && is_outdated(error)
             && connection.stream.is_idle()
         {
-            // A table has changed since: nothing has run yet.
+            // A table has changed since the statement was prepared. It has not run yet.
             connection.statements.forget(job.sql);
             result = connection.attempt(job).await;
         }
-        // What is left of it is to be cancelled and thrown away.
+        // Pending replies have to be cancelled and read.
         job.running.set(!connection.stream.is_idle() && !connection.stream.broken);
         match result {
             Ok(received) | Err(StatementError::BadRequest(received)) => Ok(received),
@@ -104,11 +104,11 @@ impl Dialect for Postgres {
     }
 
     async fn clean(connection: &mut Connection, endpoint: &Arc<Endpoint>, access: &Access) -> bool {
-        // What the settings are now is not known: a setting may be what was cancelled.
+        // The present settings are not known: the cancelled statement may be a setting.
         const RESET: &str = "SET default_transaction_read_only = on; SET statement_timeout = 0";
         (connection.read_only, connection.timeout) = (true, 0);
         let stream = &mut connection.stream;
-        // First a look whether it has ended anyway: answers are in order, so this one's comes after the statement's.
+        // Replies come in order: this one comes after the statement's, if that has ended by itself.
         stream.simple_query(RESET);
         if let Ok(ended) = timeout(MOMENT, stream.drain()).await {
             return ended.unwrap_or(false);
@@ -116,7 +116,7 @@ impl Dialect for Postgres {
         if cancel_statement(endpoint, access, connection.key).await.is_err() {
             return false;
         }
-        // If the signal comes late after all, it hits the first of these.
+        // A late signal would cancel the first of these.
         stream.simple_query("");
         stream.simple_query(RESET);
         stream.drain().await.unwrap_or(false)
@@ -129,7 +129,7 @@ impl Connection {
             Some(prepared) => prepared,
             None => Box::pin(self.statements.prepare(&mut self.stream, job)).await?,
         };
-        // Before anything of it is in the write_buffer: what a dropped call leaves there is sent by whoever cleans up after it.
+        // Before anything is in the write buffer: what a dropped call leaves there is sent by the cleanup task.
         departure::together().await;
         if self.send(job, &prepared)? {
             self.set().await?;
@@ -139,7 +139,7 @@ impl Connection {
             let (tag, body) = self.stream.next().await?;
             match tag {
                 b'D' => rows.row(body)?,
-                // Bound: it has begun.
+                // Bound: the statement runs.
                 b'2' => job.phase.set(Phase::Answering),
                 b'C' => rows.affected = affected(body),
                 b'Z' => return Ok(rows.end()),
@@ -149,7 +149,7 @@ impl Connection {
                 }
                 // An empty statement.
                 b'I' => {}
-                // Above all the ways of COPY, which are refused when the configuration is read.
+                // COPY in particular, which the configuration refuses.
                 _ => {
                     self.stream.broken = true;
                     return Err(unexpected(tag).into());
@@ -158,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// Puts a statement on its way, behind the settings that it needs. Whether there are any.
+    /// Writes a statement, and before it the settings that it needs. Whether there are any.
     fn send(&mut self, job: &Statement<'_>, prepared: &Prepared) -> Result<bool, StatementError> {
         let (takes, given) = (prepared.params.len(), job.params.len());
         if takes != given {
@@ -172,9 +172,9 @@ impl Connection {
             // The unnamed portal.
             out.push(0);
             text(out, &prepared.name);
-            // All parameters as text.
+            // All parameters are text.
             out.extend_from_slice(&[0; 2]);
-            // There are no more than the server has said, in as many bits.
+            // The server has given this number, in 16 bits.
             out.extend_from_slice(&(takes as u16).to_be_bytes());
             for (at, (value, of)) in job.params.iter().zip(&prepared.params).enumerate() {
                 if let Err(what) = params::write(*value, of, out) {
@@ -182,7 +182,7 @@ impl Connection {
                     return;
                 }
             }
-            // All columns in binary form.
+            // All columns are binary.
             out.extend_from_slice(&[0, 1, 0, 1]);
         });
         if let Some(what) = problem {
@@ -198,7 +198,7 @@ impl Connection {
         Ok(settings.is_some())
     }
 
-    /// The settings that must change before a statement, as statements.
+    /// The statements that set what the next statement needs.
     fn settings(&mut self, job: &Statement<'_>) -> Option<String> {
         let left = u64::try_from(job.left.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 30);
         let in_time = (left..=2 * left).contains(&self.timeout);
@@ -212,21 +212,21 @@ impl Connection {
             let _ = write!(text, "SET default_transaction_read_only = {to};");
         }
         if !in_time {
-            // Not to the millisecond, or each statement would set it: at the deadline itself the statement is cancelled; this
-            // is for when there is nobody left to do so. Half as much again keeps it good for the request's next statements.
+            // Not exact, or each statement would set it. At the deadline itself the statement is cancelled; this is for
+            // the case that this process has ended. Half as much again also serves the request's next statements.
             self.timeout = left + left / 2;
             let _ = write!(text, "SET statement_timeout = {};", self.timeout);
         }
         Some(text)
     }
 
-    /// Reads what the server says to settings.
+    /// Reads the reply to settings.
     async fn set(&mut self) -> Result<(), StatementError> {
         loop {
             match self.stream.next().await? {
                 (b'Z', _) => return Ok(()),
                 (b'E', body) => {
-                    // What is set now is not known.
+                    // The present settings are not known.
                     let error = ServerError::read(body);
                     self.stream.broken = true;
                     return Err(StatementError::Server(error));
@@ -237,7 +237,7 @@ impl Connection {
     }
 }
 
-/// How many rows a statement has changed or given, of the words at its end: `INSERT 0 1`.
+/// The number of rows that a statement has changed or returned, from its command tag: `INSERT 0 1`.
 fn affected(mut body: Body<'_>) -> u64 {
     let tag = body.text().unwrap_or_default();
     tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0)

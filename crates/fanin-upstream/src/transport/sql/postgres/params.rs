@@ -1,8 +1,8 @@
-//! Parameters: from a flow's values to what PostgreSQL's types are written as.
+//! Parameters: from a flow's values to PostgreSQL's types.
 //!
-//! They are sent as text, the form in which every type can be given; the server reads it as it would read a literal. What is
-//! checked here is the kind of value, so that a wrong one has an error that names the parameter, and so that nothing is
-//! converted behind the author's back: the text `"7"` is no number.
+//! They are sent as text, a format that every type has, and the server parses them like literals. Only the kind of
+//! value is checked here, so that an error names the parameter, and nothing is converted silently: the text `"7"` is
+//! not a number.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +20,7 @@ pub(super) fn write(value: Node<'_>, of: &Type, out: &mut Vec<u8>) -> Result<(),
         return Ok(());
     }
     text(value, of, out)?;
-    // What a flow can build is bounded far below 4 GB.
+    // A flow's values are bounded far below 4 GB.
     let length = (out.len() - start - 4) as u32;
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     Ok(())
@@ -63,7 +63,7 @@ fn text(value: Node<'_>, of: &Type, out: &mut Vec<u8>) -> Result<(), String> {
         }
         Type::FLOAT4 | Type::FLOAT8 | Type::NUMERIC => match (value.as_number_text(), value.as_str()) {
             (Some(digits), _) => out.extend_from_slice(digits.as_bytes()),
-            // The form in which the database's own numbers outside JSON's come.
+            // The database writes numbers that JSON does not have as strings.
             (None, Some(text)) if is_number(&text) => out.extend_from_slice(text.as_bytes()),
             (None, Some(_)) => return Err(format!("is a string that is no number; {} needs one", of.name())),
             _ => return wrong("a number"),

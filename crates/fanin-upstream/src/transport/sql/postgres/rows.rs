@@ -1,4 +1,4 @@
-//! Rows as they become an answer's JSON.
+//! Writes rows as an answer's JSON.
 
 use fanin_config::Rows;
 
@@ -10,13 +10,13 @@ use crate::transport::attempt::Received;
 use crate::transport::sql::answer::{answer, bad_request, too_large};
 use crate::transport::sql::dialect::Statement;
 
-/// An answer in the making.
+/// An answer that is being written.
 pub(super) struct RowWriter<'a> {
     job: &'a Statement<'a>,
     prepared: &'a Prepared,
     out: Vec<u8>,
     count: u64,
-    /// What the server has said about a statement without rows.
+    /// Rows changed by a statement without results.
     pub affected: u64,
 }
 
@@ -29,13 +29,13 @@ impl<'a> RowWriter<'a> {
         self.job.rows == Rows::Many
     }
 
-    /// Writes one more row. After an error what still comes is of no use.
+    /// Writes one more row. After an error the remaining rows are not needed.
     #[inline]
     pub fn row(&mut self, mut body: Body<'_>) -> Result<(), StatementError> {
         self.count += 1;
         match (self.is_list(), self.count) {
             (true, 1) => {
-                // Enough for several rows like this one, names and all.
+                // Enough for several rows like this one with their keys.
                 self.out.reserve(8 * body.0.len());
                 self.out.push(b'[');
             }
@@ -74,7 +74,7 @@ impl<'a> RowWriter<'a> {
         Ok(())
     }
 
-    /// The answer, after the last row.
+    /// The complete answer.
     pub fn end(mut self) -> Received {
         if self.prepared.columns.is_empty() {
             return answer(format!("{{\"affected\":{}}}", self.affected).into_bytes());

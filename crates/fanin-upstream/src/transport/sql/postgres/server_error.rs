@@ -1,4 +1,4 @@
-//! What PostgreSQL says against a statement, as an answer with a status.
+//! Errors of PostgreSQL, and the answers that they become.
 
 use http::StatusCode;
 
@@ -6,7 +6,7 @@ use super::messages::Body;
 use crate::transport::attempt::Received;
 use crate::transport::sql::answer::error_answer;
 
-/// What the server says against something, or about itself when it ends a connection: fields by their letter.
+/// An error of the server: fields by their letter.
 #[derive(Debug)]
 pub(super) struct ServerError(Vec<(u8, String)>);
 
@@ -17,7 +17,7 @@ impl ServerError {
         while let Some((&letter, rest)) = body.0.split_first() {
             body.0 = rest;
             let Some(end) = memchr::memchr(0, rest) else { break };
-            // Before the encoding is agreed upon, words may come in another one.
+            // Before the encoding is set, texts may have another one.
             fields.push((letter, String::from_utf8_lossy(&rest[..end]).into_owned()));
             body.0 = &rest[end + 1..];
         }
@@ -37,34 +37,35 @@ impl ServerError {
         self.field(b'M').unwrap_or_default()
     }
 
-    /// Whether the server ends the connection with it. `V` is the severity in English, which old servers do not send.
+    /// Whether the server closes the connection with this error. `V` is the severity in English, which old servers do
+    /// not send.
     pub fn is_fatal(&self) -> bool {
         matches!(self.field(b'V').or(self.field(b'S')), Some("FATAL" | "PANIC"))
     }
 }
 
-/// Whether the server knows the statement no more, or knows it from before a change of its tables.
+/// Whether the server does not know the prepared statement, or knows it from before a change of its tables.
 pub(super) fn is_outdated(error: &ServerError) -> bool {
     const INVALID_STATEMENT_NAME: &str = "26000";
     const NOT_SUPPORTED: &str = "0A000";
     error.code() == INVALID_STATEMENT_NAME || error.code() == NOT_SUPPORTED && error.message().contains("cached plan")
 }
 
-/// Whether somebody, or the statement's own time, has ended it.
+/// Whether the statement was cancelled, or its timeout passed.
 pub(super) fn is_cancelled(error: &ServerError) -> bool {
     error.code() == "57014"
 }
 
-/// Classes of errors are the first two signs of their codes (PostgreSQL's manual, appendix A).
+/// The first two characters of a code are its class (PostgreSQL manual, appendix A).
 #[cold]
 pub(super) fn error_status(error: &ServerError) -> Received {
     let code = error.code();
     let status = match (code.get(..2).unwrap_or_default(), code) {
         (_, "42501") => StatusCode::FORBIDDEN,
         ("23", _) => StatusCode::CONFLICT,
-        // What was asked cannot be done, now or later.
+        // Cannot succeed, now or later.
         ("0A" | "20" | "21" | "22" | "25" | "42" | "44" | "54" | "P0", _) => StatusCode::BAD_REQUEST,
-        // A conflict with others, a lack of resources, a server that goes or comes: a little later it may work.
+        // Conflicts, lack of resources, a server that starts or stops: may succeed a little later.
         ("08" | "40" | "53" | "55" | "57", _) => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };

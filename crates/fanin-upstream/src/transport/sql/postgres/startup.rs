@@ -1,4 +1,4 @@
-//! How a connection begins: TLS if the upstream says so, who we are, and the proof of it.
+//! The start of a connection: TLS, startup message, authentication.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::error::{ErrorKind, Failure};
 use crate::transport::sql::access::Access;
 use crate::transport::stream::{self, Stream};
 
-/// Why there is no connection.
+/// Why a connection cannot be started.
 enum StartupError {
     Server(ServerError),
     Failed(Failure),
-    /// Something that we or the server cannot do.
+    /// Something that this client or the server does not support, or a missing password.
     Because(String),
 }
 
@@ -28,14 +28,14 @@ impl From<Failure> for StartupError {
     }
 }
 
-/// By which another connection can end this one's statement.
+/// The key with which another connection can cancel this one's statement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Key {
     process: u32,
     secret: u32,
 }
 
-/// Connects, signs on, and has the server run `settings`.
+/// Connects, signs on, and runs `settings`.
 pub(super) async fn start_up(
     endpoint: &Arc<Endpoint>,
     access: &Access,
@@ -61,8 +61,8 @@ pub(super) async fn start_up(
     Ok((stream, key))
 }
 
-/// Ends the statement that runs on another connection, if one does. Returns once the server has sent the signal, so that it
-/// cannot hit a later statement.
+/// Cancels the statement that runs on another connection. Returns once the server has sent the signal, so that it
+/// cannot cancel a later statement.
 pub(super) async fn cancel_statement(endpoint: &Endpoint, access: &Access, key: Key) -> Result<(), Failure> {
     let mut socket = open_stream(endpoint, access).await?;
     let sent = async {
@@ -70,7 +70,7 @@ pub(super) async fn cancel_statement(endpoint: &Endpoint, access: &Access, key: 
         socket.flush().await
     };
     sent.await.map_err(|error| failed(endpoint, &error.to_string()))?;
-    // The server closes the connection then, with or without words.
+    // The server closes the connection when it has sent the signal.
     let _ = socket.read(&mut [0; 1]).await;
     Ok(())
 }
@@ -80,12 +80,12 @@ fn failed(endpoint: &Endpoint, what: &str) -> Failure {
     Failure::new(ErrorKind::Connect, format!("{}: {what}", endpoint.address))
 }
 
-/// A socket on which the protocol begins.
+/// Connects, with TLS if configured.
 async fn open_stream(endpoint: &Endpoint, access: &Access) -> Result<Stream, Failure> {
     let mut tcp = stream::connect(endpoint.address).await?;
     let Some(tls) = &access.tls else { return Ok(Stream::Tcp(tcp)) };
     tcp.write_all(&SSL_REQUEST).await.map_err(|error| failed(endpoint, &error.to_string()))?;
-    // One byte and no more: nothing that comes before TLS counts.
+    // One byte and no more: anything before TLS could be injected.
     match tcp.read_u8().await {
         Ok(b'S') => Ok(Stream::Tls(Box::new(tls.handshake(tcp, endpoint.address).await?))),
         Ok(_) => Err(failed(endpoint, "the server does not offer TLS")),
@@ -107,7 +107,7 @@ fn send_startup(stream: &mut MessageStream, access: &Access) -> Result<(), Start
     Ok(())
 }
 
-/// The next message of signing on, as a number that says what it asks for.
+/// The next authentication request: its number and its body.
 async fn next_auth_request(stream: &mut MessageStream) -> Result<(u32, Body<'_>), StartupError> {
     match stream.next().await? {
         (b'R', mut body) => match body.u32() {
@@ -119,7 +119,7 @@ async fn next_auth_request(stream: &mut MessageStream) -> Result<(u32, Body<'_>)
     }
 }
 
-/// Proves who we are in the way that the server asks for.
+/// Authenticates in the way that the server asks for.
 async fn authenticate(stream: &mut MessageStream, access: &Access) -> Result<(), StartupError> {
     const OK: u32 = 0;
     const PLAIN: u32 = 3;
@@ -138,7 +138,7 @@ async fn authenticate(stream: &mut MessageStream, access: &Access) -> Result<(),
             Some(md5_hash(access.user.as_bytes(), password()?.as_bytes(), *salt))
         }
         SASL => {
-            // Names, each with its zero.
+            // Names, each with a terminating zero byte.
             if !body.0.split(|byte| *byte == 0).any(|name| name == SCRAM_SHA_256.as_bytes()) {
                 return Err(StartupError::Because("the server offers no SCRAM-SHA-256".to_owned()));
             }
@@ -162,7 +162,7 @@ async fn authenticate(stream: &mut MessageStream, access: &Access) -> Result<(),
     }
 }
 
-/// SCRAM-SHA-256 (RFC 7677). The server proves that it knows the password too; it is not believed before.
+/// SCRAM-SHA-256 (RFC 7677). The server proves that it knows the password too.
 async fn scram(stream: &mut MessageStream, password: &str) -> Result<(), StartupError> {
     const CONTINUE: u32 = 11;
     const FINAL: u32 = 12;
@@ -198,7 +198,7 @@ async fn until_ready(stream: &mut MessageStream) -> Result<Key, StartupError> {
             }
             (b'E', body) => return Err(StartupError::Server(ServerError::read(body))),
             (b'Z', _) => return Ok(key),
-            // Of statements that set something.
+            // Settings have completed.
             (b'C', _) => {}
             (tag, _) => return Err(unexpected(tag).into()),
         }

@@ -1,4 +1,4 @@
-//! Statements as a connection's server knows them: prepared once, with the types of their parameters and columns.
+//! Prepared statements of a connection, with the types of their parameters and columns.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::values::ColumnReader;
 use crate::transport::sql::answer::bad_request;
 use crate::transport::sql::dialect::Statement;
 
-/// Prepared statements that a connection keeps. Their texts stand in files, so there are not many.
+/// Most prepared statements of a connection. Statements come from files, so there are few.
 const MAX_PREPARED: usize = 500;
 
-/// A statement that the server knows.
+/// A prepared statement.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub name: String,
@@ -28,19 +28,19 @@ pub(super) struct Prepared {
 /// A column of a statement's rows.
 #[derive(Debug)]
 pub(super) struct Column {
-    /// What stands before its value: `{"id":` of the first one, `,"id":` of the others.
+    /// What precedes its value: `{"id":` in the first column, `,"id":` in others.
     pub key: Vec<u8>,
     pub reader: ColumnReader,
 }
 
-/// What one connection has prepared.
+/// The prepared statements of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
     /// By their text, the oldest first.
     known: IndexMap<Box<str>, Arc<Prepared>, FxBuildHasher>,
-    /// Names that the server may know and nobody here does any more.
+    /// Names that the server may still know, to be closed with the next preparation.
     gone: Vec<String>,
-    /// Types that are not PostgreSQL's own.
+    /// Types that are not built in.
     types: FxHashMap<u32, Type>,
     next: u64,
 }
@@ -57,7 +57,7 @@ impl Statements {
         }
     }
 
-    /// Has the server prepare a statement.
+    /// Prepares a statement.
     pub async fn prepare(
         &mut self,
         stream: &mut MessageStream,
@@ -78,7 +78,7 @@ impl Statements {
         message(out, b'P', |out| {
             text(out, &name);
             text(out, job.sql);
-            // The server says what types the parameters have.
+            // The server infers the types of the parameters.
             out.extend_from_slice(&[0; 2]);
         });
         message(out, b'D', |out| {
@@ -86,7 +86,7 @@ impl Statements {
             text(out, &name);
         });
         stream.sync();
-        // Until it is known here: this call may be dropped.
+        // This call may be dropped before the statement is known here.
         self.gone.push(name);
         let (params, fields) = described(stream).await?;
 
@@ -125,7 +125,7 @@ impl Statements {
         Ok(prepared)
     }
 
-    /// A type by its number. The server is asked about those that somebody has made, once per connection.
+    /// A type by its number. The server is asked once for each type that is not built in.
     async fn kind(&mut self, stream: &mut MessageStream, oid: u32) -> Result<Type, StatementError> {
         if let Some(own) = Type::from_oid(oid).or_else(|| self.types.get(&oid).cloned()) {
             return Ok(own);
@@ -137,7 +137,7 @@ impl Statements {
         let number = |text: &str| text.parse().unwrap_or(0);
         let kind = match (kind.as_str(), category.as_str()) {
             ("e", _) => Kind::Enum(Vec::new()),
-            // A type is made of older ones, so this ends.
+            // Types are made of older types, so this recursion ends.
             ("d", _) => Kind::Domain(Box::pin(self.kind(stream, number(&base))).await?),
             (_, "A") => Kind::Array(Box::pin(self.kind(stream, number(&element))).await?),
             _ => Kind::Simple,
@@ -148,7 +148,7 @@ impl Statements {
     }
 }
 
-/// The parameters' types and the columns' names and types, which come after a statement is prepared.
+/// The types of parameters, and names and types of columns, which follow a preparation.
 async fn described(stream: &mut MessageStream) -> Result<(Vec<u32>, Vec<(String, u32)>), StatementError> {
     let (mut params, mut columns) = (Vec::new(), Vec::new());
     while !stream.is_idle() {
@@ -187,7 +187,7 @@ fn fields(mut body: Body<'_>) -> Option<Vec<(String, u32)>> {
     (0..count).map(field).collect()
 }
 
-/// The first row of a simple statement, as text.
+/// The first row of a simple query, as text.
 async fn one_row<const N: usize>(stream: &mut MessageStream) -> Result<Option<[String; N]>, StatementError> {
     let mut row = None;
     while !stream.is_idle() {

@@ -7,9 +7,9 @@ use crate::transport::attempt::Received;
 
 /// Why a statement has no rows.
 pub(super) enum StatementError {
-    /// The server says so.
+    /// An error of the server.
     Server(ServerError),
-    /// Asked wrongly; nothing was sent, or nothing of it counts.
+    /// A mistake in the call. Nothing was sent, or nothing of it counts.
     BadRequest(Received),
     Failed(Failure),
 }
@@ -21,7 +21,7 @@ impl From<Failure> for StatementError {
 }
 
 impl StatementError {
-    /// The server says no. What it still owes is read, unless it ends the connection.
+    /// An error of the server. Reads the pending replies, unless the server closes the connection.
     #[cold]
     pub async fn server(stream: &mut MessageStream, error: ServerError) -> StatementError {
         if error.is_fatal() {

@@ -1,7 +1,7 @@
-//! Values of PostgreSQL as JSON, from the binary form that they come in.
+//! Values of PostgreSQL as JSON, from their binary format.
 //!
-//! Nothing is lost on the way: numeric keeps every digit, timestamps every microsecond; what JSON has no word for (NaN,
-//! infinity) is the string that PostgreSQL itself writes into JSON. A type that is not here is an error that says to cast it,
+//! Nothing is lost: numeric keeps every digit, timestamps every microsecond. What JSON does not have (NaN, infinity) is
+//! the string that PostgreSQL itself writes into JSON. A type that is missing here is an error that says to cast it,
 //! when the statement is prepared and not at its first row.
 
 mod calendar;
@@ -17,7 +17,7 @@ use postgres_types::{Kind, Type};
 use self::calendar::{date, interval, time, timestamp};
 use self::digits::padded;
 
-/// How the values of a column are read.
+/// How the values of a column are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnReader {
     Bool,
@@ -79,13 +79,13 @@ impl ColumnReader {
             Type::MACADDR | Type::MACADDR8 => ColumnReader::Mac,
             Type::CHAR => ColumnReader::Char,
             Type::VOID => ColumnReader::Void,
-            // Of an extension, so without a number of its own.
+            // Types of extensions have no fixed number.
             _ if kind.name() == "citext" => ColumnReader::Text,
             _ => return None,
         })
     }
 
-    /// Whether its values are JSON already, and written as they come.
+    /// Whether its values are JSON already, and passed on as they come.
     pub fn holds_json(&self) -> bool {
         match self {
             ColumnReader::Json | ColumnReader::Jsonb => true,
@@ -105,7 +105,7 @@ impl ColumnReader {
             ColumnReader::Oid => write_int(out, from.u32()?.into()),
             ColumnReader::Float4 => {
                 let value = f32::from_bits(from.u32()?);
-                // The shortest digits of the f32, not those of the f64 that it would become.
+                // The shortest digits of the f32, not of the f64.
                 if value.is_finite() { plain(out, format_args!("{value:?}")) } else { no_number(value.into(), out) }
             }
             ColumnReader::Float8 => {
@@ -117,7 +117,7 @@ impl ColumnReader {
             ColumnReader::Numeric => numeric(&mut from, out)?,
             ColumnReader::Text => write_str(out, std::str::from_utf8(bytes).ok()?),
             ColumnReader::Json => out.extend_from_slice(bytes),
-            // A version, then the text.
+            // A version byte, then the text.
             ColumnReader::Jsonb => out.extend_from_slice(bytes.strip_prefix(&[1])?),
             ColumnReader::Uuid => {
                 let value = u128::from_be_bytes(bytes.try_into().ok()?);
@@ -180,7 +180,7 @@ impl ColumnReader {
     }
 }
 
-/// What is left of a value's bytes, big end first.
+/// The rest of a value's bytes, big-endian.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -234,7 +234,7 @@ fn no_number(value: f64, out: &mut Vec<u8>) {
     });
 }
 
-/// Groups of four digits: how many, the power of 10,000 of the first, the sign, the digits after the point.
+/// Groups of four digits: their number, the power of 10,000 of the first, the sign, the digits after the point.
 fn numeric(from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
     let (groups, weight, sign, scale) = (from.u16()?, i32::from(from.i16()?), from.u16()?, usize::from(from.u16()?));
     match sign {
@@ -257,7 +257,7 @@ fn numeric(from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
     if digits.as_chunks().0.iter().any(|pair| u16::from_be_bytes(*pair) > 9999) {
         return None;
     }
-    // PostgreSQL sends no zeros at either end; who speaks its protocol besides may.
+    // PostgreSQL sends no zeros at either end; other servers of its protocol may.
     let group = |power: i32| {
         let at = usize::try_from(weight - power).ok().and_then(|at| digits.get(2 * at..2 * at + 2));
         at.map_or(0, |pair| i64::from(u16::from_be_bytes([pair[0], pair[1]])))
@@ -300,10 +300,10 @@ fn inet(from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Dimensions, whether any is NULL, the elements' type, each dimension's length and first index, the elements in a row.
+/// Dimensions, whether any is NULL, the elements' type, each dimension's length and first index, the elements.
 fn array(element: &ColumnReader, from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
     let (dimensions, _, _) = (from.i32()?, from.i32()?, from.u32()?);
-    // PostgreSQL allows six.
+    // PostgreSQL allows six dimensions.
     let lengths: Vec<i32> = match dimensions {
         0 => vec![0],
         1..=6 => (0..dimensions)

@@ -1,4 +1,4 @@
-//! Days, times and intervals of PostgreSQL as text.
+//! Dates, times and intervals of PostgreSQL as text.
 
 use fanin_json::write_int;
 
@@ -6,7 +6,7 @@ use super::digits::padded;
 
 /// Days since 2000-01-01, as year, month and day (H. Hinnant, "chrono-compatible low-level date algorithms").
 fn civil(days: i64) -> (i64, i64, i64) {
-    // From 0000-03-01, so that a leap day is a year's last.
+    // Counted from 0000-03-01, so that a leap day is the last of its year.
     let shifted = days + 730_425;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
@@ -18,7 +18,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Writes a day; `true` if it is before Christ, which the caller writes at the end, as PostgreSQL does.
+/// Writes a date. `true` for a date before Christ, which the caller marks at the end, as PostgreSQL does.
 pub(super) fn date(out: &mut Vec<u8>, days: i64) -> bool {
     let (year, month, day) = civil(days);
     // There is no year 0: 1 BC comes before 1 AD.
@@ -41,7 +41,7 @@ pub(super) fn time(out: &mut Vec<u8>, micros: i64) {
     fraction(out, micros % 1_000_000);
 }
 
-/// A part of a second, without zeros at its end.
+/// A fraction of a second without trailing zeros.
 fn fraction(out: &mut Vec<u8>, micros: i64) {
     if micros != 0 {
         out.push(b'.');
@@ -52,7 +52,7 @@ fn fraction(out: &mut Vec<u8>, micros: i64) {
     }
 }
 
-/// Microseconds since 2000-01-01. RFC 3339, but for what it cannot write: infinity, and years that are not four digits.
+/// Microseconds since 2000-01-01 as RFC 3339, with PostgreSQL's extensions for infinity and years beyond four digits.
 pub(super) fn timestamp(micros: i64, end: &[u8], out: &mut Vec<u8>) {
     match micros {
         i64::MAX => return out.extend_from_slice(b"\"infinity\""),
@@ -125,7 +125,7 @@ mod tests {
         ] {
             assert_eq!(civil(day), expected, "{day}");
         }
-        // One after the other, each day follows the one before it.
+        // Each day follows the one before it.
         let mut before = civil(-800_000);
         for day in -799_999..800_000 {
             let now = civil(day);

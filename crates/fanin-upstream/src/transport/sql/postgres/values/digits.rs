@@ -1,6 +1,6 @@
 //! Numbers with a fixed number of digits.
 
-/// Writes a number that is not negative, with zeros in front up to `width` digits, of at most 20.
+/// Writes a number that is not negative, with leading zeros up to `width` digits, of at most 20.
 pub(super) fn padded(out: &mut Vec<u8>, value: i64, width: usize) {
     let mut text = [b'0'; 20];
     let (mut left, mut at) = (value.unsigned_abs(), text.len());
