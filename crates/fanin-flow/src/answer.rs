@@ -10,7 +10,7 @@ use fanin_lang::value::Struct;
 use fanin_lang::{CallHandle, Failure, Kind, Outcome, Value};
 use fanin_upstream::{Answer, CallError, Upstream};
 
-use crate::incoming::{join_headers, object};
+use crate::request_object::{join_headers, object};
 
 /// A call's end, as `.status`, `.error` and the response's assembly see it.
 pub(crate) struct CallSource {

@@ -11,15 +11,17 @@ use prometheus_client::registry::Registry;
 
 use crate::builtins;
 use crate::caller::Caller;
-use crate::drive::{FlowFuture, RouteFlow, Worker};
-use crate::in_a_row::InARow;
-use crate::incoming::Incoming;
+use crate::fair_scheduler::Turns;
+use crate::flow_future::FlowFuture;
+use crate::kinds::UpstreamObject;
 use crate::log::FailureLog;
 use crate::modules::Modules;
 use crate::plan::RoutePlan;
+use crate::request_object::Incoming;
+use crate::route::RouteFlow;
+use crate::sequential_waits::InARow;
 use crate::threads::{Pool, Pools};
-use crate::turns::Turns;
-use crate::upstream::UpstreamObject;
+use crate::worker::Worker;
 
 /// The flows of a configuration's routes: compiled once, shared by all workers.
 pub struct Flows {

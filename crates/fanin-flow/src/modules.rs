@@ -10,8 +10,8 @@ use arcstr::ArcStr;
 use fanin_config::Source;
 use fanin_lang::{Effect, FrozenValue, HostObject, HostRef, Loaded, Loader};
 
-use crate::unsure::Unsure;
-use crate::upstream::UpstreamObject;
+use crate::kinds::UpstreamObject;
+use crate::placeholder::Unsure;
 
 /// Larger flow files are refused unread.
 const MAX_FILE: u64 = 1 << 20;

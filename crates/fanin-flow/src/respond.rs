@@ -7,9 +7,9 @@ use http::{HeaderMap, StatusCode};
 use smallvec::smallvec;
 
 use crate::answer::{Content, content};
+use crate::builtins::ResponseObject;
 use crate::call::{header, text};
-use crate::drive::response;
-use crate::host::FlowHost;
+use crate::flow_host::FlowHost;
 use crate::json::{self, Pieces};
 use crate::reply::Success;
 
@@ -155,4 +155,12 @@ fn own_headers(value: &Value, headers: &mut HeaderMap) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The parts of a `response(...)`, or the value itself as its body.
+fn response(value: &Value) -> Option<ResponseObject> {
+    match value {
+        Value::Object(object) => object.downcast::<ResponseObject>().cloned(),
+        _ => None,
+    }
 }

@@ -93,7 +93,7 @@ fn plain_numbers(list: &[u8]) -> Option<&str> {
 ///
 /// # Errors
 /// A value that cannot stand there.
-pub(super) fn pair(
+pub(crate) fn pair(
     out: &mut String,
     first: &mut bool,
     key: &str,

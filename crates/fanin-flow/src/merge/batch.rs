@@ -20,12 +20,13 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::Work;
-use super::asked::{Asked, Key};
+use super::part::Part;
 use super::request::{union, united, with_keys};
+use super::requested_keys::{Asked, Key};
 use super::split::{Split, gather};
 use crate::caller::Caller;
 use crate::inflight::InFlight;
-use crate::upstream::UpstreamObject;
+use crate::kinds::UpstreamObject;
 
 /// What all requests of a batch have in common.
 pub(crate) struct Launch {
@@ -40,22 +41,6 @@ pub(crate) struct Launch {
     pub(crate) context: CallContext,
     /// Nesting that answers may have.
     pub(crate) max_depth: usize,
-}
-
-/// A part of a request: a call, and which of its keys are in it.
-#[derive(Clone)]
-pub(crate) struct Part {
-    pub(crate) asked: Rc<Asked>,
-    /// Positions among its keys; `None` for all.
-    some: Option<Rc<[usize]>>,
-}
-
-impl Part {
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
-        let all = self.some.is_none().then(|| self.asked.keys.iter());
-        let some = self.some.iter().flat_map(|some| some.iter().map(|at| &self.asked.keys[*at]));
-        all.into_iter().flatten().chain(some)
-    }
 }
 
 /// What came of a part's request.

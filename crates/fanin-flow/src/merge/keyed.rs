@@ -10,13 +10,13 @@ use fanin_upstream::shared::{
     Body, CachedItem, Item, ItemCache, ItemLookup, OperationShared, ParsedAnswer, RefreshClaim, RequestKey,
     SharedResult,
 };
+use http::StatusCode;
 
 use super::Work;
-use super::asked::{Asked, Key};
 use super::batch::item_key;
+use super::requested_keys::{Asked, Key};
 use super::split::assemble;
-use super::work::fails;
-use crate::upstream::UpstreamObject;
+use crate::kinds::UpstreamObject;
 
 /// What the cache knows of a call.
 pub(crate) enum Looked {
@@ -191,4 +191,9 @@ impl KeyedCall {
         items.count_used_on_error(old.len());
         self.assembled(batch, old.iter())
     }
+}
+
+/// Statuses that an old answer is better than (RFC 5861, 4).
+pub(super) fn fails(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 500 | 502 | 503 | 504)
 }

@@ -3,11 +3,12 @@
 //! The order, outermost first: cache, flight, batch, then the call as any other. What the flow's host does with them is in
 //! [`crate::host`]; nothing here knows of flows.
 
-pub(crate) mod asked;
 pub(crate) mod batch;
 pub(crate) mod keyed;
 pub(crate) mod open;
+mod part;
 mod request;
+pub(crate) mod requested_keys;
 pub(crate) mod split;
 pub(crate) mod work;
 

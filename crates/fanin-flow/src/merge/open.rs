@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::Work;
-use super::asked::Asked;
 use super::batch::{Launch, launch};
+use super::requested_keys::Asked;
 
 /// What a batch is for: the operation as it is configured now, and all that its calls must have in common.
 type Of = (usize, RequestKey);

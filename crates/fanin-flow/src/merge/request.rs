@@ -8,8 +8,8 @@ use fanin_json::{Doc, write_str};
 use fanin_upstream::Request;
 use http::header::{CONTENT_TYPE, HeaderValue};
 
-use super::asked::Key;
-use super::batch::Part;
+use super::part::Part;
+use super::requested_keys::Key;
 use crate::encode;
 
 /// Nesting of a statement's parameters; flows bound their values more tightly.

@@ -9,7 +9,7 @@ use fanin_upstream::shared::{Body, Item, ParsedAnswer};
 use fanin_upstream::{Answer, CallError};
 use smallvec::SmallVec;
 
-use super::asked::{Asked, Key};
+use super::requested_keys::{Asked, Key};
 
 /// Where each key's items are in an answer.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout_at};
 
 use super::Work;
-use super::keyed::KeyedCall;
+use super::keyed::{KeyedCall, fails};
 use crate::caller::{CallFuture, Caller};
 use crate::inflight::{Checked, InFlight};
 
@@ -150,11 +150,6 @@ impl Shareable {
         }
         joined
     }
-}
-
-/// Statuses that an old answer is better than (RFC 5861, 4).
-pub(super) fn fails(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 500 | 502 | 503 | 504)
 }
 
 #[cold]

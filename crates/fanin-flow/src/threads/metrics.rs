@@ -2,33 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::pool::{Numbers, Pool, Shared};
-
-/// Upper bounds of the histogram of waits, in microseconds.
-const BOUNDS: [u64; 14] =
-    [50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000, 10_000_000];
-
-/// How long requests waited for a thread.
-#[derive(Debug, Default)]
-pub(super) struct Waits {
-    buckets: [AtomicU64; BOUNDS.len() + 1],
-    sum_us: AtomicU64,
-}
-
-impl Waits {
-    pub(super) fn record(&self, wait: Duration) {
-        let us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
-        self.buckets[BOUNDS.partition_point(|bound| *bound < us)].fetch_add(1, Relaxed);
-        self.sum_us.fetch_add(us, Relaxed);
-    }
-}
+use super::pool::Pool;
+use super::queue::{Numbers, Shared};
+use super::wait_histogram::BOUNDS;
 
 /// All pools of a configuration.
 pub(crate) struct Pools(Vec<Arc<Shared>>);

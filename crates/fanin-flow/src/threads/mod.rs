@@ -15,13 +15,15 @@
 //! The flow is the one that the other executor runs, from the same code; only its caller differs. So both answer alike, and
 //! what is measured between them is the cost of threads.
 
-mod block;
-mod link;
+mod block_on;
+mod channel;
 mod metrics;
-mod motion;
 mod pool;
+mod queue;
+mod quiescence;
 mod remote;
 mod thread;
+mod wait_histogram;
 
 pub(crate) use metrics::Pools;
 pub(crate) use pool::Pool;

@@ -14,11 +14,12 @@ use http::StatusCode;
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep_until};
 
-use super::link::{Call, Job, Message, Parts};
+use super::channel::{Call, Job, Message, Parts};
 use super::pool::{Pool, Refused};
-use crate::drive::{RouteFlow, Worker};
-use crate::incoming::Incoming;
 use crate::reply::{FlowError, Reply};
+use crate::request_object::Incoming;
+use crate::route::RouteFlow;
+use crate::worker::Worker;
 
 /// Runs a flow on a thread of `pool`. Dropping it ends the flow.
 pub(crate) async fn run(

@@ -1,6 +1,7 @@
 //! What a thread of a pool does.
 
 use std::cell::RefCell;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -11,11 +12,12 @@ use std::thread::Builder;
 
 use fanin_lang::Machine;
 
-use super::block::{Bell, block_on};
-use super::link::{Job, LinkCaller, Message};
-use super::pool::Shared;
-use crate::drive::{FlowFuture, Worker};
-use crate::turns::Turns;
+use super::block_on::{Bell, block_on};
+use super::channel::{Job, LinkCaller, Message};
+use super::queue::Shared;
+use crate::executor::Flow;
+use crate::fair_scheduler::Turns;
+use crate::worker::Worker;
 
 /// As much as a worker's thread has, so that what runs there runs here. Virtual memory: only what is touched is real.
 const STACK: usize = 2 << 20;
@@ -79,8 +81,10 @@ impl Seat {
         self.caller.connect(Some(messages.clone()));
         let incoming = parts.request.into();
         let run = || {
-            let flow = FlowFuture::new(self.worker.clone(), job.route.clone(), incoming);
-            block_on(&bell, Pin::new(&mut Ends(flow).0), job.ended())
+            // Dropped with this closure, by a panic too: the request's worker decides whether the flow goes on without its client.
+            let mut flow = Box::new(Flow::new(self.worker.clone(), job.route.clone(), incoming));
+            let mut scoped = poll_fn(|context| fanin_upstream::poll_scope(|| Pin::new(&mut *flow).poll(context)));
+            block_on(&bell, Pin::new(&mut scoped), job.ended())
         };
         let outcome = catch_unwind(AssertUnwindSafe(run));
         job.runs_on(None);
@@ -90,15 +94,5 @@ impl Seat {
             let _ = messages.send(Message::Done(Box::new(outcome)));
         }
         whole
-    }
-}
-
-/// A flow that ends with its owner, by a panic too: the request's worker has decided whether it goes on without its client, and
-/// here there is nowhere to go on.
-struct Ends(FlowFuture);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.cancel();
     }
 }

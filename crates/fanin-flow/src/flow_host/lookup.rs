@@ -13,7 +13,7 @@ use fanin_upstream::shared::{Body, ParsedAnswer, SnapshotTable};
 use super::FlowHost;
 use crate::call::{Arguments, text, wrong};
 use crate::inflight::InFlight;
-use crate::upstream::UpstreamObject;
+use crate::kinds::UpstreamObject;
 
 impl FlowHost {
     /// `masks.lookup(key)` and `masks.table()`.

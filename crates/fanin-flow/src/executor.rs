@@ -1,154 +1,38 @@
 //! Runs one flow from its request to its reply.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fanin_config::{FlowLimits, OnDisconnect};
 use fanin_lang::value::ObjectRef;
-use fanin_lang::{
-    Failure, FunctionRef, Instance, Kind, Limit, Limits, Machine, PendingValue, Program, ProgramOrder, Readiness, Run,
-    Value, readiness,
-};
+use fanin_lang::{Failure, Instance, Kind, Limit, PendingValue, ProgramOrder, Readiness, Run, Value, readiness};
 use fanin_upstream::CallError;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::builtins::{Abort, ResponseObject};
-use crate::caller::Caller;
-use crate::host::FlowHost;
-use crate::in_a_row::{self, InARow};
-use crate::incoming::{BODY, ClientMistake, HEADERS, Incoming, QUERY, Req};
-use crate::log::FailureLog;
-use crate::merge::open::OpenBatches;
+use crate::builtins::Abort;
+use crate::fair_scheduler::{FIRST, TURN, Turn};
+use crate::flow_host::FlowHost;
 use crate::reply::{FlowError, Reply, Success};
+use crate::request_object::{BODY, ClientMistake, HEADERS, Incoming, QUERY, Req};
 use crate::respond;
-use crate::threads::{self, Pool};
-use crate::turns::{FIRST, TURN, Turn, Turns};
+use crate::route::RouteFlow;
+use crate::sequential_waits;
+use crate::worker::Worker;
 
 /// Steps after which a flow looks at the time: 10 microseconds of arithmetic, some more where a step does more.
 const LOOK: u64 = 3_000;
 /// What a flow that has made fewer bytes leaves behind is dropped at once.
 const SMALL: u64 = 256 << 10;
 
-/// What all flows of a worker share.
-pub(crate) struct Worker {
-    pub(crate) machine: RefCell<Machine>,
-    pub(crate) turns: Turns,
-    pub(crate) caller: Rc<dyn Caller>,
-    pub(crate) open: Rc<OpenBatches>,
-    /// Told which route the worker runs, and `None` when it stops.
-    pub(crate) activity: Box<dyn Fn(Option<usize>)>,
-    pub(crate) log: Arc<FailureLog>,
-    pub(crate) traced: bool,
-}
-
-/// A route's flow, ready to run.
-pub(crate) struct RouteFlow {
-    pub(crate) index: usize,
-    pub(crate) name: String,
-    /// File and function.
-    pub(crate) flow: String,
-    pub(crate) program: Program,
-    pub(crate) function: FunctionRef,
-    pub(crate) limits: FlowLimits,
-    /// Those of the limits that the machine looks after.
-    pub(crate) bounds: Arc<Limits>,
-    /// Calls that its last run made: room for so many is made at once.
-    pub(crate) calls: AtomicU32,
-    pub(crate) on_disconnect: OnDisconnect,
-    pub(crate) errors: bool,
-    /// Lines that wait many times in a row, of all routes.
-    pub(crate) in_a_row: Arc<InARow>,
-}
-
-/// A running flow. When its client leaves and it is dropped, it goes on by itself if the route says so: a flow that has
-/// begun to change something is not left half-way. Must be dropped where `spawn_local` works.
-pub struct FlowFuture(Running);
-
-enum Running {
-    Here(Box<Flow>),
-    There(Box<There>),
-    Ended,
-}
-
-/// On a thread of a pool.
-struct There {
-    run: Pin<Box<dyn Future<Output = Reply>>>,
-    wrote: Rc<Cell<bool>>,
-    on_disconnect: OnDisconnect,
-}
-
-impl FlowFuture {
-    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, incoming: Incoming) -> FlowFuture {
-        FlowFuture(Running::Here(Box::new(Flow::new(worker, route, incoming))))
-    }
-
-    /// The same on a thread of `pool`.
-    pub(crate) fn on_thread(
-        worker: Rc<Worker>,
-        pool: Arc<Pool>,
-        route: Arc<RouteFlow>,
-        incoming: Incoming,
-    ) -> FlowFuture {
-        let wrote = Rc::new(Cell::new(false));
-        let on_disconnect = route.on_disconnect;
-        let run = Box::pin(threads::run(worker, pool, route, incoming, wrote.clone()));
-        FlowFuture(Running::There(Box::new(There { run, wrote, on_disconnect })))
-    }
-
-    /// Ends the flow, whatever its route says.
-    pub(crate) fn cancel(&mut self) {
-        self.0 = Running::Ended;
-    }
-}
-
-impl Future for FlowFuture {
-    type Output = Reply;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
-        let reply = match &mut self.0 {
-            Running::Here(flow) => ready!(fanin_upstream::poll_scope(|| Pin::new(&mut **flow).poll(context))),
-            Running::There(there) => ready!(there.run.as_mut().poll(context)),
-            Running::Ended => return Poll::Pending,
-        };
-        self.0 = Running::Ended;
-        Poll::Ready(reply)
-    }
-}
-
-impl Drop for FlowFuture {
-    fn drop(&mut self) {
-        let (on_disconnect, wrote) = match &self.0 {
-            Running::Here(flow) => (flow.host.route.on_disconnect, flow.host.wrote),
-            Running::There(there) => (there.on_disconnect, there.wrote.get()),
-            Running::Ended => return,
-        };
-        let goes_on = match on_disconnect {
-            OnDisconnect::Cancel => false,
-            OnDisconnect::Finish => true,
-            OnDisconnect::Effect => wrote,
-        };
-        if goes_on && !std::thread::panicking() && tokio::runtime::Handle::try_current().is_ok() {
-            match std::mem::replace(&mut self.0, Running::Ended) {
-                Running::Here(flow) => drop(tokio::task::spawn_local(flow)),
-                Running::There(there) => drop(tokio::task::spawn_local(there.run)),
-                Running::Ended => {}
-            }
-        }
-    }
-}
-
 /// One flow from its request to its reply. Written out, and not an `async fn`, because thousands of them may wait at a time: it
 /// holds nothing twice, and what few flows need is on the heap.
-struct Flow {
-    host: FlowHost,
+pub(crate) struct Flow {
+    pub(crate) host: FlowHost,
     /// Until the reply, also when the function has returned: what it made is taken apart with it.
     instance: Option<Instance>,
     stage: Stage,
@@ -188,7 +72,7 @@ struct Returned {
 }
 
 impl Flow {
-    fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, mut incoming: Incoming) -> Flow {
+    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, mut incoming: Incoming) -> Flow {
         let hold = incoming.hold.take();
         let req = Rc::new(Req::new(incoming, route.limits.max_json_depth));
         let args = vec![Value::Object(ObjectRef::shared(req.clone()))];
@@ -290,7 +174,7 @@ impl Flow {
     fn note_waits(&self) {
         let Some(instance) = &self.instance else { return };
         let (turns, site) = instance.sequential_waits();
-        if turns >= in_a_row::MANY {
+        if turns >= sequential_waits::MANY {
             let route = &self.host.route;
             route.in_a_row.note(&route.name, &route.program.position(site), turns);
         }
@@ -455,14 +339,6 @@ fn to_error(failure: &Failure) -> FlowError {
         return FlowError::client(failure.message.clone());
     }
     FlowError::flow()
-}
-
-/// The parts of a `response(...)`, or the value itself as its body.
-pub(crate) fn response(value: &Value) -> Option<ResponseObject> {
-    match value {
-        Value::Object(object) => object.downcast::<ResponseObject>().cloned(),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use fanin_lang::{CallSite, Failure, Host, HostCall, Kind, Level, PendingValue, P
 
 use super::{End, Entry, FlowHost, Said};
 use crate::answer::CallSource;
-use crate::call::{self, Need, OnFailure};
+use crate::call::{Need, OnFailure};
+use crate::kinds;
+use crate::kinds::UpstreamObject;
 use crate::trace::CallTrace;
-use crate::upstream::UpstreamObject;
 
 impl Host for FlowHost {
     fn call(&mut self, call: HostCall<'_>) -> Result<Value, Failure> {
@@ -22,7 +23,7 @@ impl Host for FlowHost {
         let Some(object) = call.object.downcast::<UpstreamObject>() else {
             return Err(Failure::new(Kind::Type, format!("{} is no upstream", call.object.name())));
         };
-        let (arguments, terms) = call::parse(object, &call)?;
+        let (arguments, terms) = kinds::parse(object, &call)?;
         let source = CallSource::new(object.upstream.clone());
         let slot = PendingValue::call(source.clone());
         let index = self.calls.len();

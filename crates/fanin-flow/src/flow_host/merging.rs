@@ -16,12 +16,12 @@ use super::rounds::Held;
 use super::{End, FlowHost};
 use crate::call::{Arguments, Merging};
 use crate::inflight::InFlight;
-use crate::merge::asked::Asked;
+use crate::kinds::UpstreamObject;
 use crate::merge::batch::{Launch, launch};
 use crate::merge::keyed::{Looked, Refresh, Told};
+use crate::merge::requested_keys::Asked;
 use crate::merge::split;
 use crate::merge::work::{self, Shareable};
-use crate::upstream::UpstreamObject;
 
 /// A call whose items are kept each by itself.
 struct Kept<'a> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use super::motion::Motion;
+use super::quiescence::Motion;
 
 /// Wakes the thread that runs a request. One for each request, rung by whatever its flow waits for.
 pub(super) struct Bell {

@@ -1,15 +1,12 @@
-//! Upstreams that are no HTTP: what flows call on them, and what becomes of the arguments.
-//!
-//! A call of such an upstream travels as a request like any other, so that policies, flights, batches and traces are the same
-//! code: the path names the statement or the method, the body holds the parameters as JSON, and the method (GET or POST) says
-//! whether something may change.
+//! Databases as upstreams: named statements and literal texts.
 
 use fanin_config::{CALL_OPTIONS, Statement, check_sql};
-use fanin_lang::{Effect, Failure, HostCall, Method, StaticArgs, Value};
+use fanin_lang::{Failure, HostCall, Method, StaticArgs, Value};
 use http::Method as Verb;
 
+use super::effect::effect;
+use super::operation;
 use crate::call::{Arguments, Merging, Terms, known, wrong};
-use crate::operation;
 
 /// What a call of a database can be, by its number; named statements follow.
 const SQL_METHODS: [(&str, bool); 3] = [("query", false), ("query_one", false), ("execute", true)];
@@ -144,39 +141,4 @@ impl Sql {
 /// Whether calls of it share anything with others.
 fn merges(statement: &Statement) -> bool {
     statement.batch.is_some() || statement.cache.is_some() || statement.single_flight == Some(true)
-}
-
-/// What flows call on a folder.
-pub(crate) const FILES: [&str; 5] = ["read", "json", "lines", "count_lines", "list"];
-
-/// The method of a folder called `name`.
-pub(crate) fn files_method(name: &str) -> Option<Method> {
-    let at = FILES.iter().position(|method| *method == name)?;
-    Some(Method { id: at as u32, effect: Effect::Read })
-}
-
-/// Takes apart a call of a folder's.
-pub(crate) fn parse_files(upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
-    let Some(name) = FILES.get(call.method as usize) else {
-        return Err(wrong(format!("{upstream} has no such method")));
-    };
-    let path = match call.args.pos {
-        [path] => call.capture(path)?,
-        [] if *name == "list" => Value::str(""),
-        _ => return Err(wrong(format!("{upstream}.{name} takes one path"))),
-    };
-    let mut terms = Terms::new(Verb::GET, true);
-    for (key, value) in call.args.names.iter().zip(call.args.named) {
-        if !terms.option(upstream, key, value, call)? {
-            return Err(wrong(format!("a call of {upstream} has no argument {key:?}"))
-                .with_hint(format!("arguments by name are {}", CALL_OPTIONS.join(", "))));
-        }
-    }
-    Ok((Arguments::plain(format!("/{name}"), Value::tuple(vec![path])), terms))
-}
-
-/// What a method does at this call.
-pub(crate) fn effect(writes: bool, literal: &dyn Fn(&str) -> Option<Value>) -> Effect {
-    let is_true = |name| matches!(literal(name), Some(Value::Bool(true)));
-    if !writes || is_true("safe") || is_true("unordered") { Effect::Read } else { Effect::Write }
 }

@@ -20,12 +20,12 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::FlowHost;
 use crate::inflight::InFlight;
+use crate::kinds::UpstreamObject;
 use crate::merge::Work;
-use crate::merge::asked::Asked;
 use crate::merge::batch::{Launch, launch};
 use crate::merge::keyed::KeyedCall;
+use crate::merge::requested_keys::Asked;
 use crate::merge::work::{self, Shareable};
-use crate::upstream::UpstreamObject;
 
 /// No call is held longer than this share of the time that it has left.
 const LONGEST_HOLD: u32 = 10;

@@ -13,11 +13,11 @@ use http::{HeaderMap, Method, Uri};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::block::Bell;
+use super::block_on::Bell;
 use crate::caller::{CallFuture, Caller};
-use crate::drive::RouteFlow;
-use crate::incoming::Incoming;
 use crate::reply::Reply;
+use crate::request_object::Incoming;
+use crate::route::RouteFlow;
 
 /// What a thread tells the request's worker. There are at most `max_calls` calls, so the channel needs no bound of its own.
 pub(super) enum Message {

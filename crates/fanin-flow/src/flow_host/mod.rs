@@ -1,6 +1,6 @@
 //! The machine's host: makes a running flow's calls and settles their slots.
 
-mod asked;
+mod host_interface;
 mod lookup;
 mod merging;
 mod rounds;
@@ -26,11 +26,12 @@ use tokio::time::Instant;
 
 use crate::answer::CallSource;
 use crate::call::{Arguments, Need, OnFailure, Terms};
-use crate::drive::{RouteFlow, Worker};
-use crate::incoming::Req;
 use crate::inflight::{Calls, Checked, InFlight};
+use crate::kinds::UpstreamObject;
+use crate::request_object::Req;
+use crate::route::RouteFlow;
 use crate::trace::CallTrace;
-use crate::upstream::UpstreamObject;
+use crate::worker::Worker;
 
 /// Tokens of calls whose arguments may be there now.
 #[derive(Default)]

@@ -8,9 +8,9 @@ use fanin_lang::{CallDiagnostic, Effect, HostObject, Method, StaticArgs, StaticC
 use fanin_upstream::Upstream;
 use http::Method as Verb;
 
-use crate::backend::{self, Sql};
-use crate::grpc::Grpc;
-use crate::{model, operation, written};
+use super::grpc::Grpc;
+use super::sql::Sql;
+use super::{files, model, operation, static_checks};
 
 /// The verbs of every upstream. Their place here is their number.
 const VERBS: [(&str, Verb); 6] = [
@@ -140,7 +140,7 @@ impl HostObject for UpstreamObject {
             Backend::Http => {}
             Backend::Grpc(grpc) => return grpc.method(name, literal),
             Backend::Sql(sql) => return sql.method(name, literal),
-            Backend::Files => return backend::files_method(name),
+            Backend::Files => return files::method(name),
             Backend::Model => return model::method(name),
         }
         // An operation may bear a verb's name; it is the more special one.
@@ -178,10 +178,10 @@ impl HostObject for UpstreamObject {
             Backend::Sql(_) | Backend::Files | Backend::Model => return Vec::new(),
         }
         if let Some((name, operation)) = self.operations.iter().find(|(name, _)| name == method) {
-            return written::operation(self.name(), name, operation, call);
+            return static_checks::operation(self.name(), name, operation, call);
         }
         match VERBS.iter().find(|(verb, _)| *verb == method) {
-            Some((_, verb)) => written::verb(self.name(), verb, call),
+            Some((_, verb)) => static_checks::verb(self.name(), verb, call),
             None => Vec::new(),
         }
     }
@@ -191,7 +191,7 @@ impl HostObject for UpstreamObject {
             Backend::Http => {}
             Backend::Grpc(grpc) => return grpc.names(),
             Backend::Sql(sql) => return sql.names().collect(),
-            Backend::Files => return backend::FILES.to_vec(),
+            Backend::Files => return files::METHODS.to_vec(),
             Backend::Model => return vec![model::INFER],
         }
         let snapshot: &[&str] = if self.upstream.snapshot().is_some() { &[LOOKUP, TABLE] } else { &[] };

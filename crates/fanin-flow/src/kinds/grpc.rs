@@ -7,7 +7,7 @@ use fanin_lang::{Argument, CallDiagnostic, Failure, HostCall, Method, StaticArgs
 use fanin_upstream::grpc::{self, Mismatch, Services, Shape, nearest};
 use http::Method as Verb;
 
-use crate::backend::effect;
+use super::effect::effect;
 use crate::call::{Arguments as Captured, Terms, wrong};
 
 /// Calls a method by its full name: `users.call("shop.Users/Get", {...})`.

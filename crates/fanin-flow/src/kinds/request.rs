@@ -10,13 +10,12 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method};
 use smallvec::SmallVec;
 
-use super::text::{header, pair, text};
-use super::{Arguments, wrong};
+use super::operation;
+use super::upstream_object::{Backend, UpstreamObject};
+use crate::call::{Arguments, header, pair, text, wrong};
 use crate::encode;
-use crate::incoming::ClientHeaders;
 use crate::json;
-use crate::operation;
-use crate::upstream::{Backend, UpstreamObject};
+use crate::request_object::ClientHeaders;
 
 /// Parameters of an operation that go neither into the path nor into the query.
 #[derive(Default)]

@@ -1,0 +1,89 @@
+//! A running flow as the server sees it: on the request's worker, or on a thread of a pool.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use fanin_config::OnDisconnect;
+
+use crate::executor::Flow;
+use crate::reply::Reply;
+use crate::request_object::Incoming;
+use crate::route::RouteFlow;
+use crate::threads::{self, Pool};
+use crate::worker::Worker;
+
+/// A running flow. When its client leaves and it is dropped, it goes on by itself if the route says so: a flow that has
+/// begun to change something is not left half-way. Must be dropped where `spawn_local` works.
+pub struct FlowFuture(Running);
+
+enum Running {
+    Here(Box<Flow>),
+    There(Box<There>),
+    Ended,
+}
+
+/// On a thread of a pool.
+struct There {
+    run: Pin<Box<dyn Future<Output = Reply>>>,
+    wrote: Rc<Cell<bool>>,
+    on_disconnect: OnDisconnect,
+}
+
+impl FlowFuture {
+    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, incoming: Incoming) -> FlowFuture {
+        FlowFuture(Running::Here(Box::new(Flow::new(worker, route, incoming))))
+    }
+
+    /// The same on a thread of `pool`.
+    pub(crate) fn on_thread(
+        worker: Rc<Worker>,
+        pool: Arc<Pool>,
+        route: Arc<RouteFlow>,
+        incoming: Incoming,
+    ) -> FlowFuture {
+        let wrote = Rc::new(Cell::new(false));
+        let on_disconnect = route.on_disconnect;
+        let run = Box::pin(threads::run(worker, pool, route, incoming, wrote.clone()));
+        FlowFuture(Running::There(Box::new(There { run, wrote, on_disconnect })))
+    }
+}
+
+impl Future for FlowFuture {
+    type Output = Reply;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
+        let reply = match &mut self.0 {
+            Running::Here(flow) => ready!(fanin_upstream::poll_scope(|| Pin::new(&mut **flow).poll(context))),
+            Running::There(there) => ready!(there.run.as_mut().poll(context)),
+            Running::Ended => return Poll::Pending,
+        };
+        self.0 = Running::Ended;
+        Poll::Ready(reply)
+    }
+}
+
+impl Drop for FlowFuture {
+    fn drop(&mut self) {
+        let (on_disconnect, wrote) = match &self.0 {
+            Running::Here(flow) => (flow.host.route.on_disconnect, flow.host.wrote),
+            Running::There(there) => (there.on_disconnect, there.wrote.get()),
+            Running::Ended => return,
+        };
+        let goes_on = match on_disconnect {
+            OnDisconnect::Cancel => false,
+            OnDisconnect::Finish => true,
+            OnDisconnect::Effect => wrote,
+        };
+        if goes_on && !std::thread::panicking() && tokio::runtime::Handle::try_current().is_ok() {
+            match std::mem::replace(&mut self.0, Running::Ended) {
+                Running::Here(flow) => drop(tokio::task::spawn_local(flow)),
+                Running::There(there) => drop(tokio::task::spawn_local(there.run)),
+                Running::Ended => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Folders as upstreams: the methods that flows call on them.
+
+use fanin_config::CALL_OPTIONS;
+use fanin_lang::{Effect, Failure, HostCall, Method, Value};
+use http::Method as Verb;
+
+use crate::call::{Arguments, Terms, wrong};
+
+/// What flows call on a folder.
+pub(crate) const METHODS: [&str; 5] = ["read", "json", "lines", "count_lines", "list"];
+
+/// The method of a folder called `name`.
+pub(crate) fn method(name: &str) -> Option<Method> {
+    let at = METHODS.iter().position(|method| *method == name)?;
+    Some(Method { id: at as u32, effect: Effect::Read })
+}
+
+/// Takes apart a call of a folder's.
+pub(crate) fn parse(upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
+    let Some(name) = METHODS.get(call.method as usize) else {
+        return Err(wrong(format!("{upstream} has no such method")));
+    };
+    let path = match call.args.pos {
+        [path] => call.capture(path)?,
+        [] if *name == "list" => Value::str(""),
+        _ => return Err(wrong(format!("{upstream}.{name} takes one path"))),
+    };
+    let mut terms = Terms::new(Verb::GET, true);
+    for (key, value) in call.args.names.iter().zip(call.args.named) {
+        if !terms.option(upstream, key, value, call)? {
+            return Err(wrong(format!("a call of {upstream} has no argument {key:?}"))
+                .with_hint(format!("arguments by name are {}", CALL_OPTIONS.join(", "))));
+        }
+    }
+    Ok((Arguments::plain(format!("/{name}"), Value::tuple(vec![path])), terms))
+}

@@ -1,0 +1,129 @@
+//! HTTP servers as upstreams: verbs, operations, and look-ups in a snapshot.
+
+use fanin_config::OPERATION_CALL_OPTIONS;
+use fanin_lang::{Failure, HostCall, Value};
+use http::Method;
+use smallvec::SmallVec;
+
+use super::operation;
+use super::upstream_object::{Target, UpstreamObject};
+use crate::call::{Arguments, Fields, Merging, OnFailure, Terms, known, wrong};
+
+/// Takes the arguments of a call of an HTTP server apart and captures them.
+///
+/// # Errors
+/// What is wrong with them; nothing is sent.
+pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
+    let name = object.upstream.name();
+    let target = object.target(call.method).ok_or_else(|| wrong(format!("{name} has no such method")))?;
+    let mut arguments = Arguments {
+        path: Value::None,
+        params: Fields::NONE,
+        query: Fields::NONE,
+        headers: Fields::NONE,
+        json: None,
+        text: None,
+        named: Vec::new(),
+        operation: object.operation_of(call.method),
+        plain: false,
+    };
+    let operation = arguments.operation.map(|at| object.operation(at));
+    let declared = operation.and_then(|(_, operation)| operation.params.as_ref());
+    let mut merging = match &target {
+        Target::Lookup | Target::Table => Some(Box::new(Merging { operation: None, batch: false, linger: None })),
+        _ => arguments.operation.filter(|at| object.merges(*at)).map(|at| {
+            let batch = object.operation(at).1.batch.is_some();
+            Box::new(Merging { operation: Some(at), batch, linger: None })
+        }),
+    };
+    let (method, safe, timeout, ok) = match &target {
+        Target::Verb(verb) => ((*verb).clone(), verb.is_safe(), None, SmallVec::new()),
+        Target::Operation(operation) => (
+            operation.method.clone(),
+            operation.safe.unwrap_or(operation.method.is_safe()),
+            operation.timeout,
+            operation.ok.iter().map(http::StatusCode::as_u16).collect(),
+        ),
+        Target::Lookup | Target::Table => (Method::GET, true, None, SmallVec::new()),
+    };
+    match (&target, call.args.pos) {
+        (Target::Operation(operation), values) if let Some(declared) = declared => {
+            arguments.path = Value::str(&operation.path);
+            if values.len() > declared.len() {
+                return Err(wrong(format!(
+                    "{} takes at most {} arguments by position",
+                    object.named(call.method),
+                    declared.len()
+                )));
+            }
+            for ((key, _), value) in declared.iter().zip(values) {
+                arguments.named.push((key.as_str().into(), call.capture(value)?));
+            }
+        }
+        (Target::Lookup, [key]) => arguments.path = call.capture(key)?,
+        (Target::Lookup, _) => return Err(wrong(format!("{name}.lookup needs a key"))),
+        (Target::Table, []) => {}
+        (Target::Table, _) => return Err(wrong(format!("{name}.table takes no key: {name}.lookup(key) does"))),
+        (Target::Verb(_), [path]) => arguments.path = call.capture(path)?,
+        (Target::Verb(verb), []) => {
+            return Err(wrong(format!("{name}.{} needs a path", verb.as_str().to_ascii_lowercase())));
+        }
+        (Target::Operation(operation), []) => arguments.path = Value::str(&operation.path),
+        _ => return Err(wrong(format!("a call of {name} takes its arguments by name, only the path by position"))),
+    }
+    let mut terms = Terms {
+        method,
+        ok,
+        timeout,
+        on_failure: OnFailure::Fail,
+        safe,
+        operation: object.operation_of(call.method).and_then(|at| u32::try_from(at).ok()),
+        merging: None,
+    };
+    for (key, value) in call.args.names.iter().zip(call.args.named) {
+        if let Some(declared) = declared {
+            if declared.contains_key(key.as_str()) {
+                if arguments.named.iter().any(|(other, _)| **other == **key) {
+                    return Err(wrong(format!("{} got {key:?} by position and by name", object.named(call.method))));
+                }
+                arguments.named.push((key.as_str().into(), call.capture(value)?));
+                continue;
+            }
+            if !OPERATION_CALL_OPTIONS.contains(&key.as_str()) {
+                let (message, hint) = operation::unknown(&object.named(call.method), declared, key);
+                return Err(wrong(message).with_hint(hint));
+            }
+        }
+        match key.as_str() {
+            "linger" if operation.is_some() => {
+                let linger = Some(operation::linger(name, &known(name, key, value)?)?);
+                merging = merging.map(|merging| Box::new(Merging { linger, ..*merging }));
+            }
+            "params" if matches!(target, Target::Verb(_)) => arguments.params = Fields::capture(call, value)?,
+            "query" => arguments.query = Fields::capture(call, value)?,
+            "headers" => arguments.headers = Fields::capture(call, value)?,
+            "json" => arguments.json = Some(call.capture(value)?),
+            "text" => arguments.text = Some(call.capture(value)?),
+            option if terms.option(name, option, value, call)? => {}
+            other if matches!(target, Target::Operation(_)) => {
+                arguments.named.push((other.into(), call.capture(value)?));
+            }
+            other => {
+                return Err(wrong(format!("a call of {name} has no argument {other:?}")).with_hint(
+                    "arguments are params, query, headers, json, text, timeout, ok, optional, default, safe, unordered",
+                ));
+            }
+        }
+    }
+    terms.merging = merging;
+    if let Some(declared) = declared {
+        operation::complete(&object.named(call.method), declared, &mut arguments.named)?;
+    }
+    if arguments.json.is_some() && arguments.text.is_some() {
+        return Err(wrong(format!("a call of {name} has both json and text: a request has one body")));
+    }
+    if (arguments.json.is_some() || arguments.text.is_some()) && matches!(terms.method, Method::GET | Method::HEAD) {
+        return Err(wrong(format!("a {} of {name} cannot have a body", terms.method)));
+    }
+    Ok((arguments, terms))
+}

@@ -1,0 +1,23 @@
+//! Kinds of upstreams, a file each: which methods flows call on them, and what becomes of the arguments.
+//!
+//! A call travels as a request, whatever its upstream is, so that policies, single-flight, batches and traces are the same code. For
+//! an upstream that is not HTTP, the path names the statement or method, the body holds the parameters as JSON, and the method (GET or
+//! POST) says whether the call may change something.
+//!
+//! A new kind needs a file here with `method`, `parse` and, if it can check calls before they run, `review`; a variant of
+//! `upstream_object::Backend`; and an arm in each `match` over it in `upstream_object` and `parse`.
+
+mod effect;
+mod files;
+mod grpc;
+mod http;
+mod model;
+pub(crate) mod operation;
+mod parse;
+mod request;
+mod sql;
+mod static_checks;
+mod upstream_object;
+
+pub(crate) use parse::parse;
+pub(crate) use upstream_object::UpstreamObject;

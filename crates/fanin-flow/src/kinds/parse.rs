@@ -1,0 +1,22 @@
+//! Takes the arguments of a call apart, whatever its upstream is.
+
+use fanin_lang::{Failure, HostCall};
+
+use super::upstream_object::{Backend, UpstreamObject};
+use super::{files, http, model};
+use crate::call::{Arguments, Terms};
+
+/// Takes a call's arguments apart and captures them.
+///
+/// # Errors
+/// What is wrong with them; nothing is sent.
+pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
+    let name = object.upstream.name();
+    match &object.backend {
+        Backend::Http => http::parse(object, call),
+        Backend::Grpc(grpc) => grpc.parse(name, call),
+        Backend::Sql(sql) => sql.parse(name, call),
+        Backend::Files => files::parse(name, call),
+        Backend::Model => model::parse(name, call),
+    }
+}

@@ -1,0 +1,139 @@
+//! The bounded queue in front of a pool's threads, and what these share.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use fanin_config::Threads;
+
+use super::channel::Job;
+use super::quiescence::Motion;
+use super::wait_histogram::Waits;
+use crate::log::FailureLog;
+
+/// What the threads of a pool share.
+pub(crate) struct Shared {
+    /// Method and path, for metrics.
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) bounds: Threads,
+    state: Mutex<State>,
+    pub(super) ready: Condvar,
+    /// Refused because the queue was full.
+    pub(super) refused: AtomicU64,
+    /// How long requests waited for a thread.
+    pub(super) waits: Waits,
+    pub(super) log: Arc<FailureLog>,
+    pub(crate) motion: Option<Arc<Motion>>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) queue: VecDeque<Arc<Job>>,
+    /// Threads there are.
+    pub(super) threads: usize,
+    /// Threads that wait for a request.
+    pub(super) idle: usize,
+    /// Threads that have been woken, or made, for a request that is still in the queue. It does not wait for another's end.
+    promised: usize,
+    pub(super) closed: bool,
+}
+
+/// A pool's numbers now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Numbers {
+    pub(super) threads: usize,
+    pub(super) busy: usize,
+    pub(super) waiting: usize,
+}
+
+impl State {
+    pub(super) fn promise(&mut self, job: &Arc<Job>) {
+        self.promised += 1;
+        self.queue.push_back(job.clone());
+    }
+
+    /// Requests that wait for a thread to become free.
+    pub(super) fn waiting(&self) -> usize {
+        // Withdrawn ones leave the promises of their threads behind.
+        self.queue.len().saturating_sub(self.promised)
+    }
+}
+
+impl Shared {
+    pub(super) fn new(method: String, path: String, bounds: Threads, paused: bool) -> Shared {
+        Shared {
+            method,
+            path,
+            bounds,
+            state: Mutex::default(),
+            ready: Condvar::new(),
+            refused: AtomicU64::new(0),
+            waits: Waits::default(),
+            log: Arc::new(FailureLog::new()),
+            motion: paused.then(Arc::default),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // No code that can panic runs under this lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin(&self) {
+        if let Some(motion) = &self.motion {
+            motion.begin();
+        }
+    }
+
+    /// The first request of a new thread, the oldest of the queue. Then as [`next`](Self::next).
+    pub(super) fn first(&self) -> Option<Arc<Job>> {
+        let mut state = self.lock();
+        if state.promised == 0 {
+            // A thread that had just become free took the request for which this one was made, and counts as idle for it.
+            return self.wait(state, true);
+        }
+        state.promised -= 1;
+        match state.queue.pop_front() {
+            Some(job) => Some(job),
+            None => self.wait(state, false),
+        }
+    }
+
+    /// The next request of a thread that has ended one, oldest first; blocks while there is none. `None` ends the thread.
+    pub(super) fn next(&self) -> Option<Arc<Job>> {
+        let mut state = self.lock();
+        if state.waiting() > 0 {
+            return state.queue.pop_front();
+        }
+        self.wait(state, false)
+    }
+
+    /// `idle`: the thread counts as such already.
+    fn wait(&self, mut state: MutexGuard<'_, State>, mut idle: bool) -> Option<Arc<Job>> {
+        loop {
+            if !std::mem::take(&mut idle) {
+                if let Some(motion) = &self.motion {
+                    motion.end();
+                }
+                state.idle += 1;
+            }
+            let waits = |state: &mut State| state.promised == 0 && !state.closed;
+            state = self.ready.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
+            if state.promised == 0 {
+                state.idle -= 1;
+                state.threads -= 1;
+                return None;
+            }
+            state.promised -= 1;
+            if let Some(job) = state.queue.pop_front() {
+                return Some(job);
+            }
+        }
+    }
+
+    pub(super) fn numbers(&self) -> Numbers {
+        let state = self.lock();
+        Numbers { threads: state.threads, busy: state.threads - state.idle, waiting: state.waiting() }
+    }
+}

@@ -1,0 +1,24 @@
+//! What all flows of a worker share.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fanin_lang::Machine;
+
+use crate::caller::Caller;
+use crate::fair_scheduler::Turns;
+use crate::log::FailureLog;
+use crate::merge::open::OpenBatches;
+
+/// What all flows of a worker share.
+pub(crate) struct Worker {
+    pub(crate) machine: RefCell<Machine>,
+    pub(crate) turns: Turns,
+    pub(crate) caller: Rc<dyn Caller>,
+    pub(crate) open: Rc<OpenBatches>,
+    /// Told which route the worker runs, and `None` when it stops.
+    pub(crate) activity: Box<dyn Fn(Option<usize>)>,
+    pub(crate) log: Arc<FailureLog>,
+    pub(crate) traced: bool,
+}
