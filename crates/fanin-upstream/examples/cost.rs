@@ -1,4 +1,4 @@
-//! CPU of a call: the whole crate against hyper's connections used bare, in turns of one run.
+//! CPU of a call: the whole crate against hyper's connections used bare, in interleaved runs.
 //!
 //! `cargo run --release -p fanin-upstream --example cost -- [calls] [pairs]` prints microseconds of this thread's CPU for each
 //! call of 1 KB, 64 at a time, and the median ratio. The server runs on a thread of its own and is not counted.

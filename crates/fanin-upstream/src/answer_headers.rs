@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_a_map_once_somebody_looks() {
+    fn a_head_becomes_a_map_when_it_is_read() {
         let head =
             b"HTTP/1.1 200 OK\r\nContent-Type: text/x\r\nKeep-Alive: 5\r\nSet-Cookie: a\r\nset-cookie: b\r\n\r\n";
         let headers = Headers::received(Bytes::from_static(head), (31, 37), false);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_taken_as_it_is() {
+    fn a_map_of_headers_is_kept() {
         let mut map = HeaderMap::new();
         assert_eq!(Headers::from(map.clone()).content_type(), None);
         map.insert(CONTENT_TYPE, HeaderValue::from_static("text/y"));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_passes_at_its_moment_whatever_came_first() {
+    async fn deadlines_pass_in_time_in_any_order() {
         let timers = Rc::new(DeadlineTimer::default());
         let begin = Instant::now();
         let run = async {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_ends_before_leaves_nothing_behind_but_one_firing() {
+    async fn a_call_that_ends_in_time_leaves_at_most_one_firing() {
         let timers = Rc::new(DeadlineTimer::default());
         let begin = Instant::now();
         let run = async {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_pass_soon_after_their_moments() {
+    async fn many_deadlines_pass_nearly_in_time() {
         let timers = Rc::new(DeadlineTimer::default());
         let run = async {
             let begin = Instant::now();

@@ -78,7 +78,7 @@ impl fmt::Display for ErrorKind {
 pub enum Fault {
     /// The client that sent the request.
     Client,
-    /// The upstream, or the network on the way to it.
+    /// The upstream, or the network to it.
     Upstream,
     /// This server: its limits, its configuration, its flows.
     Us,

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_cannot_say_where_it_ends() {
+    fn a_request_cannot_set_its_framing() {
         let default_headers = map(&[("host", "a"), ("x-key", "ours")]);
         let sent = outgoing(
             &default_headers,
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_the_connection_is_removed_with_what_it_names() {
+    fn hop_by_hop_headers_are_removed_with_those_that_connection_names() {
         let mut headers = map(&[
             ("connection", "close, x-hop"),
             ("x-hop", "1"),

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_fails_at_first_and_is_bridged_later() {
+    fn an_unknown_name_fails_at_first_and_not_during_a_later_outage() {
         run(async {
             let names = Names::new().await;
             let endpoints = endpoints("http://catalog.internal:8080");
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_live_says_when_to_ask_again_and_only_one_asks() {
+    fn the_time_to_live_decides_the_next_lookup_and_one_worker_makes_it() {
         run(async {
             let names = Names::new().await;
             names.set(&[[127, 0, 0, 1]]);

@@ -27,7 +27,7 @@ impl Frames {
         let compressed = self.rest[0];
         let length = (&self.rest[1..PREFIX]).get_u32() as usize;
         if compressed != 0 {
-            let detail = format!("a message with compression {compressed}, which was not asked for");
+            let detail = format!("a message with compression {compressed}, which was not requested");
             return Err(Failure::new(ErrorKind::Protocol, detail));
         }
         if length > max {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_whole_however_they_are_cut() {
+    fn messages_do_not_depend_on_the_size_of_parts() {
         let wire = [&[0, 0, 0, 0, 3][..], b"abc", &[0, 0, 0, 0, 0], &[0, 0, 0, 0, 1], b"z"].concat();
         for size in 1..=wire.len() {
             let mut frames = Frames::default();

@@ -7,7 +7,7 @@
 //! tenfold. A limit that is not used does not grow.
 //!
 //! The latency without load is measured, not remembered. A long moving average would include the queue that the limit
-//! itself has caused, and the limit would grow without end. So a window runs at half the limit every ten seconds.
+//! itself has caused, and the limit would grow without a bound. So a window runs at half the limit every ten seconds.
 //!
 //! A timeout shrinks the limit too, at most once a round trip: an upstream that hangs shows no latency.
 
@@ -189,13 +189,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_finds_what_the_upstream_can_take_and_stays_there() {
+    async fn the_limit_converges_to_the_upstreams_capacity() {
         let (low, high) = Upstream::new().answers(120, with_100_places);
         assert!(low >= 70 && high <= 200, "{low} to {high}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_shrinks_when_the_upstream_slows_down_and_recovers() {
+    async fn the_limit_shrinks_and_recovers_with_the_upstream() {
         let mut upstream = Upstream::new();
         let (before, _) = upstream.answers(9, |_| QUICK);
         let (_, slow) = upstream.answers(3, |limit| QUICK.mul_f64((limit as f64 / 10.0).max(1.0)));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_upstream_that_is_slower_for_good_is_not_strangled() {
+    async fn the_limit_recovers_for_an_upstream_that_stays_slower() {
         let mut upstream = Upstream::new();
         upstream.answers(9, |_| QUICK);
         let (_, limit) = upstream.answers(60, |_| QUICK * 5);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn timeouts_shrink_it_once_a_round_trip_down_to_the_minimum() {
+    async fn timeouts_shrink_the_limit_once_a_round_trip_down_to_the_minimum() {
         let Upstream { gradient, bounds, mut now } = Upstream::new();
         let before = gradient.limit();
         now += QUICK;

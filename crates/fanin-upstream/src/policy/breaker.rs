@@ -1,8 +1,8 @@
 //! Circuit breaker: stops calls to an upstream that keeps failing, so that they fail fast and it can recover.
 //!
 //! Closed: all calls pass, and failures are counted over a sliding window. Open: no call passes for a while. Half-open:
-//! one call at a time passes as a probe; some successes in a row close the breaker, one failure opens it again for
-//! twice as long. It opens at a *share* of failures, not at failures in a row: an upstream that answers every fifth
+//! one call at a time passes as a probe; some consecutive successes close the breaker, one failure opens it again for
+//! twice as long. It opens at a *share* of failures, not at consecutive failures: an upstream that answers every fifth
 //! call would never open the latter.
 //!
 //! While it is closed, a call reads one word that nobody writes.
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn half_of_enough_calls_opens_it_and_less_does_not() {
+    async fn half_of_enough_calls_opens_the_breaker_and_less_does_not() {
         let policy = policy();
         let breaker = Breaker::new();
         breaker.succeeded(11, &policy);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn probation_lets_one_pass_at_a_time_and_closes_after_some() {
+    async fn a_half_open_breaker_passes_one_probe_at_a_time_and_closes_after_some() {
         let policy = policy();
         let breaker = open_breaker(&policy);
         advance(policy.pause).await;
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cancelled_or_hanging_probe_makes_way() {
+    async fn a_cancelled_or_hanging_probe_is_replaced() {
         let policy = policy();
         let breaker = open_breaker(&policy);
         advance(policy.pause).await;

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_percentile_is_known_once_there_is_enough_and_follows() {
+    fn the_percentile_needs_enough_answers_and_follows_them() {
         let latencies = Latencies::new();
         let after = Hedge::Percentile(0.95);
         for _ in 0..99 {

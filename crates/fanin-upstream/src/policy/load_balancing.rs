@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_answer_counts_at_once_and_is_forgotten_slowly() {
+    async fn a_slow_answer_counts_at_once_and_fades_slowly() {
         let load = EndpointLoad::default();
         load.observe(Duration::from_millis(1), Instant::now());
         load.observe(Duration::from_millis(100), Instant::now());
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn calls_in_flight_make_an_endpoint_dearer() {
+    async fn calls_in_flight_raise_the_cost_of_an_endpoint() {
         let now = Instant::now();
         let (idle, busy) = (EndpointLoad::default(), EndpointLoad::default());
         for load in [&idle, &busy] {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dearest_of_three_is_never_chosen_and_the_others_share() {
+    fn the_most_expensive_of_three_is_never_chosen_and_the_others_share() {
         let random = Random::new(7);
         let mut chosen = [0; 3];
         for _ in 0..3000 {

@@ -1,6 +1,6 @@
 //! Outlier detection: an endpoint that fails while others do not is ejected for a while.
 //!
-//! Some failures in a row eject an endpoint. When its time is over, one call at a time tries it, and the first success
+//! Some consecutive failures eject an endpoint. When its time is over, one call at a time tries it, and the first success
 //! brings it back. Each further ejection lasts longer. At most half of the endpoints are ejected at once: when most
 //! fail, the breaker has to act.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Failures in a row that eject an endpoint.
+/// Consecutive failures that eject an endpoint.
 const FAILURES: u32 = 5;
 /// Length of the first and of the longest ejection.
 const FIRST: Duration = Duration::from_secs(1);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_in_a_row_eject_and_one_call_tries() {
+    async fn consecutive_failures_eject_and_one_call_probes() {
         let health = Health::default();
         assert!(!fail(&health, 4));
         health.succeeded();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_ejected_when_too_many_are_out() {
+    async fn no_endpoint_is_ejected_when_too_many_are() {
         let health = Health::default();
         assert!(!(0..20).any(|_| health.failed(Instant::now(), || false)));
         assert_eq!(health.availability(Instant::now()), Availability::Available);

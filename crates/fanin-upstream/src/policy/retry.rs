@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_help_and_does_no_harm_is_tried_again() {
+    fn only_useful_and_harmless_retries_are_made() {
         for (result, safe, unsafe_) in [
             (answer(200, false), false, false),
             (answer(404, false), false, false),

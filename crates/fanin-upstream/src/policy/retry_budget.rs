@@ -40,7 +40,7 @@ impl RetryBudget {
         state.earned += earned;
         let paid_back = earned.min(state.lent);
         state.lent -= paid_back;
-        // The brackets keep `saved` exactly as it is if all that was earned is owed.
+        // The brackets keep `saved` exactly as it is if all that was earned repays tokens given in advance.
         state.saved = (state.saved + (earned - paid_back)).min(MOST);
     }
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn many_failing_calls_get_their_share_and_no_more() {
+    async fn many_failing_calls_get_their_share_of_retries_and_no_more() {
         let budget = RetryBudget::new();
         let mut second = 0;
         for _ in 0..10_000 {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn few_calls_live_on_the_floor() {
+    async fn few_calls_get_the_minimum_rate() {
         let budget = RetryBudget::new();
         let mut second = 0;
         for _ in 0..100 {

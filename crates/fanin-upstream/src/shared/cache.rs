@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_fresh_then_stale_then_saves_then_gone() {
+    async fn an_answer_is_fresh_then_stale_then_used_on_error_then_gone() {
         let cache = cache(|config| {
             config.stale = 5 * SECOND;
             config.stale_if_error = 20 * SECOND;
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_are_not_kept_and_absences_only_if_asked() {
+    async fn failures_are_not_cached_and_absences_only_with_negative() {
         let plain = cache(|_| {});
         for status in [301, 400, 404, 410, 429, 500, 503] {
             store(&plain, "/a", &ready(status, "", "1"));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_earlier_calls_answer_does_not_replace_a_later_ones() {
+    async fn an_older_answer_does_not_replace_a_newer_one() {
         let cache = cache(|_| {});
         let early = Instant::now();
         tokio::time::advance(SECOND).await;
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_looked_at_while_it_is_kept_counts_as_before() {
+    async fn reading_a_cached_answer_does_not_change_its_weight() {
         let cache = cache(|config| config.max_size = 3000);
         for at in 0..100 {
             store(&cache, &format!("/{}", at % 7), &ready(200, "", r#"[1,2,3,[4,5,[6]],{"a":1}]"#));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_never_takes_more_bytes_than_allowed() {
+    async fn the_cache_is_bounded_in_bytes() {
         let cache = cache(|config| config.max_size = 100_000);
         let body = format!("\"{}\"", "x".repeat(1000));
         for at in 0..1000 {

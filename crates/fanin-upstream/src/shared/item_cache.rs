@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stale_item_is_refreshed_by_one_at_a_time_and_saves_for_longer() {
+    async fn a_stale_item_has_one_refresh_and_serves_on_error_for_longer() {
         let a = of("a");
         let items = cache(&list(), |config| (config.stale, config.stale_if_error) = (5 * SECOND, 20 * SECOND));
         store(&items, &a, "1", &None, item("1"));
@@ -411,14 +411,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn absences_are_kept_only_if_asked_and_put_an_end_to_what_was_there() {
+    async fn absent_items_are_cached_only_with_negative_and_replace_old_ones() {
         let (a, plain) = (of("a"), cache(&list(), |_| {}));
         store(&plain, &a, "1", &None, item("1"));
         store(&plain, &a, "1", &None, nothing());
         assert_eq!(state(&plain, key(&a, "1"), &None), "nothing");
         let negative = cache(&list(), |config| config.negative = 2 * SECOND);
         store(&negative, &a, "1", &fields(&["x"]), nothing());
-        assert_eq!(state(&negative, key(&a, "1"), &None), "fresh ", "whichever fields are asked for");
+        assert_eq!(state(&negative, key(&a, "1"), &None), "fresh ", "whichever fields are requested");
         tokio::time::advance(3 * SECOND).await;
         assert_eq!(state(&negative, key(&a, "1"), &None), "nothing");
         // No rows are an answer where there may be any number.
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_404_is_remembered_for_its_key_alone() {
+    async fn a_404_is_cached_for_its_key_alone() {
         let (a, items) = (of("a"), cache(&list(), |config| config.negative = 2 * SECOND));
         let ready = |status| ParsedAnswer { answer: answer(status, ""), body: crate::shared::Body::Text };
         items.store_answer(key(&a, "1"), &ready(404), &None, Instant::now());
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn cache_control_is_about_all_items_of_an_answer() {
+    async fn cache_control_applies_to_all_items_of_an_answer() {
         let (a, items) = (of("a"), cache(&list(), |config| config.cache_control = true));
         let both = || [(key(&a, "1"), item("1")), (key(&a, "2"), nothing())].into_iter();
         items.store(&answer(200, "no-store"), &None, Instant::now(), both());
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_earlier_calls_item_does_not_replace_a_later_ones() {
+    async fn an_older_item_does_not_replace_a_newer_one() {
         let (a, items) = (of("a"), cache(&list(), |_| {}));
         let early = Instant::now();
         tokio::time::advance(SECOND).await;
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_never_takes_more_bytes_than_allowed() {
+    async fn the_cache_is_bounded_in_bytes() {
         let (a, items) = (of("a"), cache(&list(), |config| config.max_size = 100_000));
         let text = format!("\"{}\"", "x".repeat(500));
         for at in 0..1000 {
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_does_not_keep_its_document() {
+    fn a_cached_item_does_not_keep_its_document() {
         let doc = Doc::parse(format!(r#"{{"a": {{"x": 1.50}}, "b": "{}"}}"#, "y".repeat(1000)).into(), 8).unwrap();
         let at = doc.root().get("a").unwrap().at();
         let whole = Item { answer: Arc::new(answer(200, "")), values: [(doc.clone(), at)].into_iter().collect() };

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn cache_control_has_the_last_word() {
+    fn cache_control_overrides_the_configuration() {
         let own = Times { ttl: 10 * SECOND, stale: SECOND, on_error: 2 * SECOND };
         let read = |text: &'static str| directives(&with(text), own);
         assert_eq!(read(""), Some(own));

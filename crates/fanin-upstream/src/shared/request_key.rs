@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_cannot_run_into_one_another() {
+    fn keys_of_different_pieces_differ() {
         assert_ne!(key(&[("a", "1b"), ("c", "2")]), key(&[("a", "1"), ("bc", "2")]));
         let with = |pieces: &[&str]| {
             RequestKey::with(&request(&[]), |key| pieces.iter().for_each(|one| RequestKey::piece(key, one.as_bytes())))

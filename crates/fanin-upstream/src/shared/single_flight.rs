@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_get_the_one_outcome() {
+    async fn all_followers_get_the_same_outcome() {
         let flights = Arc::new(SingleFlight::default());
         let first = lead(&flights, "/a");
         let (one, two) = (first.follow(), follow(&flights, "/a"));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_ends_when_the_last_waiter_leaves_and_not_before() {
+    async fn a_shared_request_ends_with_its_last_waiter() {
         let flights = Arc::new(SingleFlight::default());
         let first = lead(&flights, "/a");
         let (leader, follower) = (first.follow(), follow(&flights, "/a"));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_flight_that_came_to_nothing_tells_so() {
+    async fn followers_of_a_lost_request_may_start_over() {
         let flights = Arc::new(SingleFlight::default());
         let first = lead(&flights, "/a");
         let follower = follow(&flights, "/a");

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_dump_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("below/masks.dump");
         assert!(read(&path, &config(), 1000).unwrap().is_none());
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_something_else_is_not_taken() {
+    fn a_file_that_is_no_dump_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("masks.dump");
         for (text, problem) in [

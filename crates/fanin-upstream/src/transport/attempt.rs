@@ -17,7 +17,7 @@ use crate::headers;
 use crate::metrics::Shard;
 use crate::request::Request;
 
-/// What a call is doing. A timeout's error says so.
+/// What a call is doing. A timeout's error names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Waiting,

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_too_large_is_refused_by_its_head_or_on_its_way() {
+    fn a_too_large_answer_is_refused_by_its_head_or_its_parts() {
         assert_eq!(Parts::new(10, 11).unwrap_err().kind, ErrorKind::TooLarge);
         let mut parts = Parts::new(10, 0).unwrap();
         parts.push(Bytes::from_static(b"12345678")).unwrap();

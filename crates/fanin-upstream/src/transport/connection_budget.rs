@@ -157,15 +157,15 @@ mod tests {
     }
 
     #[test]
-    fn connecting_and_open_connections_are_bounded_apart() {
+    fn connecting_and_open_connections_have_separate_bounds() {
         let budget = ConnectionBudget::new(3, 2);
         let pool = pool(&budget);
         let first = budget.try_start(&pool).unwrap();
         let second = budget.try_start(&pool).unwrap();
-        assert!(budget.try_start(&pool).is_none(), "two are in the making");
+        assert!(budget.try_start(&pool).is_none(), "two are being opened");
         assert!(pool.wake.notified().now_or_never().is_none());
         let first = first.opened();
-        assert!(pool.wake.notified().now_or_never().is_some(), "room was made, the pool is told");
+        assert!(pool.wake.notified().now_or_never().is_some(), "there is room, and the pool is woken");
         let third = budget.try_start(&pool).unwrap();
         assert!(budget.try_start(&pool).is_none());
         let (second, third) = (second.opened(), third.opened());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_budget_asks_another_worker_for_an_unused_connection() {
+    fn a_full_budget_frees_an_unused_connection_of_another_worker() {
         let budget = ConnectionBudget::new(1, 1);
         let (rich, poor) = (pool(&budget), pool(&budget));
         let open = budget.try_start(&rich).unwrap().opened();

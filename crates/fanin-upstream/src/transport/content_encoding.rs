@@ -1,4 +1,4 @@
-//! Decompresses answers (`Content-Encoding`, RFC 9110, 8.4), also if nobody asked for compression: gzip (RFC 1952) and
+//! Decompresses answers (`Content-Encoding`, RFC 9110, 8.4), requested or not: gzip (RFC 1952) and
 //! deflate (RFC 1950, and RFC 1951 as some servers send it).
 //!
 //! `max_answer` bounds the decoded bytes, so that a small answer cannot become a huge one. A worker decodes in steps
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_that_is_cut_off_fails_wherever_it_is_cut() {
+    async fn a_truncated_stream_fails_wherever_it_ends() {
         let text = vec![b'x'; 100_000];
         for (encoding, whole) in [("gzip", gzip(&text)), ("deflate", zlib(&text)), ("deflate", raw_deflate(&text))] {
             for length in 1..whole.len() {
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_that_are_wrong_or_too_many_fail() {
+    async fn invalid_and_trailing_bytes_fail() {
         let mut wrong_checksum = gzip(TEXT);
         let at = wrong_checksum.len() - 8;
         wrong_checksum[at] ^= 1;

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_upstream_and_key() {
+    fn mistakes_are_reported_with_upstream_and_key() {
         let mut config = config("https://a.internal");
         config.tls = Some(fanin_config::ClientTls { ca: Some("no/such.pem".into()), ..Default::default() });
         let errors = origins(&config).unwrap_err();

@@ -1,4 +1,4 @@
-//! Nothing outlives its time, and the limit bounds what is asked of an upstream.
+//! No call outlives its deadline, and the limit bounds the calls in flight.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep};
 
 #[test]
-fn nothing_starts_on_a_deadline_that_has_passed() {
+fn no_call_starts_after_its_deadline() {
     run(async {
         let server = serve(Version::One, |_| async { text("hello") }).await;
         let client = client(&server.url(), |_| ());
@@ -23,7 +23,7 @@ fn nothing_starts_on_a_deadline_that_has_passed() {
 }
 
 #[test]
-fn a_timeout_says_whose_it_was_and_what_was_waited_for() {
+fn a_timeout_names_its_cause_and_the_phase() {
     run(async {
         let silent = raw(|stream| async move {
             let _open = stream;

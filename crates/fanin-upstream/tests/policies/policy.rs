@@ -35,7 +35,7 @@ async fn flaky() -> crate::common::Server {
 }
 
 #[test]
-fn a_safe_call_gets_a_second_try_and_one_with_effects_does_not() {
+fn a_safe_call_is_retried_and_one_with_effects_is_not() {
     run(async {
         let server = flaky().await;
         let client = client(&server.url(), |_| ());
@@ -48,7 +48,7 @@ fn a_safe_call_gets_a_second_try_and_one_with_effects_does_not() {
 }
 
 #[test]
-fn declared_safe_is_enough_for_a_second_try() {
+fn a_call_declared_safe_is_retried() {
     run(async {
         let server = flaky().await;
         let client = client(&server.url(), |_| ());
@@ -96,7 +96,7 @@ fn a_call_with_effects_that_found_no_connection_goes_to_another_endpoint() {
 }
 
 #[test]
-fn the_breaker_opens_spares_the_upstream_and_closes_again() {
+fn the_breaker_opens_protects_the_upstream_and_closes_again() {
     run(async {
         let broken = Rc::new(Cell::new(true));
         let state = broken.clone();
@@ -143,7 +143,7 @@ fn a_hanging_upstream_opens_the_breaker_by_timeouts() {
 }
 
 #[test]
-fn a_request_with_no_time_left_does_not_speak_against_the_upstream() {
+fn a_request_with_no_time_left_does_not_count_against_the_upstream() {
     run(async {
         let server = serve(Version::One, |_| async {
             sleep(Duration::from_millis(50)).await;
@@ -204,7 +204,7 @@ fn calls_spread_over_endpoints_and_a_slow_one_gets_few() {
 }
 
 #[test]
-fn an_endpoint_that_fails_is_left_out_and_comes_back() {
+fn a_failing_endpoint_is_ejected_and_comes_back() {
     run(async {
         let broken = Rc::new(Cell::new(true));
         let state = broken.clone();
@@ -220,7 +220,7 @@ fn an_endpoint_that_fails_is_left_out_and_comes_back() {
         assert_eq!(client.gauge("endpoints_ejected"), 1.0);
         let bad_answers = join_all((0..100).map(|_| client.get("/"))).await;
         let bad_answers = bad_answers.into_iter().filter(|answer| answer.as_ref().unwrap().status != 200).count();
-        // A second of bad luck with the machine lets one try it.
+        // A second of bad luck with the machine lets one call through.
         assert!(bad_answers < 5, "{bad_answers}");
         assert!(bad.requests() < 10, "{}", bad.requests());
         broken.set(false);
@@ -232,7 +232,7 @@ fn an_endpoint_that_fails_is_left_out_and_comes_back() {
 }
 
 #[test]
-fn a_try_that_takes_too_long_is_followed_by_another() {
+fn an_attempt_that_times_out_is_retried() {
     run(async {
         let turn = Cell::new(0);
         let server = serve(Version::One, move |_| {
@@ -263,7 +263,7 @@ fn a_try_that_takes_too_long_is_followed_by_another() {
 }
 
 #[test]
-fn an_answer_that_stalls_is_given_up() {
+fn a_stalled_answer_times_out() {
     run(async {
         let server = raw(|mut stream| async move {
             read_head(&mut stream).await;
@@ -342,7 +342,7 @@ fn a_rolling_restart_fails_no_call() {
     });
 }
 
-/// Passes connections on until it is told to go silent; then it neither answers nor closes, as a machine without power.
+/// Forwards connections until it is switched to silent; then it neither answers nor closes, as a machine without power.
 async fn relay(to: std::net::SocketAddr) -> (crate::common::Server, Rc<Cell<bool>>) {
     let silent = Rc::new(Cell::new(false));
     let flag = silent.clone();
@@ -367,7 +367,7 @@ async fn relay(to: std::net::SocketAddr) -> (crate::common::Server, Rc<Cell<bool
 }
 
 #[test]
-fn an_instance_that_vanishes_without_a_word_fails_no_call() {
+fn a_vanished_instance_fails_no_call() {
     run(async {
         let quick = |_| async { text("hello") };
         let (one, two, three) =
@@ -409,7 +409,7 @@ fn of_operation(at: u32) -> CallContext {
 }
 
 #[test]
-fn an_operation_has_its_own_retries_and_times() {
+fn an_operation_has_its_own_retries_and_timeouts() {
     run(async {
         let server = flaky().await;
         let client = client(&server.url(), |config| {
@@ -422,7 +422,7 @@ fn an_operation_has_its_own_retries_and_times() {
         // The flaky server's turn is a good one now.
         assert_eq!(call(1).await.unwrap().status, 200);
         assert_eq!(call(1).await.unwrap().status, 200);
-        assert_eq!(server.requests(), 4, "of the last two calls the second needed another try");
+        assert_eq!(server.requests(), 4, "of the last two calls the second needed a retry");
 
         let slow = serve(Version::One, |_| async {
             sleep(LONG).await;

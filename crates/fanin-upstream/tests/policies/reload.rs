@@ -46,7 +46,7 @@ fn unchanged_upstreams_stay_and_changed_ones_keep_what_they_can() {
 }
 
 #[test]
-fn all_errors_are_told_at_once_and_nothing_changes() {
+fn all_errors_are_reported_at_once_and_nothing_changes() {
     run(async {
         let server = serve(Version::One, |_| async { text("hello") }).await;
         let upstreams = Upstreams::new([&config(&server.url())]).unwrap();
@@ -110,7 +110,7 @@ fn calls_in_flight_count_against_the_limit_of_the_next_configuration() {
 }
 
 #[test]
-fn an_open_breaker_and_a_spent_budget_stay_so_when_something_else_changes() {
+fn breaker_and_retry_budget_keep_their_state_when_other_settings_change() {
     run(async {
         let server = serve(Version::One, |_| async {
             let mut response = text("");
@@ -130,7 +130,7 @@ fn an_open_breaker_and_a_spent_budget_stay_so_when_something_else_changes() {
         while old.call(&worker, Request::get("/"), in_time()).await.is_ok() {}
         let reached = server.requests();
 
-        // The breaker is as it was: a limit says nothing about the upstream's health.
+        // The breaker is as it was: a limit shows nothing about the upstream's health.
         let mut second = first.clone();
         second.limit = fanin_config::Limit::Fixed(5);
         let next = upstreams.reload([&second]).unwrap();

@@ -34,7 +34,7 @@ fn fetches(client: &Client, outcome: &str) -> f64 {
 }
 
 #[test]
-fn a_table_is_fetched_and_follows_what_changes() {
+fn a_table_is_fetched_and_refreshed() {
     run(async {
         let body = Rc::new(RefCell::new(r#"{"a": [1]}"#.to_owned()));
         let answered = body.clone();
@@ -58,7 +58,7 @@ fn a_table_is_fetched_and_follows_what_changes() {
 }
 
 #[test]
-fn failures_and_broken_tables_leave_it_as_it_is() {
+fn failures_and_broken_tables_leave_the_table_unchanged() {
     run(async {
         let answer = Rc::new(RefCell::new((200, r#"[{"id": 1}]"#)));
         let answered = answer.clone();
@@ -82,7 +82,7 @@ fn failures_and_broken_tables_leave_it_as_it_is() {
 }
 
 #[test]
-fn it_shrinks_to_nothing_only_if_allowed() {
+fn an_empty_table_is_accepted_only_if_allowed() {
     run(async {
         let empty = Rc::new(RefCell::new(false));
         let answered = empty.clone();
@@ -122,7 +122,7 @@ fn a_restart_does_not_need_the_service() {
 }
 
 #[test]
-fn who_asks_before_it_is_there_waits_and_is_told_why() {
+fn a_lookup_before_the_first_fetch_waits_and_reports_the_problem() {
     run(async {
         let client = with("http://127.0.0.1:1", |_| {});
         let snapshot = client.upstream.snapshot().expect("it has one").clone();

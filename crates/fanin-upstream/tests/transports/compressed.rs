@@ -1,4 +1,4 @@
-//! Answers that come compressed though nobody asked for it.
+//! Answers that come compressed without being requested.
 
 use std::io::Write;
 
@@ -85,7 +85,7 @@ fn an_answer_that_is_too_large_decoded_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_decoded_fails_the_call_and_says_why() {
+fn an_undecodable_answer_fails_the_call_with_its_reason() {
     run(async {
         let cases = [
             ("br", gzip(b"hello"), "the answer has content-encoding \"br\"; only gzip and deflate can be decoded"),

@@ -1,6 +1,6 @@
 //! The HTTP/1.1 client against hyper's: the same bytes of a server give the same answer through both, or an error.
 //!
-//! Where they differ on purpose, ours is the stricter one; [`STRICTER`] lists what it says then.
+//! Where they differ on purpose, ours is the stricter one; [`STRICTER`] lists its errors.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// hyper takes these. A length beside a transfer coding, or a coding that nobody asked for, is how answers are smuggled;
+/// hyper takes these. A length beside a transfer coding, or a coding that was not requested, is how answers are smuggled;
 /// a lone line feed in a chunk extension is what two parsers disagree about.
 const STRICTER: [&str; 7] = [
     "both a length and a transfer coding",
@@ -157,7 +157,7 @@ const CORPUS: [&[u8]; 30] = [
 const FIRST_BAD: usize = 16;
 
 #[test]
-fn the_corpus_is_read_alike() {
+fn the_corpus_gives_the_same_answers() {
     run(async {
         let script = Script::new().await;
         for (at, text) in CORPUS.iter().enumerate() {
@@ -172,7 +172,7 @@ fn the_corpus_is_read_alike() {
 }
 
 #[test]
-fn where_ours_is_stricter_it_says_why() {
+fn stricter_checks_have_a_reason() {
     run(async {
         let script = Script::new().await;
         for (head, body, why) in [
@@ -234,7 +234,7 @@ impl Numbers {
 }
 
 #[test]
-fn bodies_of_every_size_come_whole() {
+fn bodies_of_every_size_are_complete() {
     run(async {
         let script = Script::new().await;
         let mut numbers = Numbers(0xb0d1e5);
@@ -274,7 +274,7 @@ fn bodies_of_every_size_come_whole() {
 }
 
 #[test]
-fn slicing_changes_nothing_and_spoiled_bytes_are_judged_alike() {
+fn slicing_changes_nothing_and_corrupted_bytes_give_the_same_result() {
     run(async {
         let script = Script::new().await;
         let mut numbers = Numbers(0x5eed_cafe);

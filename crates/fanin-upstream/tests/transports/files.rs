@@ -101,7 +101,7 @@ fn nothing_leads_outside() {
 }
 
 #[test]
-fn what_cannot_be_read_has_one_clear_error() {
+fn unreadable_values_have_one_clear_error() {
     run(async {
         let docs = Folder::new("max_answer = '1KB'");
         docs.write("large", "x".repeat(1001));

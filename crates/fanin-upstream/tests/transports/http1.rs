@@ -34,7 +34,7 @@ fn a_call_dropped_before_it_is_sent_sends_nothing_and_leaves_its_connection() {
         let server = serve(Version::One, |_| async { text("hello") }).await;
         let client = client(&server.url(), |_| ());
         client.get("/").await.unwrap();
-        // It has the connection and waits for the other sends of its lap, and its request ends.
+        // It has the connection and waits for the write batch, and its request ends.
         let mut call = Box::pin(client.get("/dropped"));
         assert!(futures_util::poll!(&mut call).is_pending());
         drop(call);
@@ -44,7 +44,7 @@ fn a_call_dropped_before_it_is_sent_sends_nothing_and_leaves_its_connection() {
 }
 
 #[test]
-fn who_polls_a_call_last_is_woken_by_its_answer() {
+fn the_last_task_that_polled_a_call_is_woken() {
     run(async {
         let server = serve(Version::One, |_| async { text("hello") }).await;
         let client = client(&server.url(), |_| ());
@@ -57,7 +57,7 @@ fn who_polls_a_call_last_is_woken_by_its_answer() {
 }
 
 #[test]
-fn a_request_arrives_as_it_was_meant() {
+fn a_request_arrives_unchanged() {
     run(async {
         let server = serve(Version::One, |request| async move {
             let (head, body) = request.into_parts();
@@ -184,7 +184,7 @@ fn half_a_body_is_an_error_that_names_the_upstream() {
 }
 
 #[test]
-fn what_is_not_http_is_an_error() {
+fn an_answer_without_http_is_an_error() {
     run(async {
         for bytes in [&b"SSH-2.0-OpenSSH\r\n\r\n"[..], b"", b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n"] {
             let server = always(bytes, true).await;
@@ -196,7 +196,7 @@ fn what_is_not_http_is_an_error() {
 }
 
 #[test]
-fn a_gigabyte_is_not_read() {
+fn a_huge_answer_is_not_read() {
     run(async {
         let announced = always(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n", false).await;
         let client_of = |url: &str| client(url, |config| config.max_answer = 1 << 20);
@@ -228,7 +228,7 @@ fn a_gigabyte_is_not_read() {
 }
 
 #[test]
-fn a_large_answer_comes_whole() {
+fn a_large_answer_is_complete() {
     run(async {
         let body: Vec<u8> = (0..3_000_000u32).map(|at| at as u8).collect();
         let sent = Bytes::from(body);
@@ -317,7 +317,7 @@ fn a_restart_of_the_server_costs_no_call_even_with_effects() {
 }
 
 #[test]
-fn a_connection_that_says_close_is_not_used_again() {
+fn a_connection_with_close_is_not_reused() {
     run(async {
         let server = serve(Version::One, |_| async {
             let mut response = text("bye");
@@ -336,7 +336,7 @@ fn a_connection_that_says_close_is_not_used_again() {
 }
 
 #[test]
-fn an_unused_connection_is_closed_in_time() {
+fn an_unused_connection_is_closed_after_the_idle_timeout() {
     run(async {
         let server = serve(Version::One, |_| async { text("hello") }).await;
         let client = client(&server.url(), |config| config.idle_timeout = std::time::Duration::from_millis(50));

@@ -52,7 +52,7 @@ fn calls_share_a_connection() {
 }
 
 #[test]
-fn a_request_arrives_as_it_was_meant() {
+fn a_request_arrives_unchanged() {
     run(async {
         let server = serve(Version::Two, |request| async move {
             let (head, body) = request.into_parts();
@@ -75,7 +75,7 @@ fn a_request_arrives_as_it_was_meant() {
 }
 
 #[test]
-fn large_answers_and_heads_come_whole_and_larger_ones_are_refused() {
+fn large_answers_and_heads_are_complete_and_larger_ones_are_refused() {
     run(async {
         let body: Bytes = (0..5_000_000u32).map(|at| at as u8).collect::<Vec<_>>().into();
         let sent = body.clone();
@@ -154,7 +154,7 @@ fn a_dropped_call_ends_its_stream_and_nothing_else() {
 }
 
 #[test]
-fn a_refused_connection_and_one_that_is_no_http2_are_errors() {
+fn a_refused_connection_and_a_peer_without_http2_are_errors() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -171,7 +171,7 @@ fn a_refused_connection_and_one_that_is_no_http2_are_errors() {
 }
 
 #[test]
-fn calls_that_a_leaving_server_has_not_touched_go_elsewhere() {
+fn calls_unprocessed_at_goaway_are_sent_elsewhere() {
     run(async {
         let first = Rc::new(Cell::new(true));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -245,7 +245,7 @@ async fn vanishing(to: std::net::SocketAddr) -> (String, Rc<Cell<bool>>, Rc<Cell
 }
 
 #[test]
-fn a_peer_that_vanishes_costs_the_calls_on_it_and_no_further_ones() {
+fn a_vanished_peer_fails_its_calls_and_no_others() {
     run(async {
         let server = serve(Version::Two, |_| async { text("hello") }).await;
         let (url, gone, accepted) = vanishing(server.address).await;
@@ -263,7 +263,7 @@ fn a_peer_that_vanishes_costs_the_calls_on_it_and_no_further_ones() {
 }
 
 #[test]
-fn a_connection_without_calls_is_watched_too() {
+fn a_connection_without_calls_is_pinged_too() {
     run(async {
         let server = serve(Version::Two, |_| async { text("hello") }).await;
         let (url, gone, accepted) = vanishing(server.address).await;

@@ -14,5 +14,4 @@ mod model;
 mod mysql;
 mod pool;
 mod postgres;
-mod postgres_broken;
 mod tls;

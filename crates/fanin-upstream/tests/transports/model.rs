@@ -15,7 +15,7 @@ use fanin_upstream::{
 use http::{HeaderMap, Method};
 use tokio::time::{Instant, sleep};
 
-/// Answers as it is told, each after a time, and counts what it computes at once.
+/// Answers as scripted, each after a delay, and counts what it computes at once.
 #[derive(Debug, Default)]
 struct Script {
     answers: Mutex<VecDeque<(u64, Result<ModelAnswer, ModelFailure>)>>,
@@ -101,7 +101,7 @@ fn paused<F: Future<Output = ()>>(test: F) {
 }
 
 #[test]
-fn an_answer_says_its_version() {
+fn an_answer_names_its_version() {
     paused(async {
         let it = setup("timeout = '50ms'");
         it.answers([(0, Ok(computed("{\"y\":[1.5]}")))]);
@@ -116,7 +116,7 @@ fn an_answer_says_its_version() {
 }
 
 #[test]
-fn what_is_refused_is_said_as_of_any_upstream() {
+fn failures_of_models_are_those_of_any_upstream() {
     paused(async {
         let it = setup("");
         let no = |no: fn(String) -> ModelFailure| (0, Err(no("because".to_owned())));
@@ -137,7 +137,7 @@ fn what_is_refused_is_said_as_of_any_upstream() {
 }
 
 #[test]
-fn limit_and_timeout_hold_and_what_nobody_waits_for_is_dropped() {
+fn limit_and_timeout_hold_and_dropped_calls_are_cancelled() {
     paused(async {
         let it = setup("timeout = '20ms'\nlimit = 2\nmax_waiting = 1\nbreaker = 'off'");
         it.answers([(10, Ok(computed("{}"))), (1000, Ok(computed("{}")))]);
@@ -151,7 +151,7 @@ fn limit_and_timeout_hold_and_what_nobody_waits_for_is_dropped() {
 }
 
 #[test]
-fn an_answer_has_a_bound_and_a_worker_without_models_says_so() {
+fn an_answer_is_bounded_and_a_worker_without_models_fails() {
     paused(async {
         let it = setup("max_answer = '8B'");
         it.answers([(0, Ok(computed("{\"y\":[1.5]}")))]);

@@ -92,7 +92,7 @@ const TABLE: &str = "create table kinds (
     span time(2), yr year)";
 
 #[test]
-fn values_come_and_go_without_loss_and_mistakes_have_words() {
+fn values_round_trip_and_mistakes_have_clear_errors() {
     run(async {
         let server = Server::mariadb();
         let db = Db::new(
@@ -172,7 +172,7 @@ fn values_come_and_go_without_loss_and_mistakes_have_words() {
 }
 
 #[test]
-fn time_and_size_are_bounded_and_signing_on_has_words() {
+fn time_and_size_are_bounded_and_signing_on_has_clear_errors() {
     run(async {
         let server = Server::mariadb();
         let db = Db::new(&server, "limit = 2\nmax_waiting = 1\nmax_answer = '1MB'");
@@ -227,7 +227,7 @@ fn time_and_size_are_bounded_and_signing_on_has_words() {
 }
 
 #[test]
-fn a_server_that_goes_and_comes_back() {
+fn a_server_that_restarts() {
     run(async {
         let mut server = Server::mariadb();
         let db = Db::new(&server, "limit = 4\nbreaker = 'off'\nretry = { budget = 1.0, floor = 1000 }");

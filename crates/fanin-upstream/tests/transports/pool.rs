@@ -32,7 +32,7 @@ fn a_cold_worker_opens_few_connections_at_once_and_serves_all() {
                 assert!(results.into_iter().all(|result| result.is_ok()));
             }
         }
-        assert!((1..=4).contains(&most.get()), "{} in the making at once", most.get());
+        assert!((1..=4).contains(&most.get()), "{} being opened at once", most.get());
         assert_eq!(server.requests(), 256);
         assert!(server.connections() <= 256);
         assert_eq!(client.gauge("in_flight"), 0.0);
@@ -63,7 +63,7 @@ fn a_returned_connection_serves_before_a_new_one_could() {
 }
 
 #[test]
-fn a_call_that_is_dropped_anywhere_leaves_nothing_behind() {
+fn a_call_dropped_at_any_point_leaves_nothing_behind() {
     run(async {
         let server = serve(Version::One, |request| async move {
             sleep(Duration::from_millis(2)).await;
@@ -111,7 +111,7 @@ fn a_worker_gets_a_connection_that_another_does_not_use() {
 }
 
 #[test]
-fn when_connecting_takes_too_long_the_call_says_so() {
+fn a_connect_timeout_is_reported() {
     run(async {
         // A listener whose backlog is full: further connections are neither taken nor refused.
         let socket = tokio::net::TcpSocket::new_v4().unwrap();

@@ -109,7 +109,7 @@ fn custom_roots_and_both_versions() {
 }
 
 #[test]
-fn who_is_not_trusted_or_called_otherwise_is_not_talked_to() {
+fn untrusted_certificates_and_wrong_names_are_refused() {
     run(async {
         let authority = Authority::new();
         let url = authority.serve(b"http/1.1", false).await;
@@ -129,7 +129,7 @@ fn who_is_not_trusted_or_called_otherwise_is_not_talked_to() {
 }
 
 #[test]
-fn an_upstream_that_does_not_speak_http2_says_so() {
+fn an_upstream_without_http2_is_an_error() {
     run(async {
         let authority = Authority::new();
         let url = authority.serve(b"http/1.1", false).await;
@@ -142,7 +142,7 @@ fn an_upstream_that_does_not_speak_http2_says_so() {
 }
 
 #[test]
-fn a_client_certificate_is_shown() {
+fn a_client_certificate_is_sent() {
     run(async {
         let authority = Authority::new();
         let url = authority.serve(b"http/1.1", true).await;

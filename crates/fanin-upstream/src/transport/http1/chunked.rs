@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_put_together() {
+    fn chunks_become_a_body() {
         for (text, body, rest) in [
             (&b"0\r\n\r\n"[..], &b""[..], &b""[..]),
             (b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n", b"hello world", b""),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_chunk_is_refused() {
+    fn invalid_chunks_are_refused() {
         for text in [
             &b"\r\nhello"[..],
             b"x\r\n",

@@ -235,7 +235,7 @@ mod tests {
     use crate::transport::connection_budget::{ConnectionBudget, PoolSignal};
 
     #[tokio::test]
-    async fn what_the_socket_does_not_take_at_once_follows() {
+    async fn a_partial_write_is_continued() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut endpoint, _) = listener.accept().await.unwrap();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_sent_is_told_with_how_much_was() {
+    async fn a_failed_write_reports_the_bytes_sent() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (endpoint, _) = listener.accept().await.unwrap();

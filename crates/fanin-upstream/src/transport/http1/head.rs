@@ -1,7 +1,7 @@
 //! Parses the head of an answer: where the answer ends, and whether its connection can be used again (RFC 9112, 6 and
 //! 9.3).
 //!
-//! Ambiguous heads are refused, because a cache or proxy on the way may read them differently: `content-length` beside
+//! Ambiguous heads are refused, because a cache or proxy in between may read them differently: `content-length` beside
 //! `transfer-encoding`, different lengths, a transfer coding other than `chunked`, folded header lines.
 
 use std::mem::MaybeUninit;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn where_an_answer_ends() {
+    fn the_framing_of_an_answer() {
         for (text, framing) in [
             ("200 OK\r\ncontent-length: 5", Framing::Length(5)),
             ("200 OK\r\nContent-Length: 5\r\ncontent-length: 5 ,5", Framing::Length(5)),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_in_two_ways_is_refused() {
+    fn ambiguous_heads_are_refused() {
         for text in [
             "200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked",
             "200 OK\r\ncontent-length: 5\r\ncontent-length: 6",
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_a_connection_is_kept() {
+    fn connections_are_kept_alive_by_the_rules() {
         for (text, kept) in [
             ("HTTP/1.1 200 OK\r\ncontent-length: 0", true),
             ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: x, Close", false),

@@ -40,7 +40,7 @@ impl Access {
         let sslmode = parameter("sslmode");
         let secure = match sslmode.as_deref() {
             Some("disable") if config.tls.is_some() => {
-                return Err(("tls", "stands beside sslmode=disable; keep one of them".to_owned()));
+                return Err(("tls", "contradicts sslmode=disable; keep one of them".to_owned()));
             }
             Some("disable") => false,
             Some(_) => true,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use fanin_config::Rows;
 use http::StatusCode;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Error, IoError, OptsBuilder, Params, ServerError};
+use mysql_async::{Column, Conn, Error, IoError, OptsBuilder, Params, ServerError};
 
 use super::access::Access;
 use super::answer::{answer, bad_request, error_answer, too_large};
@@ -159,31 +159,13 @@ impl Connection {
             rows.drop_result().await?;
             return Ok(answer(out.into_bytes()));
         }
-        let mut readers: Vec<(Vec<u8>, Reader)> = Vec::with_capacity(columns.len());
-        for column in columns.iter() {
-            let name = column.name_str();
-            let mut key = Vec::with_capacity(name.len() + 3);
-            fanin_json::write_str(&mut key, &name);
-            key.push(b':');
-            let problem = match Reader::of(column) {
-                Err(kind) => {
-                    format!(
-                        "column {name} of {} has the type {kind}, which has no form in JSON: convert it, as in \
-                         st_asgeojson({name})",
-                        job.name
-                    )
-                }
-                Ok(_) if readers.iter().any(|(other, _)| *other == key) => {
-                    format!("{} has two columns named {name}: name one of them with AS", job.name)
-                }
-                Ok(reader) => {
-                    readers.push((key, reader));
-                    continue;
-                }
-            };
-            job.running.set(true);
-            return Ok(bad_request(problem));
-        }
+        let readers = match readers(&columns, job) {
+            Ok(readers) => readers,
+            Err(problem) => {
+                job.running.set(true);
+                return Ok(bad_request(problem));
+            }
+        };
         let many = job.rows == Rows::Many;
         let mut out = Vec::new();
         let mut count = 0_u64;
@@ -197,7 +179,10 @@ impl Connection {
                 (true, _) => out.push(b','),
                 (false, _) => {
                     job.running.set(true);
-                    return Ok(bad_request(format!("{} gave more than the one row that was asked for", job.name)));
+                    return Ok(bad_request(format!(
+                        "{} gave more than the one row that the statement declares",
+                        job.name
+                    )));
                 }
             }
             for (at, (key, reader)) in readers.iter().enumerate() {
@@ -250,6 +235,28 @@ impl Connection {
             _ => Ok(said_no(said)),
         }
     }
+}
+
+/// How each column is written: its key in JSON, and the reader of its values. An error says which column has none.
+fn readers(columns: &[Column], job: &Statement<'_>) -> Result<Vec<(Vec<u8>, Reader)>, String> {
+    let mut readers: Vec<(Vec<u8>, Reader)> = Vec::with_capacity(columns.len());
+    for column in columns {
+        let name = column.name_str();
+        let mut key = Vec::with_capacity(name.len() + 3);
+        fanin_json::write_str(&mut key, &name);
+        key.push(b':');
+        let reader = Reader::of(column).map_err(|kind| {
+            format!(
+                "column {name} of {} has the type {kind}, which has no form in JSON: convert it, as in st_asgeojson({name})",
+                job.name
+            )
+        })?;
+        if readers.iter().any(|(other, _)| *other == key) {
+            return Err(format!("{} has two columns named {name}: name one of them with AS", job.name));
+        }
+        readers.push((key, reader));
+    }
+    Ok(readers)
 }
 
 fn is_too_large(error: &Error) -> bool {

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_pass_up_to_the_bound_however_they_are_cut() {
+    fn messages_up_to_the_bound_do_not_depend_on_the_size_of_parts() {
         let bytes = [row(10), b"C\0\0\0\x04".to_vec(), row(3)].concat();
         for part in 1..=bytes.len() {
             assert_eq!(lengths(&bytes, part, 10).unwrap(), [(b'D', 10), (b'C', 0), (b'D', 3)], "in parts of {part}");
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_cannot_be_is_noticed() {
+    fn an_impossible_length_is_detected() {
         assert_eq!(lengths(b"D\0\0\0\x03", 5, 10).unwrap_err().kind, ErrorKind::Protocol);
         assert_eq!(lengths(b"H\x7f\0\0\0", 5, usize::MAX).unwrap_err().kind, ErrorKind::Protocol);
     }

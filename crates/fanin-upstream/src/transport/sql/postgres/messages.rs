@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_cut_off_is_noticed() {
+    fn a_truncated_body_is_detected() {
         let mut body = Body(b"\0\0\0\x02ab\xff\xff\xff\xffc\0rest");
         assert_eq!(body.value(), Some(Some(&b"ab"[..])));
         assert_eq!(body.value(), Some(None));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_kind_is_refused_in_words() {
+    fn a_wrong_kind_has_a_clear_error() {
         for (json, of, what) in [
             ("\"7\"", Type::INT4, "is a string; int4 needs a whole number"),
             ("1.5", Type::INT4, "is 1.5; int4 needs a whole number"),

@@ -42,7 +42,7 @@ impl<'a> RowWriter<'a> {
             (true, _) => self.out.push(b','),
             (false, 1) => self.out.reserve(2 * body.0.len()),
             (false, _) => {
-                let what = format!("{} gave more than the one row that was asked for", self.job.name);
+                let what = format!("{} gave more than the one row that the statement declares", self.job.name);
                 return Err(StatementError::BadRequest(bad_request(what)));
             }
         }

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_server_says_has_fields() {
+    fn errors_of_the_server_have_fields() {
         let error = ServerError::read(Body(b"SFEHLER\0VERROR\0C23505\0Mdoppelt\0nt_pkey\0\0"));
         assert_eq!((error.code(), error.message(), error.field(b'n')), ("23505", "doppelt", Some("t_pkey")));
         assert!(!error.is_fatal() && error.field(b't').is_none());

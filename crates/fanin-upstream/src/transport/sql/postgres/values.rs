@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_are_cut_off_are_no_value() {
+    fn truncated_bytes_are_no_value() {
         let mut out = Vec::new();
         for reader in [
             ColumnReader::Bool,

@@ -53,7 +53,7 @@ fn done() -> Vec<u8> {
     [message(b'C', b"SET\0"), message(b'Z', b"I")].concat()
 }
 
-/// What is said after a statement with one column `a` of type int4 has been prepared.
+/// The replies after a statement with one column `a` of type int4 has been prepared.
 fn prepared() -> Vec<u8> {
     let column = [&b"\0\x01a\0"[..], &[0; 6], &23_u32.to_be_bytes(), &[0, 4, 0xff, 0xff, 0xff, 0xff, 0, 0]].concat();
     [message(b'1', b""), message(b't', &[0, 0]), message(b'T', &column), message(b'Z', b"I")].concat()
@@ -84,7 +84,7 @@ async fn fake(says: Vec<Vec<u8>>) -> String {
 }
 
 #[test]
-fn a_server_that_breaks_off_or_lies_is_told() {
+fn a_server_that_breaks_off_or_breaks_the_protocol_is_an_error() {
     run(async {
         let begun = [message(b'2', b""), row(&7_i32.to_be_bytes())].concat();
         // The settings before the statement are answered as well.
@@ -154,7 +154,7 @@ async fn through(server: &Server, piece: usize) -> String {
 }
 
 #[test]
-fn answers_are_the_same_however_they_are_cut() {
+fn answers_do_not_depend_on_the_size_of_pieces() {
     run(async {
         let server = Server::postgres();
         for piece in [1, 3, 7] {
@@ -183,7 +183,7 @@ fn answers_are_the_same_however_they_are_cut() {
 }
 
 #[test]
-fn what_a_server_says_by_the_way_is_no_answer() {
+fn asynchronous_messages_are_no_replies() {
     run(async {
         let server = Server::postgres();
         let db = Db::at(&server.url);
@@ -192,7 +192,7 @@ fn what_a_server_says_by_the_way_is_no_answer() {
         for _ in 0..3 {
             assert_eq!(&db.query(notice.into()).await.unwrap().body[..], b"[{\"a\":1}]");
         }
-        // While nobody uses the connection: the server reads its configuration again and says what has changed, or
+        // While the connection is unused: the server reads its configuration again and says what has changed, or
         // ends the connection, which is then not used again.
         let pid = async || {
             let answer = db.query("[\"select pg_backend_pid() as a\"]".into()).await.unwrap();
