@@ -23,7 +23,7 @@ use crate::error::{ErrorKind, Failure};
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 const LONGEST_TTL: Duration = Duration::from_secs(300);
 /// Time between lookups after a failed one.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The endpoints of one upstream, shared by all workers.
 #[derive(Debug)]
@@ -36,14 +36,14 @@ pub(crate) struct Endpoints {
     due: AtomicU64,
     epoch: Instant,
     state: Mutex<State>,
-    settled: Notify,
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     list: Vec<Arc<Endpoint>>,
     running: bool,
-    rounds: u64,
+    lookups: u64,
     failure: Option<Arc<str>>,
     retired: bool,
 }
@@ -63,7 +63,7 @@ impl Endpoints {
             due: AtomicU64::new(0),
             epoch: Instant::now(),
             state: Mutex::new(State { list, ..State::default() }),
-            settled: Notify::new(),
+            changed: Notify::new(),
         })
     }
 
@@ -102,35 +102,35 @@ impl Endpoints {
         let run = Run { endpoints: self.clone() };
         let worker = worker.clone();
         tokio::task::spawn_local(async move {
-            let result = run.endpoints.look_up(&worker).await;
-            run.endpoints.settle(result);
+            let result = run.endpoints.lookup(&worker).await;
+            run.endpoints.finish_lookup(result);
             drop(run);
         });
     }
 
     /// Waits until there are endpoints, or the lookup has failed.
-    pub async fn known(self: &Arc<Self>, worker: &Rc<WorkerResolver>) -> Result<(), Failure> {
-        let first_round = self.lock().rounds;
+    pub async fn wait_for_endpoints(self: &Arc<Self>, worker: &Rc<WorkerResolver>) -> Result<(), Failure> {
+        let first_lookup = self.lock().lookups;
         loop {
-            let settled = self.settled.notified();
-            tokio::pin!(settled);
-            settled.as_mut().enable();
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
             {
                 let state = self.lock();
                 if !state.list.is_empty() {
                     return Ok(());
                 }
-                if state.rounds > first_round {
+                if state.lookups > first_lookup {
                     let detail = state.failure.as_deref().unwrap_or("no addresses").to_owned();
                     return Err(Failure::new(ErrorKind::Connect, detail));
                 }
             }
             self.start(worker);
-            settled.await;
+            changed.await;
         }
     }
 
-    async fn look_up(&self, worker: &WorkerResolver) -> Result<(Vec<Arc<Endpoint>>, Duration), String> {
+    async fn lookup(&self, worker: &WorkerResolver) -> Result<(Vec<Arc<Endpoint>>, Duration), String> {
         let mut ttl = LONGEST_TTL;
         let mut found = Vec::new();
         let mut failures = Vec::new();
@@ -140,13 +140,13 @@ impl Endpoints {
                 found.push((origin, addresses(origin)));
                 continue;
             };
-            match worker.look_up(name).await {
-                Ok((ips, lives)) => {
-                    ttl = ttl.min(lives);
+            match worker.lookup(name).await {
+                Ok((ips, ttl_left)) => {
+                    ttl = ttl.min(ttl_left);
                     found.push((origin, ips.into_iter().map(|ip| SocketAddr::new(ip, *port)).collect()));
                 }
                 Err(failure) => {
-                    ttl = AGAIN_AFTER;
+                    ttl = RETRY_AFTER;
                     let before: Vec<SocketAddr> = known
                         .iter()
                         .filter(|endpoint| Arc::ptr_eq(&endpoint.origin, origin))
@@ -164,9 +164,9 @@ impl Endpoints {
         }
     }
 
-    fn settle(&self, result: Result<(Vec<Arc<Endpoint>>, Duration), String>) {
+    fn finish_lookup(&self, result: Result<(Vec<Arc<Endpoint>>, Duration), String>) {
         let mut state = self.lock();
-        state.rounds += 1;
+        state.lookups += 1;
         let next = match result {
             Ok((list, ttl)) => {
                 let gone = state.list.iter().filter(|old| !list.iter().any(|new| Arc::ptr_eq(old, new)));
@@ -186,7 +186,7 @@ impl Endpoints {
             Err(failure) => {
                 tracing::warn!(%failure, "names of an upstream cannot be resolved");
                 state.failure = Some(failure.into());
-                AGAIN_AFTER
+                RETRY_AFTER
             }
         };
         self.due.store(self.millis(Instant::now() + next), Relaxed);
@@ -210,7 +210,7 @@ struct Run {
 impl Drop for Run {
     fn drop(&mut self) {
         self.endpoints.lock().running = false;
-        self.endpoints.settled.notify_waiters();
+        self.endpoints.changed.notify_waiters();
     }
 }
 
@@ -250,7 +250,7 @@ pub(crate) struct WorkerResolver {
 impl WorkerResolver {
     /// A resolver that uses these name servers.
     #[cfg(test)]
-    fn asking(config: ResolverConfig) -> WorkerResolver {
+    fn with_servers(config: ResolverConfig) -> WorkerResolver {
         let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
         // Each lookup of a test is to reach the server.
@@ -260,7 +260,7 @@ impl WorkerResolver {
         resolver
     }
 
-    async fn look_up(&self, name: &str) -> Result<(Vec<IpAddr>, Duration), String> {
+    async fn lookup(&self, name: &str) -> Result<(Vec<IpAddr>, Duration), String> {
         let resolver = self.resolver.get_or_init(|| {
             // Without a system configuration, names in the hosts file are still found.
             let mut builder = TokioResolver::builder_tokio().unwrap_or_else(|error| {
@@ -273,8 +273,8 @@ impl WorkerResolver {
         });
         let resolver = resolver.as_ref().map_err(String::clone)?;
         let found = resolver.lookup_ip(name).await.map_err(|error| error.to_string())?;
-        let lives = found.valid_until().saturating_duration_since(std::time::Instant::now());
-        Ok((found.iter().collect(), lives))
+        let ttl_left = found.valid_until().saturating_duration_since(std::time::Instant::now());
+        Ok((found.iter().collect(), ttl_left))
     }
 }
 
@@ -306,7 +306,7 @@ mod tests {
             let config = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
             let addresses = Rc::new(RefCell::new(Vec::new()));
             spawn_local(serve(socket, addresses.clone()));
-            Names { addresses, resolver: Rc::new(WorkerResolver::asking(config)) }
+            Names { addresses, resolver: Rc::new(WorkerResolver::with_servers(config)) }
         }
 
         fn set(&self, addresses: &[[u8; 4]]) {
@@ -345,10 +345,10 @@ mod tests {
     }
 
     async fn again(endpoints: &Arc<Endpoints>, names: &Names) {
-        let rounds = endpoints.lock().rounds;
+        let lookups = endpoints.lock().lookups;
         endpoints.due.store(0, Relaxed);
         endpoints.refresh(&names.resolver);
-        while endpoints.lock().rounds == rounds {
+        while endpoints.lock().lookups == lookups {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -367,7 +367,7 @@ mod tests {
             names.set(&[[127, 0, 0, 1], [127, 0, 0, 2]]);
             let endpoints = endpoints("http://catalog.internal:8080");
             assert!(endpoints.list().1.is_empty());
-            endpoints.known(&names.resolver).await.unwrap();
+            endpoints.wait_for_endpoints(&names.resolver).await.unwrap();
             assert_eq!(addresses(&endpoints), ["127.0.0.1:8080", "127.0.0.2:8080"]);
             let (version, before) = endpoints.list();
             again(&endpoints, &names).await;
@@ -391,11 +391,11 @@ mod tests {
         run(async {
             let names = Names::new().await;
             let endpoints = endpoints("http://catalog.internal:8080");
-            let failure = endpoints.known(&names.resolver).await.unwrap_err();
+            let failure = endpoints.wait_for_endpoints(&names.resolver).await.unwrap_err();
             assert_eq!(failure.kind, ErrorKind::Connect);
             assert!(failure.detail.starts_with("catalog.internal: "), "{}", failure.detail);
             names.set(&[[127, 0, 0, 1]]);
-            endpoints.known(&names.resolver).await.unwrap();
+            endpoints.wait_for_endpoints(&names.resolver).await.unwrap();
             names.set(&[]);
             again(&endpoints, &names).await;
             assert_eq!(addresses(&endpoints), ["127.0.0.1:8080"], "an outage of DNS is no outage of the upstream");
@@ -408,9 +408,9 @@ mod tests {
             let names = Names::new().await;
             names.set(&[[127, 0, 0, 1]]);
             let endpoints = endpoints("http://catalog.internal:8080");
-            let all = (0..10).map(|_| endpoints.known(&names.resolver));
+            let all = (0..10).map(|_| endpoints.wait_for_endpoints(&names.resolver));
             assert!(futures_util::future::join_all(all).await.into_iter().all(|known| known.is_ok()));
-            assert_eq!(endpoints.lock().rounds, 1);
+            assert_eq!(endpoints.lock().lookups, 1);
             let due = endpoints.due.load(Relaxed);
             assert!((59_000..=61_000 + 30_000).contains(&due), "{due}");
             endpoints.refresh(&names.resolver);

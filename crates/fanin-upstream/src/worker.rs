@@ -217,7 +217,7 @@ impl WorkerUpstream {
         let mut worker_endpoints = self.worker_endpoints();
         if worker_endpoints.is_empty() {
             phase.set(Phase::Resolving);
-            Box::pin(self.upstream.endpoints.known(&self.resolver)).await?;
+            Box::pin(self.upstream.endpoints.wait_for_endpoints(&self.resolver)).await?;
             worker_endpoints = self.worker_endpoints();
         }
         match &*worker_endpoints {

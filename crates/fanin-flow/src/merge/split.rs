@@ -287,7 +287,7 @@ mod tests {
 
     fn get(split: &Split, batch: &Batch, asked: &Asked) -> Result<String, String> {
         let ready = gather(asked, batch, |_| Some(split))?;
-        Ok(match ready.kept().body {
+        Ok(match ready.detached().body {
             Body::Json(doc) => String::from_utf8(doc.bytes().to_vec()).unwrap(),
             Body::Absent => "absent".to_owned(),
             other => panic!("{other:?}"),

@@ -26,5 +26,5 @@ pub(crate) use convert::convert;
 pub(crate) use frame::{Frames, PREFIX};
 pub(crate) use message::{decode, encode};
 pub(crate) use method::Methods;
-pub(crate) use reflection::{DOUBTFUL, MOST_FILES, OLD, Reflected, Round};
+pub(crate) use reflection::{MAX_AGE, MAX_AGE_ON_MISMATCH, MAX_FILES, Reflection, RoundAnswer};
 pub(crate) use status::{Code, Status, timeout};

@@ -22,15 +22,15 @@ use super::status::{Code, Status};
 use crate::error::{ErrorKind, Failure};
 
 /// Age at which descriptors are fetched again.
-pub(crate) const OLD: Duration = Duration::from_secs(300);
+pub(crate) const MAX_AGE: Duration = Duration::from_secs(300);
 /// Age at which they are fetched again if a call does not fit them.
-pub(crate) const DOUBTFUL: Duration = Duration::from_secs(1);
+pub(crate) const MAX_AGE_ON_MISMATCH: Duration = Duration::from_secs(1);
 /// Services that are kept. Their names may come from requests.
-const MOST_SERVICES: usize = 1000;
+const MAX_SERVICES: usize = 1000;
 /// Most files of one service.
-pub(crate) const MOST_FILES: usize = 2000;
+pub(crate) const MAX_FILES: usize = 2000;
 /// Most rounds of requests for missing imports.
-const MOST_ROUNDS: usize = 20;
+const MAX_ROUNDS: usize = 20;
 
 const V1: PathAndQuery = PathAndQuery::from_static("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo");
 const V1_ALPHA: PathAndQuery =
@@ -38,13 +38,13 @@ const V1_ALPHA: PathAndQuery =
 
 /// `ServerReflectionRequest`.
 #[derive(Clone, PartialEq, Message)]
-struct Question {
-    #[prost(oneof = "Wanted", tags = "3, 4")]
-    wanted: Option<Wanted>,
+struct ReflectionRequest {
+    #[prost(oneof = "RequestedFile", tags = "3, 4")]
+    wanted: Option<RequestedFile>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-enum Wanted {
+enum RequestedFile {
     #[prost(string, tag = "3")]
     FileByFilename(String),
     #[prost(string, tag = "4")]
@@ -53,17 +53,17 @@ enum Wanted {
 
 /// `ServerReflectionResponse`.
 #[derive(Clone, PartialEq, Message)]
-struct Reply {
-    #[prost(oneof = "Said", tags = "4, 7")]
-    said: Option<Said>,
+struct ReflectionResponse {
+    #[prost(oneof = "ResponseKind", tags = "4, 7")]
+    kind: Option<ResponseKind>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-enum Said {
+enum ResponseKind {
     #[prost(message, tag = "4")]
     Files(Files),
     #[prost(message, tag = "7")]
-    Error(Trouble),
+    Error(ErrorResponse),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -73,7 +73,7 @@ struct Files {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Trouble {
+struct ErrorResponse {
     #[prost(int32, tag = "1")]
     code: i32,
     #[prost(string, tag = "2")]
@@ -81,97 +81,97 @@ struct Trouble {
 }
 
 /// The server's answer to one round of requests.
-pub(crate) struct Round {
+pub(crate) struct RoundAnswer {
     pub status: Status,
     pub messages: Vec<Bytes>,
 }
 
-struct Known {
+struct FetchedMethods {
     methods: Arc<Methods>,
     since: Instant,
 }
 
 /// The services that servers have described.
 #[derive(Default)]
-pub(crate) struct Reflected {
-    known: Lock<FxHashMap<String, Known>>,
+pub(crate) struct Reflection {
+    known: Lock<FxHashMap<String, FetchedMethods>>,
     /// One call fetches, the others wait for its result. If it is dropped, the next one fetches.
-    asking: Mutex<()>,
+    fetching: Mutex<()>,
     /// The server supports only `v1alpha`.
-    older: AtomicBool,
+    v1alpha_only: AtomicBool,
 }
 
-impl std::fmt::Debug for Reflected {
+impl std::fmt::Debug for Reflection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("by reflection")
     }
 }
 
-impl Reflected {
-    fn get(&self, service: &str, oldest: Duration) -> Option<Arc<Methods>> {
+impl Reflection {
+    fn get(&self, service: &str, max_age: Duration) -> Option<Arc<Methods>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let found = known.get(service)?;
-        (found.since.elapsed() < oldest).then(|| found.methods.clone())
+        (found.since.elapsed() < max_age).then(|| found.methods.clone())
     }
 
-    /// The methods of a service, fetched at most `oldest` ago. `ask` sends a body to a path.
+    /// The methods of a service, fetched at most `max_age` ago. `ask` sends a body to a path.
     pub async fn methods(
         &self,
         service: &str,
-        oldest: Duration,
+        max_age: Duration,
         safe: &[String],
-        ask: &impl AsyncFn(PathAndQuery, Bytes) -> Result<Round, Failure>,
+        ask: &impl AsyncFn(PathAndQuery, Bytes) -> Result<RoundAnswer, Failure>,
     ) -> Result<Arc<Methods>, Failure> {
-        if let Some(methods) = self.get(service, oldest) {
+        if let Some(methods) = self.get(service, max_age) {
             return Ok(methods);
         }
-        let _asking = self.asking.lock().await;
-        if let Some(methods) = self.get(service, oldest) {
+        let _fetching = self.fetching.lock().await;
+        if let Some(methods) = self.get(service, max_age) {
             return Ok(methods);
         }
-        let heard = match self.hear(service, ask).await {
+        let pool = match self.fetch(service, ask).await {
             Ok(pool) => pool,
             // Old descriptors are better than none.
             Err(failure) => return self.get(service, Duration::MAX).ok_or(failure),
         };
-        let found = heard.services().filter(|found| found.full_name() == service);
+        let found = pool.services().filter(|found| found.full_name() == service);
         let methods = Arc::new(Methods::new(found, safe));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MOST_SERVICES {
+        if known.len() >= MAX_SERVICES {
             known.clear();
         }
-        known.insert(service.to_owned(), Known { methods: methods.clone(), since: Instant::now() });
+        known.insert(service.to_owned(), FetchedMethods { methods: methods.clone(), since: Instant::now() });
         Ok(methods)
     }
 
-    async fn hear(
+    async fn fetch(
         &self,
         service: &str,
-        ask: &impl AsyncFn(PathAndQuery, Bytes) -> Result<Round, Failure>,
+        ask: &impl AsyncFn(PathAndQuery, Bytes) -> Result<RoundAnswer, Failure>,
     ) -> Result<DescriptorPool, Failure> {
         let mut files: FxHashMap<String, FileDescriptorProto> = FxHashMap::default();
-        let mut wanted = vec![Wanted::FileContainingSymbol(service.to_owned())];
-        for _ in 0..MOST_ROUNDS {
-            let body = questions(std::mem::take(&mut wanted));
+        let mut wanted = vec![RequestedFile::FileContainingSymbol(service.to_owned())];
+        for _ in 0..MAX_ROUNDS {
+            let body = request_body(std::mem::take(&mut wanted));
             for message in self.round(body, ask).await? {
-                let reply = Reply::decode(message).map_err(|error| broken(error.to_string()))?;
-                match reply.said {
-                    Some(Said::Files(said)) => {
-                        for file in said.files {
-                            let file = FileDescriptorProto::decode(file).map_err(|error| broken(error.to_string()))?;
+                let reply = ReflectionResponse::decode(message).map_err(|error| invalid(error.to_string()))?;
+                match reply.kind {
+                    Some(ResponseKind::Files(response)) => {
+                        for file in response.files {
+                            let file = FileDescriptorProto::decode(file).map_err(|error| invalid(error.to_string()))?;
                             files.insert(file.name().to_owned(), file);
                         }
                     }
-                    Some(Said::Error(trouble)) => {
-                        let Trouble { code, message } = trouble;
+                    Some(ResponseKind::Error(error)) => {
+                        let ErrorResponse { code, message } = error;
                         let detail = format!("the server does not describe {service}: {message} (code {code})");
                         return Err(Failure::ours(detail));
                     }
-                    None => return Err(broken("an empty answer")),
+                    None => return Err(invalid("an empty answer")),
                 }
             }
-            if files.len() > MOST_FILES {
-                return Err(broken(format!("more than {MOST_FILES} files")));
+            if files.len() > MAX_FILES {
+                return Err(invalid(format!("more than {MAX_FILES} files")));
             }
             let mut missing: Vec<&String> =
                 files.values().flat_map(|file| &file.dependency).filter(|name| !files.contains_key(*name)).collect();
@@ -179,28 +179,28 @@ impl Reflected {
             missing.dedup();
             if missing.is_empty() {
                 let mut pool = DescriptorPool::new();
-                pool.add_file_descriptor_protos(files.into_values()).map_err(|error| broken(error.to_string()))?;
+                pool.add_file_descriptor_protos(files.into_values()).map_err(|error| invalid(error.to_string()))?;
                 return Ok(pool);
             }
-            wanted = missing.into_iter().cloned().map(Wanted::FileByFilename).collect();
+            wanted = missing.into_iter().cloned().map(RequestedFile::FileByFilename).collect();
         }
-        Err(broken("imports without an end"))
+        Err(invalid("imports without an end"))
     }
 
     async fn round(
         &self,
         body: Bytes,
-        ask: &impl AsyncFn(PathAndQuery, Bytes) -> Result<Round, Failure>,
+        ask: &impl AsyncFn(PathAndQuery, Bytes) -> Result<RoundAnswer, Failure>,
     ) -> Result<Vec<Bytes>, Failure> {
-        let older = self.older.load(Relaxed);
-        for (path, is_older) in [(V1, false), (V1_ALPHA, true)] {
-            if older && !is_older {
+        let v1alpha_only = self.v1alpha_only.load(Relaxed);
+        for (path, is_v1alpha) in [(V1, false), (V1_ALPHA, true)] {
+            if v1alpha_only && !is_v1alpha {
                 continue;
             }
-            let Round { status, messages } = ask(path, body.clone()).await?;
+            let RoundAnswer { status, messages } = ask(path, body.clone()).await?;
             match status.code {
                 Code::OK => {
-                    self.older.store(is_older, Relaxed);
+                    self.v1alpha_only.store(is_v1alpha, Relaxed);
                     return Ok(messages);
                 }
                 Code::UNIMPLEMENTED => {}
@@ -211,24 +211,24 @@ impl Reflected {
             }
         }
         // The server may support `v1` by now.
-        self.older.store(false, Relaxed);
+        self.v1alpha_only.store(false, Relaxed);
         Err(Failure::new(ErrorKind::Protocol, "the server has no server reflection (neither v1 nor v1alpha)"))
     }
 }
 
-fn questions(wanted: Vec<Wanted>) -> Bytes {
+fn request_body(wanted: Vec<RequestedFile>) -> Bytes {
     let mut body = Vec::new();
     for wanted in wanted {
-        let question = Question { wanted: Some(wanted) };
+        let request = ReflectionRequest { wanted: Some(wanted) };
         body.put_u8(0);
         // A name is short.
-        body.put_u32(question.encoded_len() as u32);
-        body.put_slice(&question.encode_to_vec());
+        body.put_u32(request.encoded_len() as u32);
+        body.put_slice(&request.encode_to_vec());
     }
     body.into()
 }
 
 #[cold]
-fn broken(what: impl std::fmt::Display) -> Failure {
+fn invalid(what: impl std::fmt::Display) -> Failure {
     Failure::new(ErrorKind::Decode, format!("server reflection: {what}"))
 }

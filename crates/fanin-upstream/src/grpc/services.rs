@@ -5,7 +5,7 @@ use prost_reflect::{DescriptorPool, SerializeOptions};
 
 use super::describe::Described;
 use super::method::{Method, Methods, is_safe};
-use super::reflection::Reflected;
+use super::reflection::Reflection;
 use super::shape::nearest;
 use crate::error::BuildError;
 
@@ -14,7 +14,7 @@ use crate::error::BuildError;
 pub struct Services {
     pub(crate) known: Methods,
     /// For methods that come from server reflection.
-    pub(crate) reflected: Option<Reflected>,
+    pub(crate) reflection: Option<Reflection>,
     /// The descriptors of `known`, for comparison.
     source: Vec<u8>,
     safe: Vec<String>,
@@ -24,7 +24,7 @@ pub struct Services {
 impl PartialEq for Services {
     /// Whether both describe the same services, whatever a server has described since.
     fn eq(&self, other: &Services) -> bool {
-        self.source == other.source && self.reflected.is_some() == other.reflected.is_some()
+        self.source == other.source && self.reflection.is_some() == other.reflection.is_some()
     }
 }
 
@@ -37,7 +37,7 @@ impl Services {
         let error = |key, detail| BuildError { upstream: config.name.clone(), key, detail };
         let Described { pool, key } = super::describe::describe(config).map_err(|(key, detail)| error(key, detail))?;
         let services = Services::of(config, &pool);
-        if services.reflected.is_none() {
+        if services.reflection.is_none() {
             if services.known.by_name.is_empty() {
                 return Err(error(key, "describes no method of any service".to_owned()));
             }
@@ -54,7 +54,7 @@ impl Services {
     fn of(config: &fanin_config::Upstream, pool: &DescriptorPool) -> Services {
         Services {
             known: Methods::new(pool.services(), &config.safe_methods),
-            reflected: config.reflection.then(Reflected::default),
+            reflection: config.reflection.then(Reflection::default),
             source: pool.encode_to_vec(),
             safe: config.safe_methods.clone(),
             // Fields with their default are written: a key that is sometimes absent would be an error in a flow that
@@ -72,7 +72,7 @@ impl Services {
 
     /// Whether the methods are known before a call, without server reflection.
     pub fn are_known(&self) -> bool {
-        self.reflected.is_none()
+        self.reflection.is_none()
     }
 
     /// The method with that full name (`package.Service/Method`, with or without a leading slash), and its index.

@@ -65,11 +65,11 @@ pub(super) fn encode_shared(
             }
         }
     }
-    caches(upstreams, encoder)?;
-    snapshots(upstreams, encoder)
+    encode_caches(upstreams, encoder)?;
+    encode_snapshots(upstreams, encoder)
 }
 
-fn caches(upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+fn encode_caches(upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     type Gauge = (&'static str, &'static str, fn((u64, u64)) -> u64);
     const GAUGES: [Gauge; 2] = [
         ("fanin_cache_bytes", "Bytes of cached answers or items", |(_, bytes)| bytes),
@@ -90,18 +90,21 @@ fn caches(upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)], encoder: &mut Descript
     Ok(())
 }
 
-fn snapshots(upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+fn encode_snapshots(
+    upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)],
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
     let now = SystemTime::now();
-    let mut kept = Vec::new();
+    let mut snapshots = Vec::new();
     for (upstream, metrics) in upstreams {
         let Some(snapshot) = metrics.current().and_then(|current| current.snapshot().cloned()) else { continue };
-        kept.push((&**upstream, snapshot));
+        snapshots.push((&**upstream, snapshot));
     }
     type Counter = (&'static str, fn(&SnapshotMetrics) -> &AtomicU64);
     const OUTCOMES: [Counter; 2] = [("taken", |counts| &counts.fetched), ("failed", |counts| &counts.failed)];
     let mut family =
         encoder.encode_descriptor("fanin_snapshot_fetches", "Fetches of a snapshot", None, MetricType::Counter)?;
-    for (upstream, snapshot) in &kept {
+    for (upstream, snapshot) in &snapshots {
         for (outcome, pick) in OUTCOMES {
             let labels = [("upstream", *upstream), ("outcome", outcome)];
             let count = pick(&snapshot.counts).load(Relaxed);
@@ -118,7 +121,7 @@ fn snapshots(upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)], encoder: &mut Descr
     ];
     for (name, help, pick) in GAUGES {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (upstream, snapshot) in &kept {
+        for (upstream, snapshot) in &snapshots {
             // Only a table that has been fetched has an age.
             let Some(table) = snapshot.table() else { continue };
             family.encode_family(&[("upstream", *upstream)])?.encode_gauge(&pick(&table, now))?;

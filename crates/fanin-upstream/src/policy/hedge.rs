@@ -13,13 +13,13 @@ use fanin_config::Hedge;
 const STEPS: usize = 4;
 const BUCKETS: usize = 30 * STEPS;
 /// Fewer answers are too few for a percentile.
-const ENOUGH: u32 = 100;
+const MIN_ANSWERS: u32 = 100;
 /// At so many answers all counts are halved, so that old ones fade.
-const FADE: u32 = 4096;
+const HALVE_AT: u32 = 4096;
 /// Answers after which the percentile is computed again.
-const EVERY: u32 = 64;
+const RECOMPUTE_EVERY: u32 = 64;
 /// Shortest delay of a hedge.
-const SOONEST: Duration = Duration::from_millis(1);
+const MIN_DELAY: Duration = Duration::from_millis(1);
 
 /// Latencies of one upstream's answers. Shared by all workers, and kept only where a hedge needs them.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Latencies {
     buckets: [AtomicU32; BUCKETS],
     total: AtomicU32,
     /// The percentile in microseconds; 0 if too little is known.
-    known: AtomicU64,
+    percentile_micros: AtomicU64,
 }
 
 impl Latencies {
@@ -35,17 +35,17 @@ impl Latencies {
         Latencies {
             buckets: std::array::from_fn(|_| AtomicU32::new(0)),
             total: AtomicU32::new(0),
-            known: AtomicU64::new(0),
+            percentile_micros: AtomicU64::new(0),
         }
     }
 
     pub fn observe(&self, latency: Duration, percentile: f64) {
         self.buckets[bucket(latency)].fetch_add(1, Relaxed);
         let total = self.total.fetch_add(1, Relaxed) + 1;
-        if total >= FADE {
-            self.fade();
-        } else if total.is_multiple_of(EVERY) && total >= ENOUGH {
-            self.known.store(self.percentile(percentile), Relaxed);
+        if total >= HALVE_AT {
+            self.halve_counts();
+        } else if total.is_multiple_of(RECOMPUTE_EVERY) && total >= MIN_ANSWERS {
+            self.percentile_micros.store(self.percentile(percentile), Relaxed);
         }
     }
 
@@ -54,15 +54,15 @@ impl Latencies {
         match policy {
             Hedge::Time(time) => Some(time),
             Hedge::Half => Some(left / 2),
-            Hedge::Percentile(_) => match self.known.load(Relaxed) {
+            Hedge::Percentile(_) => match self.percentile_micros.load(Relaxed) {
                 0 => None,
-                micros => Some(Duration::from_micros(micros).max(SOONEST)),
+                micros => Some(Duration::from_micros(micros).max(MIN_DELAY)),
             },
         }
     }
 
     /// If two workers do this at once, some counts are lost.
-    fn fade(&self) {
+    fn halve_counts(&self) {
         let mut total = 0;
         for bucket in &self.buckets {
             let half = bucket.load(Relaxed) / 2;
@@ -132,7 +132,7 @@ mod tests {
         }
         let delay = latencies.delay(after, Duration::MAX).unwrap();
         assert!((2..4).contains(&delay.as_millis()), "{delay:?}");
-        assert_eq!(latencies.delay(Hedge::Time(SOONEST), Duration::MAX), Some(SOONEST));
-        assert_eq!(latencies.delay(Hedge::Half, 10 * SOONEST), Some(5 * SOONEST));
+        assert_eq!(latencies.delay(Hedge::Time(MIN_DELAY), Duration::MAX), Some(MIN_DELAY));
+        assert_eq!(latencies.delay(Hedge::Half, 10 * MIN_DELAY), Some(5 * MIN_DELAY));
     }
 }

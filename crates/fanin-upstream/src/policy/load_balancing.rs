@@ -53,8 +53,8 @@ impl EndpointLoad {
         let latency = latency.as_micros() as f64;
         let average = self.decayed(now);
         // The new latency gets the weight that the old average has lost by its age.
-        let kept = self.weight(now);
-        let average = if latency > average { latency } else { average.max(latency * (1.0 - kept)) };
+        let remaining = self.weight(now);
+        let average = if latency > average { latency } else { average.max(latency * (1.0 - remaining)) };
         self.average.store(average.to_bits(), Relaxed);
         self.changed.store(self.micros(now), Relaxed);
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Most tokens that are saved for a burst of failures.
-const MOST: f64 = 50.0;
+const MAX_TOKENS: f64 = 50.0;
 
 /// The tokens of one upstream, each for one further request. Shared by all workers.
 #[derive(Debug)]
@@ -19,10 +19,10 @@ pub(crate) struct RetryBudget(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    saved: f64,
+    tokens: f64,
     /// Tokens that were given in advance and that calls have to earn. So few calls get a retry at once, and many calls
     /// no more than their share.
-    lent: f64,
+    advanced: f64,
     /// Tokens earned by calls since `last`.
     earned: f64,
     last: Instant,
@@ -30,7 +30,7 @@ struct State {
 
 impl RetryBudget {
     pub fn new() -> RetryBudget {
-        RetryBudget(Mutex::new(State { saved: 1.0, lent: 1.0, earned: 0.0, last: Instant::now() }))
+        RetryBudget(Mutex::new(State { tokens: 1.0, advanced: 1.0, earned: 0.0, last: Instant::now() }))
     }
 
     /// So many calls have started.
@@ -38,22 +38,22 @@ impl RetryBudget {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let earned = f64::from(calls) * share;
         state.earned += earned;
-        let paid_back = earned.min(state.lent);
-        state.lent -= paid_back;
-        // The brackets keep `saved` exactly as it is if all that was earned repays tokens given in advance.
-        state.saved = (state.saved + (earned - paid_back)).min(MOST);
+        let repaid = earned.min(state.advanced);
+        state.advanced -= repaid;
+        // The brackets keep `tokens` exactly as it is if all that was earned repays tokens given in advance.
+        state.tokens = (state.tokens + (earned - repaid)).min(MAX_TOKENS);
     }
 
     /// Takes a token for one further request. `floor` is the number of tokens a second that there are however few calls
     /// there are. It is not added to what calls earn, so that with many calls the share is the bound.
     pub fn take(&self, floor: f64, now: Instant) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.saved < 1.0 {
+        if state.tokens < 1.0 {
             let elapsed = now.saturating_duration_since(state.last).min(Duration::from_secs(10));
             let missing = elapsed.as_secs_f64() * floor - state.earned;
             if missing > 0.0 {
-                state.saved += missing;
-                state.lent = (state.lent + missing).min(1.0);
+                state.tokens += missing;
+                state.advanced = (state.advanced + missing).min(1.0);
                 state.earned = 0.0;
                 state.last = now;
             } else if elapsed >= Duration::from_secs(10) {
@@ -61,9 +61,9 @@ impl RetryBudget {
                 state.last = now;
             }
         }
-        let enough = state.saved >= 1.0;
+        let enough = state.tokens >= 1.0;
         if enough {
-            state.saved -= 1.0;
+            state.tokens -= 1.0;
         }
         enough
     }

@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use quick_cache::sync::Cache as Kept;
+use quick_cache::sync::Cache as EntryMap;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
-use super::lifetime::Times;
+use super::lifetime::Lifetime;
 use super::{OperationMetrics, ParsedAnswer, RequestKey};
 
 /// Memory of an entry besides key and answer: the map's slot and the eviction queues.
@@ -20,8 +20,8 @@ pub(super) const SPLIT: usize = 4 << 20;
 /// The cached answers of one operation. Bounded in bytes; the least used answers are evicted.
 pub struct Cache {
     config: fanin_config::Cache,
-    kept: Kept<RequestKey, Entry, Weigh>,
-    counts: Arc<OperationMetrics>,
+    entries: EntryMap<RequestKey, Entry, WeighEntry>,
+    metrics: Arc<OperationMetrics>,
 }
 
 #[derive(Clone)]
@@ -31,15 +31,15 @@ struct Entry {
     begun: Instant,
     fresh_until: Instant,
     stale_until: Instant,
-    saves_until: Instant,
+    usable_on_error_until: Instant,
     /// Bytes that it counts for. Fixed when it is stored, though documents grow when they are read.
     weight: u64,
 }
 
 #[derive(Clone)]
-struct Weigh;
+struct WeighEntry;
 
-impl Weighter<RequestKey, Entry> for Weigh {
+impl Weighter<RequestKey, Entry> for WeighEntry {
     fn weight(&self, _: &RequestKey, entry: &Entry) -> u64 {
         entry.weight
     }
@@ -70,28 +70,30 @@ impl Cache {
             .estimated_items_capacity((config.max_size / 4096).clamp(16, 1 << 16))
             .weight_capacity(config.max_size as u64)
             .build();
-        let kept = match options {
-            Ok(options) => Kept::with_options(options, Weigh, DefaultHashBuilder::default(), Default::default()),
+        let entries = match options {
+            Ok(options) => {
+                EntryMap::with_options(options, WeighEntry, DefaultHashBuilder::default(), Default::default())
+            }
             // Every option is set, so this is never reached; it would be the same in one piece.
-            Err(_) => Kept::with_weighter(16, config.max_size as u64, Weigh),
+            Err(_) => EntryMap::with_weighter(16, config.max_size as u64, WeighEntry),
         };
-        Cache { config: config.clone(), kept, counts }
+        Cache { config: config.clone(), entries, metrics: counts }
     }
 
     /// Looks up a call.
     pub fn lookup(&self, key: &RequestKey) -> CacheLookup {
         let now = Instant::now();
-        match self.kept.get(key) {
+        match self.entries.get(key) {
             Some(entry) if now < entry.fresh_until => {
-                OperationMetrics::increment(&self.counts.cache_hits);
+                OperationMetrics::increment(&self.metrics.cache_hits);
                 CacheLookup::Fresh(entry.ready)
             }
             Some(entry) if now < entry.stale_until => {
-                OperationMetrics::increment(&self.counts.cache_stale);
+                OperationMetrics::increment(&self.metrics.cache_stale);
                 CacheLookup::Stale(entry.ready)
             }
             _ => {
-                OperationMetrics::increment(&self.counts.cache_misses);
+                OperationMetrics::increment(&self.metrics.cache_misses);
                 CacheLookup::Miss
             }
         }
@@ -99,54 +101,54 @@ impl Cache {
 
     /// A fresh answer that was stored since the first lookup. Does not change the metrics.
     pub fn lookup_fresh(&self, key: &RequestKey) -> Option<Arc<ParsedAnswer>> {
-        self.kept.get(key).filter(|entry| Instant::now() < entry.fresh_until).map(|entry| entry.ready)
+        self.entries.get(key).filter(|entry| Instant::now() < entry.fresh_until).map(|entry| entry.ready)
     }
 
     /// An old answer in place of a failure of the upstream.
     pub fn lookup_if_error(&self, key: &RequestKey) -> Option<Arc<ParsedAnswer>> {
-        let entry = self.kept.get(key).filter(|entry| Instant::now() < entry.saves_until)?;
-        OperationMetrics::increment(&self.counts.cache_saved);
+        let entry = self.entries.get(key).filter(|entry| Instant::now() < entry.usable_on_error_until)?;
+        OperationMetrics::increment(&self.metrics.cache_saved);
         Some(entry.ready)
     }
 
     /// Stores an answer if it may be cached. `fine` tells whether the call accepts its status; `begun` is when the call
     /// started.
     pub fn store(&self, key: &RequestKey, ready: &Arc<ParsedAnswer>, fine: bool, begun: Instant) {
-        let Some(times) = Times::of_answer(&self.config, &ready.answer, fine) else { return };
-        if self.kept.peek(key).is_some_and(|entry| entry.begun > begun) {
+        let Some(times) = Lifetime::of_answer(&self.config, &ready.answer, fine) else { return };
+        if self.entries.peek(key).is_some_and(|entry| entry.begun > begun) {
             return;
         }
         let fresh_until = Instant::now() + times.ttl;
-        let ready = ready.kept();
+        let ready = ready.detached();
         let entry = Entry {
             weight: (key.len() + ready.memory() + OVERHEAD) as u64,
             ready: Arc::new(ready),
             begun,
             fresh_until,
             stale_until: fresh_until + times.stale,
-            saves_until: fresh_until + times.on_error,
+            usable_on_error_until: fresh_until + times.stale_if_error,
         };
-        self.kept.insert(key.clone(), entry);
+        self.entries.insert(key.clone(), entry);
     }
 
     /// The number of cached answers.
     pub fn len(&self) -> usize {
-        self.kept.len()
+        self.entries.len()
     }
 
     /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        self.entries.is_empty()
     }
 
     /// Bytes that the cached answers take.
     pub fn bytes(&self) -> u64 {
-        self.kept.weight()
+        self.entries.weight()
     }
 
     /// The counter of hits.
     pub fn hits(&self) -> &AtomicU64 {
-        &self.counts.cache_hits
+        &self.metrics.cache_hits
     }
 }
 

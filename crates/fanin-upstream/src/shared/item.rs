@@ -31,7 +31,7 @@ impl Item {
 
     /// A copy that does not keep a large document alive. `keyed`: keys stand before values. `answer` is the copied head
     /// that all items of one answer share.
-    pub(super) fn kept(&self, keyed: bool, answer: &Arc<Answer>) -> Item {
+    pub(super) fn detached(&self, keyed: bool, answer: &Arc<Answer>) -> Item {
         let copy = |(doc, at): &(Doc, u32)| {
             let value = doc.node(*at);
             if !keyed {

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use http::StatusCode;
-use quick_cache::sync::Cache as Kept;
+use quick_cache::sync::Cache as EntryMap;
 use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
 use super::cache::SPLIT;
-use super::lifetime::Times;
+use super::lifetime::Lifetime;
 use super::{Item, OperationMetrics, ParsedAnswer, RequestKey};
 use crate::request::Answer;
 
@@ -37,14 +37,14 @@ pub struct ItemKey<'a> {
 
 /// The owned form. The same field order, because both must have the same hash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct OwnedKey {
+struct OwnedItemKey {
     of: RequestKey,
     text: Box<str>,
     quoted: bool,
 }
 
-impl Equivalent<OwnedKey> for ItemKey<'_> {
-    fn equivalent(&self, key: &OwnedKey) -> bool {
+impl Equivalent<OwnedItemKey> for ItemKey<'_> {
+    fn equivalent(&self, key: &OwnedItemKey) -> bool {
         *self.text == *key.text && self.quoted == key.quoted && *self.of == key.of
     }
 }
@@ -60,24 +60,24 @@ pub enum CachedItem {
 
 #[derive(Clone)]
 struct Entry {
-    said: CachedItem,
+    cached: CachedItem,
     fields: Fields,
     /// When the call started. The item of an earlier call never replaces that of a later one.
     begun: Instant,
     fresh_until: Instant,
     stale_until: Instant,
-    saves_until: Instant,
+    usable_on_error_until: Instant,
     /// A background refresh is running.
-    refreshed: Arc<AtomicBool>,
+    refreshing: Arc<AtomicBool>,
     /// Bytes that it counts for. Fixed when it is stored, though documents grow when they are read.
     weight: u64,
 }
 
 #[derive(Clone)]
-struct Weigh;
+struct WeighEntry;
 
-impl Weighter<OwnedKey, Entry> for Weigh {
-    fn weight(&self, _: &OwnedKey, entry: &Entry) -> u64 {
+impl Weighter<OwnedItemKey, Entry> for WeighEntry {
+    fn weight(&self, _: &OwnedItemKey, entry: &Entry) -> u64 {
         entry.weight
     }
 }
@@ -110,9 +110,9 @@ pub struct ItemCache {
     /// In the answers, each item stands under its key.
     keyed: bool,
     /// A key without values is not absent: a statement with `rows = "many"`.
-    none_is_some: bool,
-    kept: Kept<OwnedKey, Entry, Weigh>,
-    counts: Arc<OperationMetrics>,
+    empty_is_present: bool,
+    entries: EntryMap<OwnedItemKey, Entry, WeighEntry>,
+    metrics: Arc<OperationMetrics>,
 }
 
 impl fmt::Debug for ItemCache {
@@ -129,56 +129,64 @@ impl ItemCache {
             .estimated_items_capacity((config.max_size / 1024).clamp(16, 1 << 16))
             .weight_capacity(config.max_size as u64)
             .build();
-        let kept = match options {
-            Ok(options) => Kept::with_options(options, Weigh, DefaultHashBuilder::default(), Default::default()),
+        let entries = match options {
+            Ok(options) => {
+                EntryMap::with_options(options, WeighEntry, DefaultHashBuilder::default(), Default::default())
+            }
             // Every option is set, so this is never reached; it would be the same in one piece.
-            Err(_) => Kept::with_weighter(16, config.max_size as u64, Weigh),
+            Err(_) => EntryMap::with_weighter(16, config.max_size as u64, WeighEntry),
         };
-        let none_is_some = batch.rows == Some(fanin_config::Rows::Many);
-        ItemCache { config: config.clone(), keyed: batch.match_field.is_none(), none_is_some, kept, counts }
+        let empty_is_present = batch.rows == Some(fanin_config::Rows::Many);
+        ItemCache {
+            config: config.clone(),
+            keyed: batch.match_field.is_none(),
+            empty_is_present,
+            entries,
+            metrics: counts,
+        }
     }
 
     /// Looks up a key for a call that needs these fields. `alone`: the call requests no other key. `refreshes`: the
     /// call could refresh a stale item.
     pub fn lookup(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>, alone: bool, refreshes: bool) -> ItemLookup {
         let now = Instant::now();
-        if let Some(entry) = self.kept.get(&key) {
+        if let Some(entry) = self.entries.get(&key) {
             let usable = now < entry.fresh_until || refreshes && now < entry.stale_until;
             if usable && !entry.serves(fields, alone) {
-                OperationMetrics::increment(&self.counts.cache_misses);
-                return ItemLookup::Miss(matches!(entry.said, CachedItem::Item(_)).then_some(entry.fields));
+                OperationMetrics::increment(&self.metrics.cache_misses);
+                return ItemLookup::Miss(matches!(entry.cached, CachedItem::Item(_)).then_some(entry.fields));
             }
             if now < entry.fresh_until {
-                OperationMetrics::increment(&self.counts.cache_hits);
-                return ItemLookup::Fresh(entry.said);
+                OperationMetrics::increment(&self.metrics.cache_hits);
+                return ItemLookup::Fresh(entry.cached);
             }
             if usable {
-                OperationMetrics::increment(&self.counts.cache_stale);
+                OperationMetrics::increment(&self.metrics.cache_stale);
                 // Not `then_some`, which would always build a claim, and dropping that would give up another's.
-                let claim = (!entry.refreshed.swap(true, Relaxed)).then(|| RefreshClaim(entry.refreshed));
-                return ItemLookup::Stale(entry.said, entry.fields, claim);
+                let claim = (!entry.refreshing.swap(true, Relaxed)).then(|| RefreshClaim(entry.refreshing));
+                return ItemLookup::Stale(entry.cached, entry.fields, claim);
             }
         }
-        OperationMetrics::increment(&self.counts.cache_misses);
+        OperationMetrics::increment(&self.metrics.cache_misses);
         ItemLookup::Miss(None)
     }
 
     /// A fresh item that was stored since the first lookup. Does not change the metrics.
     pub fn lookup_fresh(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>) -> Option<Item> {
-        let entry = self.kept.get(&key).filter(|entry| Instant::now() < entry.fresh_until)?;
+        let entry = self.entries.get(&key).filter(|entry| Instant::now() < entry.fresh_until)?;
         entry.item(fields)
     }
 
     /// An old item in place of a failure of the upstream. Does not change the metrics; see
     /// [`count_used_on_error`](Self::count_used_on_error).
     pub fn lookup_if_error(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>) -> Option<Item> {
-        let entry = self.kept.get(&key).filter(|entry| Instant::now() < entry.saves_until)?;
+        let entry = self.entries.get(&key).filter(|entry| Instant::now() < entry.usable_on_error_until)?;
         entry.item(fields)
     }
 
     /// Counts old items that were used in place of failures.
     pub fn count_used_on_error(&self, items: usize) {
-        self.counts.cache_saved.fetch_add(items as u64, Relaxed);
+        self.metrics.cache_saved.fetch_add(items as u64, Relaxed);
     }
 
     /// Stores an answer's items, if they may be cached. `fields` are those of the request; `begun` is when the call
@@ -190,21 +198,21 @@ impl ItemCache {
         begun: Instant,
         items: impl Iterator<Item = (ItemKey<'a>, Item)>,
     ) {
-        let (present, absent) = (Times::present(&self.config, answer), Times::absent(&self.config, answer));
+        let (present, absent) = (Lifetime::present(&self.config, answer), Lifetime::absent(&self.config, answer));
         if present.is_none() && absent.is_none() {
             return;
         }
         // Copied once for all items, out of the buffer that was read.
         let head = Arc::new(answer.detached(bytes::Bytes::new()));
         for (key, item) in items {
-            let missing = item.is_absent() && !self.none_is_some;
+            let missing = item.is_absent() && !self.empty_is_present;
             // An absent item has no members, whichever were requested.
             let (times, fields) = if missing { (absent, &None) } else { (present, fields) };
             let Some(times) = times else {
                 self.forget(key, begun);
                 continue;
             };
-            self.insert(key, CachedItem::Item(item.kept(self.keyed, &head)), fields.clone(), begun, times);
+            self.insert(key, CachedItem::Item(item.detached(self.keyed, &head)), fields.clone(), begun, times);
         }
     }
 
@@ -213,58 +221,58 @@ impl ItemCache {
         if !matches!(ready.answer.status, StatusCode::NOT_FOUND | StatusCode::GONE) {
             return;
         }
-        let Some(times) = Times::absent(&self.config, &ready.answer) else { return };
-        self.insert(key, CachedItem::Answer(Arc::new(ready.kept())), fields.clone(), begun, times);
+        let Some(times) = Lifetime::absent(&self.config, &ready.answer) else { return };
+        self.insert(key, CachedItem::Answer(Arc::new(ready.detached())), fields.clone(), begun, times);
     }
 
-    fn insert(&self, key: ItemKey<'_>, said: CachedItem, fields: Fields, begun: Instant, times: Times) {
-        if self.kept.peek(&key).is_some_and(|entry| entry.begun > begun) {
+    fn insert(&self, key: ItemKey<'_>, cached: CachedItem, fields: Fields, begun: Instant, times: Lifetime) {
+        if self.entries.peek(&key).is_some_and(|entry| entry.begun > begun) {
             return;
         }
         let fresh_until = Instant::now() + times.ttl;
         let names: usize = fields.iter().flat_map(|fields| fields.iter()).map(|field| field.len() + 16).sum();
-        let memory = match &said {
+        let memory = match &cached {
             CachedItem::Item(item) => item.memory(),
             CachedItem::Answer(ready) => ready.memory(),
         };
         let entry = Entry {
             weight: (key.of.len() + key.text.len() + names + memory + OVERHEAD) as u64,
-            said,
+            cached,
             fields,
             begun,
             fresh_until,
             stale_until: fresh_until + times.stale,
-            saves_until: fresh_until + times.on_error,
-            refreshed: Arc::default(),
+            usable_on_error_until: fresh_until + times.stale_if_error,
+            refreshing: Arc::default(),
         };
-        let key = OwnedKey { of: key.of.clone(), text: key.text.into(), quoted: key.quoted };
-        self.kept.insert(key, entry);
+        let key = OwnedItemKey { of: key.of.clone(), text: key.text.into(), quoted: key.quoted };
+        self.entries.insert(key, entry);
     }
 
     /// Removes an item that a newer answer has replaced, though that one may not be cached.
     fn forget(&self, key: ItemKey<'_>, begun: Instant) {
-        self.kept.remove_if(&key, |entry| entry.begun <= begun);
+        self.entries.remove_if(&key, |entry| entry.begun <= begun);
     }
 
     /// The number of cached items.
     pub fn len(&self) -> usize {
-        self.kept.len()
+        self.entries.len()
     }
 
     /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        self.entries.is_empty()
     }
 
     /// Bytes that the cached items take.
     pub fn bytes(&self) -> u64 {
-        self.kept.weight()
+        self.entries.weight()
     }
 }
 
 impl Entry {
     fn serves(&self, fields: Option<&[Box<str>]>, alone: bool) -> bool {
-        match (&self.said, &self.fields) {
+        match (&self.cached, &self.fields) {
             // Only the upstream knows what the status would be for other fields.
             (CachedItem::Answer(_), have) => alone && have.as_deref() == fields,
             (CachedItem::Item(_), None) => true,
@@ -276,7 +284,7 @@ impl Entry {
 
     fn item(self, fields: Option<&[Box<str>]>) -> Option<Item> {
         match self.serves(fields, false) {
-            true => match self.said {
+            true => match self.cached {
                 CachedItem::Item(item) => Some(item),
                 CachedItem::Answer(_) => None,
             },
@@ -348,15 +356,15 @@ mod tests {
 
     /// What it has of a key, and the item's text.
     fn state(items: &ItemCache, key: ItemKey<'_>, fields: &Fields) -> String {
-        let text = |said: CachedItem| match said {
+        let text = |cached: CachedItem| match cached {
             CachedItem::Item(item) => {
                 item.nodes().map(|node| String::from_utf8_lossy(node.raw()).into_owned()).collect()
             }
             CachedItem::Answer(ready) => ready.answer.status.as_str().to_owned(),
         };
         match items.lookup(key, fields.as_deref(), true, true) {
-            ItemLookup::Fresh(said) => format!("fresh {}", text(said)),
-            ItemLookup::Stale(said, _, claim) => format!("stale {} {}", text(said), claim.is_some()),
+            ItemLookup::Fresh(cached) => format!("fresh {}", text(cached)),
+            ItemLookup::Stale(cached, _, claim) => format!("stale {} {}", text(cached), claim.is_some()),
             ItemLookup::Miss(None) => "nothing".to_owned(),
             ItemLookup::Miss(Some(have)) => format!("only {have:?}"),
         }
@@ -481,7 +489,7 @@ mod tests {
         let whole = Item { answer: Arc::new(answer(200, "")), values: [(doc.clone(), at)].into_iter().collect() };
         let answer = Arc::new(answer(200, ""));
         for keyed in [false, true] {
-            let kept = whole.kept(keyed, &answer);
+            let kept = whole.detached(keyed, &answer);
             let (copy, at) = &kept.values[0];
             assert_eq!(copy.node(*at).raw(), br#"{"x": 1.50}"#);
             assert!(copy.bytes().len() < 40 && kept.memory() < 700, "{} bytes", kept.memory());

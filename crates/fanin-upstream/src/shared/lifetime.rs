@@ -8,38 +8,38 @@ use http::{HeaderMap, StatusCode};
 
 use crate::request::Answer;
 
-/// How long something is cached. `stale` and `on_error` both start at the end of `ttl`.
+/// How long something is cached. `stale` and `stale_if_error` both start at the end of `ttl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Times {
+pub(super) struct Lifetime {
     pub(super) ttl: Duration,
     pub(super) stale: Duration,
-    pub(super) on_error: Duration,
+    pub(super) stale_if_error: Duration,
 }
 
-impl Times {
+impl Lifetime {
     /// Of a whole answer. `None` if it is not cached. `fine` tells whether the call accepts its status.
-    pub(super) fn of_answer(config: &Cache, answer: &Answer, fine: bool) -> Option<Times> {
+    pub(super) fn of_answer(config: &Cache, answer: &Answer, fine: bool) -> Option<Lifetime> {
         match (matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::GONE), fine) {
-            (true, _) => Times::absent(config, answer),
-            (false, true) => Times::present(config, answer),
+            (true, _) => Lifetime::absent(config, answer),
+            (false, true) => Lifetime::present(config, answer),
             (false, false) => None,
         }
     }
 
     /// Of an item that the answer contains.
-    pub(super) fn present(config: &Cache, answer: &Answer) -> Option<Times> {
-        let times = Times { ttl: config.ttl, stale: config.stale, on_error: config.stale_if_error };
-        times.told(config, answer)
+    pub(super) fn present(config: &Cache, answer: &Answer) -> Option<Lifetime> {
+        let times = Lifetime { ttl: config.ttl, stale: config.stale, stale_if_error: config.stale_if_error };
+        times.with_cache_control(config, answer)
     }
 
     /// Of an item that the answer does not contain.
-    pub(super) fn absent(config: &Cache, answer: &Answer) -> Option<Times> {
-        let times = Times { ttl: config.negative, stale: Duration::ZERO, on_error: Duration::ZERO };
-        times.told(config, answer)
+    pub(super) fn absent(config: &Cache, answer: &Answer) -> Option<Lifetime> {
+        let times = Lifetime { ttl: config.negative, stale: Duration::ZERO, stale_if_error: Duration::ZERO };
+        times.with_cache_control(config, answer)
     }
 
     /// Applies the answer's `cache-control`, if the operation has `cache_control`.
-    fn told(self, config: &Cache, answer: &Answer) -> Option<Times> {
+    fn with_cache_control(self, config: &Cache, answer: &Answer) -> Option<Lifetime> {
         let times = match config.cache_control {
             true => directives(&answer.headers, self)?,
             false => self,
@@ -48,13 +48,13 @@ impl Times {
     }
 
     fn longest(&self) -> Duration {
-        self.ttl + self.stale.max(self.on_error)
+        self.ttl + self.stale.max(self.stale_if_error)
     }
 }
 
 /// Applies `cache-control` (RFC 9111, 5.2.2, for a shared cache, and RFC 5861). `None` if the answer must not be
 /// cached. Without a directive the configured times apply.
-fn directives(headers: &HeaderMap, mut times: Times) -> Option<Times> {
+fn directives(headers: &HeaderMap, mut times: Lifetime) -> Option<Lifetime> {
     let mut age = None;
     let mut shared_age = None;
     let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
@@ -66,9 +66,11 @@ fn directives(headers: &HeaderMap, mut times: Times) -> Option<Times> {
             "no-store" | "no-cache" | "private" => return None,
             "max-age" => age = Some(seconds()),
             "s-maxage" => shared_age = Some(seconds()),
-            "must-revalidate" | "proxy-revalidate" => (times.stale, times.on_error) = (Duration::ZERO, Duration::ZERO),
+            "must-revalidate" | "proxy-revalidate" => {
+                (times.stale, times.stale_if_error) = (Duration::ZERO, Duration::ZERO)
+            }
             "stale-while-revalidate" => times.stale = seconds(),
-            "stale-if-error" => times.on_error = seconds(),
+            "stale-if-error" => times.stale_if_error = seconds(),
             _ => {}
         }
     }
@@ -98,18 +100,18 @@ mod tests {
 
     #[test]
     fn cache_control_overrides_the_configuration() {
-        let own = Times { ttl: 10 * SECOND, stale: SECOND, on_error: 2 * SECOND };
+        let own = Lifetime { ttl: 10 * SECOND, stale: SECOND, stale_if_error: 2 * SECOND };
         let read = |text: &'static str| directives(&with(text), own);
         assert_eq!(read(""), Some(own));
         for never in ["no-store", "No-Cache", "private", "max-age=5, private"] {
             assert_eq!(read(never), None, "{never}");
         }
-        assert_eq!(read("max-age=5"), Some(Times { ttl: 5 * SECOND, ..own }));
-        assert_eq!(read("max-age=5, s-maxage=\"7\""), Some(Times { ttl: 7 * SECOND, ..own }));
+        assert_eq!(read("max-age=5"), Some(Lifetime { ttl: 5 * SECOND, ..own }));
+        assert_eq!(read("max-age=5, s-maxage=\"7\""), Some(Lifetime { ttl: 7 * SECOND, ..own }));
         assert_eq!(read("max-age=x").map(|times| times.ttl), Some(Duration::ZERO));
-        let stale = Times { ttl: 5 * SECOND, stale: 3 * SECOND, on_error: 4 * SECOND };
+        let stale = Lifetime { ttl: 5 * SECOND, stale: 3 * SECOND, stale_if_error: 4 * SECOND };
         assert_eq!(read("public, max-age=5, stale-while-revalidate=3, stale-if-error=4"), Some(stale));
-        let never_stale = Times { ttl: 10 * SECOND, stale: Duration::ZERO, on_error: Duration::ZERO };
+        let never_stale = Lifetime { ttl: 10 * SECOND, stale: Duration::ZERO, stale_if_error: Duration::ZERO };
         assert_eq!(read("must-revalidate"), Some(never_stale));
         let mut headers = with("max-age=10");
         headers.insert(AGE, HeaderValue::from_static("4"));

@@ -57,7 +57,7 @@ pub struct ParsedAnswer {
 impl ParsedAnswer {
     /// A copy to keep for long: parts are copied, so that a small one does not keep a large document alive.
     #[must_use]
-    pub fn kept(&self) -> ParsedAnswer {
+    pub fn detached(&self) -> ParsedAnswer {
         let doc = match &self.body {
             Body::Part { doc, at } => doc.node(*at).to_doc(),
             Body::List { doc, at } => {

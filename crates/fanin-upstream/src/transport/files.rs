@@ -49,18 +49,18 @@ impl TransportData for FolderData {}
 type Reply = oneshot::Sender<Result<Received, Failure>>;
 
 /// Why a file has no answer.
-enum Trouble {
+enum ReadError {
     Io(std::io::Error),
     /// A file or name that cannot be read, such as a pipe.
-    Wrong(String),
+    BadRequest(String),
     Failed(Failure),
     /// The call was dropped.
-    Gone,
+    Abandoned,
 }
 
-impl From<std::io::Error> for Trouble {
-    fn from(error: std::io::Error) -> Trouble {
-        Trouble::Io(error)
+impl From<std::io::Error> for ReadError {
+    fn from(error: std::io::Error) -> ReadError {
+        ReadError::Io(error)
     }
 }
 
@@ -73,7 +73,7 @@ impl Folder {
     pub async fn send(self: &Arc<Self>, attempt: &Attempt<'_>) -> Result<Received, Failure> {
         let body = Doc::parse(attempt.request.body.clone(), 2).ok();
         let path = body.as_ref().and_then(|doc| doc.root().index(0)?.as_str());
-        let Some(path) = path else { return Ok(refusal(StatusCode::BAD_REQUEST, "a path must be a string")) };
+        let Some(path) = path else { return Ok(error_answer(StatusCode::BAD_REQUEST, "a path must be a string")) };
         let (reply, answer) = oneshot::channel();
         let job = Job {
             folder: self.clone(),
@@ -84,7 +84,7 @@ impl Folder {
         };
         attempt.phase.set(Phase::Sent);
         attempt.metrics.count(Extra::Sent);
-        if !hand_over(job) {
+        if !enqueue(job) {
             return Err(Failure::new(ErrorKind::Limit, "too many files are being read"));
         }
         answer.await.unwrap_or_else(|_| Err(Failure::ours("a thread that reads files has ended")))
@@ -100,7 +100,7 @@ struct Job {
 }
 
 /// Queues a job. The threads start with the first one. `false` if the queue is full.
-fn hand_over(job: Job) -> bool {
+fn enqueue(job: Job) -> bool {
     static THREADS_QUEUE: OnceLock<SyncSender<Job>> = OnceLock::new();
     let queue = THREADS_QUEUE.get_or_init(|| {
         let (sender, jobs) = sync_channel::<Job>(QUEUE);
@@ -127,10 +127,10 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
         }
         let result = match job.run() {
             Ok(received) => Ok(received),
-            Err(Trouble::Gone) => continue,
-            Err(Trouble::Failed(failure)) => Err(failure),
-            Err(Trouble::Wrong(what)) => Ok(refusal(StatusCode::BAD_REQUEST, &what)),
-            Err(Trouble::Io(error)) => Ok(refusal(status(&error), &format!("{}: {error}", job.path))),
+            Err(ReadError::Abandoned) => continue,
+            Err(ReadError::Failed(failure)) => Err(failure),
+            Err(ReadError::BadRequest(what)) => Ok(error_answer(StatusCode::BAD_REQUEST, &what)),
+            Err(ReadError::Io(error)) => Ok(error_answer(status(&error), &format!("{}: {error}", job.path))),
         };
         let _ = job.reply.send(result);
     }
@@ -151,10 +151,10 @@ fn status(error: &std::io::Error) -> StatusCode {
 }
 
 impl Job {
-    fn run(&self) -> Result<Received, Trouble> {
+    fn run(&self) -> Result<Received, ReadError> {
         let root = Dir::open_ambient_dir(&self.folder.path, ambient_authority()).map_err(|error| {
             let detail = format!("the folder {} cannot be opened: {error}", self.folder.path.display());
-            Trouble::Failed(Failure::new(ErrorKind::Connect, detail))
+            ReadError::Failed(Failure::new(ErrorKind::Connect, detail))
         })?;
         if self.method == "list" {
             return self.list(&root);
@@ -165,52 +165,52 @@ impl Job {
             "json" => self.read(&file, "application/json"),
             "lines" => self.lines(&file),
             "count_lines" => self.count_lines(&file),
-            other => Err(Trouble::Wrong(format!("there is no method {other}"))),
+            other => Err(ReadError::BadRequest(format!("there is no method {other}"))),
         }
     }
 
-    fn open(&self, root: &Dir) -> Result<File, Trouble> {
+    fn open(&self, root: &Dir) -> Result<File, ReadError> {
         let mut options = OpenOptions::new();
         // Otherwise a pipe without a writer would block the thread for ever.
         options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
         let file = root.open_with(&self.path, &options)?;
         if !file.metadata()?.is_file() {
-            return Err(Trouble::Wrong(format!("{} is no file", self.path)));
+            return Err(ReadError::BadRequest(format!("{} is no file", self.path)));
         }
         Ok(file)
     }
 
-    fn still_wanted(&self) -> Result<(), Trouble> {
-        if self.reply.is_closed() { Err(Trouble::Gone) } else { Ok(()) }
+    fn check_abandoned(&self) -> Result<(), ReadError> {
+        if self.reply.is_closed() { Err(ReadError::Abandoned) } else { Ok(()) }
     }
 
-    fn bounded(&self, size: u64) -> Result<(), Trouble> {
+    fn check_size(&self, size: u64) -> Result<(), ReadError> {
         if size <= self.max_answer as u64 {
             return Ok(());
         }
         let detail = format!("{} is larger than {} bytes (max_answer)", self.path, self.max_answer);
-        Err(Trouble::Failed(Failure::new(ErrorKind::TooLarge, detail)))
+        Err(ReadError::Failed(Failure::new(ErrorKind::TooLarge, detail)))
     }
 
-    fn no_text(&self) -> Trouble {
-        Trouble::Failed(Failure::new(ErrorKind::Decode, format!("{} is no UTF-8 text", self.path)))
+    fn not_utf8(&self) -> ReadError {
+        ReadError::Failed(Failure::new(ErrorKind::Decode, format!("{} is no UTF-8 text", self.path)))
     }
 
-    fn read(&self, file: &File, kind: &'static str) -> Result<Received, Trouble> {
+    fn read(&self, file: &File, kind: &'static str) -> Result<Received, ReadError> {
         let size = file.metadata()?.len();
-        self.bounded(size)?;
+        self.check_size(size)?;
         let mut bytes = Vec::with_capacity(size as usize);
         loop {
-            self.still_wanted()?;
+            self.check_abandoned()?;
             let read = file.take(CHUNK as u64).read_to_end(&mut bytes)?;
             // The file may have grown.
-            self.bounded(bytes.len() as u64)?;
+            self.check_size(bytes.len() as u64)?;
             if read == 0 {
                 break;
             }
         }
         if std::str::from_utf8(&bytes).is_err() {
-            return Err(self.no_text());
+            return Err(self.not_utf8());
         }
         // An empty text is JSON's empty string: an answer without a body would not be a text.
         if bytes.is_empty() && kind.starts_with("text") {
@@ -220,7 +220,7 @@ impl Job {
         Ok(with_headers(StatusCode::OK, headers, bytes))
     }
 
-    fn lines(&self, file: &File) -> Result<Received, Trouble> {
+    fn lines(&self, file: &File) -> Result<Received, ReadError> {
         // One byte more, to detect a line that exceeds the bound.
         let mut reader = BufReader::with_capacity(CHUNK, file.take(self.max_answer as u64 + 1));
         let mut out = vec![b'['];
@@ -228,30 +228,30 @@ impl Job {
         let mut total = 0;
         for count in 0_u64.. {
             if count % 256 == 0 {
-                self.still_wanted()?;
+                self.check_abandoned()?;
             }
             line.clear();
             total += reader.read_until(b'\n', &mut line)?;
             if line.is_empty() {
                 break;
             }
-            self.bounded(total.max(out.len()) as u64)?;
+            self.check_size(total.max(out.len()) as u64)?;
             let text = line.strip_suffix(b"\n").map_or(&*line, |line| line.strip_suffix(b"\r").unwrap_or(line));
             if count > 0 {
                 out.push(b',');
             }
-            write_str(&mut out, std::str::from_utf8(text).map_err(|_| self.no_text())?);
+            write_str(&mut out, std::str::from_utf8(text).map_err(|_| self.not_utf8())?);
         }
         out.push(b']');
         Ok(json(out))
     }
 
     /// Counts as many lines as `lines` would return, of a file of any size.
-    fn count_lines(&self, mut file: &File) -> Result<Received, Trouble> {
+    fn count_lines(&self, mut file: &File) -> Result<Received, ReadError> {
         let mut buffer = vec![0; CHUNK];
         let (mut count, mut last) = (0_u64, b'\n');
         loop {
-            self.still_wanted()?;
+            self.check_abandoned()?;
             let read = file.read(&mut buffer)?;
             let Some(end) = buffer[..read].last() else { break };
             last = *end;
@@ -260,12 +260,12 @@ impl Job {
         Ok(json((count + u64::from(last != b'\n')).to_string().into_bytes()))
     }
 
-    fn list(&self, root: &Dir) -> Result<Received, Trouble> {
+    fn list(&self, root: &Dir) -> Result<Received, ReadError> {
         let folder = if self.path.is_empty() { root.try_clone()? } else { root.open_dir(&self.path)? };
         let mut entries = Vec::new();
         let mut size = 0;
         for entry in folder.entries()? {
-            self.still_wanted()?;
+            self.check_abandoned()?;
             let entry = entry?;
             // A name that is not UTF-8 cannot be requested either.
             let Ok(name) = entry.file_name().into_string() else { continue };
@@ -278,7 +278,7 @@ impl Job {
                 _ => "other",
             };
             size += name.len() + 48;
-            self.bounded(size as u64)?;
+            self.check_size(size as u64)?;
             entries.push((name, word, length));
         }
         entries.sort_unstable();
@@ -311,7 +311,7 @@ fn with_headers(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Receiv
 }
 
 #[cold]
-fn refusal(status: StatusCode, message: &str) -> Received {
+fn error_answer(status: StatusCode, message: &str) -> Received {
     let mut body = Vec::new();
     let mut out = Writer::new(&mut body);
     out.begin_object();

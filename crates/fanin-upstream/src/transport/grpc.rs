@@ -17,7 +17,7 @@ use super::body;
 use super::http2::{self, Http2, Lease};
 use super::pool::Pool;
 use crate::error::{ErrorKind, Failure};
-use crate::grpc::{self, Code, Frames, Method, Methods, Reflected, Round, Services, Status};
+use crate::grpc::{self, Code, Frames, Method, Methods, Reflection, RoundAnswer, Services, Status};
 use crate::headers::strip_hop_by_hop;
 
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
@@ -32,12 +32,12 @@ const SMALL: usize = 16 << 10;
 pub(crate) async fn send(pool: &Rc<Pool<Http2>>, attempt: &Attempt<'_>) -> Result<Received, Failure> {
     let Some(services) = attempt.services else { return Err(Failure::ours("nothing is known of its services")) };
     let full = attempt.request.path.path().trim_start_matches('/');
-    match &services.reflected {
+    match &services.reflection {
         None => {
             let (method, body) = prepare(&services.known, full, &attempt.request.body).await?.map_err(Failure::ours)?;
             call(pool, attempt, services, method, body).await
         }
-        Some(reflected) => Box::pin(by_reflection(pool, attempt, services, reflected, full)).await,
+        Some(reflection) => Box::pin(by_reflection(pool, attempt, services, reflection, full)).await,
     }
 }
 
@@ -68,24 +68,24 @@ async fn by_reflection(
     pool: &Rc<Pool<Http2>>,
     attempt: &Attempt<'_>,
     services: &Services,
-    reflected: &Reflected,
+    reflection: &Reflection,
     full: &str,
 ) -> Result<Received, Failure> {
     let service = full.split_once('/').map_or(full, |(service, _)| service);
     let ask = async |path: PathAndQuery, body: Bytes| {
         http2::transact(pool, attempt, async |lease: &Lease| {
-            let Ended { status, messages, .. } =
-                exchange(lease, attempt, &path, body.clone(), grpc::MOST_FILES).await?;
-            Ok(Round { status, messages })
+            let CallEnd { status, messages, .. } =
+                exchange(lease, attempt, &path, body.clone(), grpc::MAX_FILES).await?;
+            Ok(RoundAnswer { status, messages })
         })
         .await
     };
     // Descriptors may be outdated: before a call is refused for them, they are fetched again.
-    let methods = reflected.methods(service, grpc::OLD, services.safe(), &ask).await?;
+    let methods = reflection.methods(service, grpc::MAX_AGE, services.safe(), &ask).await?;
     if let Ok((method, body)) = prepare(&methods, full, &attempt.request.body).await? {
         return call(pool, attempt, services, method, body).await;
     }
-    let methods = reflected.methods(service, grpc::DOUBTFUL, services.safe(), &ask).await?;
+    let methods = reflection.methods(service, grpc::MAX_AGE_ON_MISMATCH, services.safe(), &ask).await?;
     let (method, body) = prepare(&methods, full, &attempt.request.body).await?.map_err(Failure::ours)?;
     call(pool, attempt, services, method, body).await
 }
@@ -97,10 +97,10 @@ async fn call(
     method: &Method,
     body: Bytes,
 ) -> Result<Received, Failure> {
-    let ended = http2::transact(pool, attempt, async |lease: &Lease| {
+    let end = http2::transact(pool, attempt, async |lease: &Lease| {
         exchange(lease, attempt, method.path(), body.clone(), attempt.config.max_messages).await
     });
-    let Ended { status, mut headers, messages } = ended.await?;
+    let CallEnd { status, mut headers, messages } = end.await?;
     let at = Instant::now();
     if status.code != Code::OK {
         let body = status.refusal(&mut headers).into();
@@ -118,7 +118,7 @@ async fn call(
 }
 
 /// The end of a call.
-struct Ended {
+struct CallEnd {
     status: Status,
     /// Headers and trailers, without those of the protocol.
     headers: HeaderMap,
@@ -142,27 +142,27 @@ async fn exchange(
     path: &PathAndQuery,
     body: Bytes,
     max_messages: usize,
-) -> Result<Ended, Failure> {
+) -> Result<CallEnd, Failure> {
     let request = request(attempt, path)?;
     let (head, mut stream) = http2::send_request(lease, attempt, request, body).await?;
     let mut headers = head.headers;
-    let said = Status::take(&mut headers);
+    let status_in_head = Status::take(&mut headers);
     let kind = headers.remove(CONTENT_TYPE);
     let is_grpc = kind.as_ref().is_some_and(|kind| kind.as_bytes().starts_with(GRPC.as_bytes()));
     // An answer without messages may be a single head with the status.
-    if let Some(status) = said {
-        return Ok(ended(status, headers, HeaderMap::new(), Vec::new()));
+    if let Some(status) = status_in_head {
+        return Ok(call_end(status, headers, HeaderMap::new(), Vec::new()));
     }
     if head.status != StatusCode::OK || !is_grpc {
         let code = Code::of_http(head.status);
         let kind = kind.as_ref().map_or("nothing".into(), |kind| String::from_utf8_lossy(kind.as_bytes()));
         let message = format!("HTTP status {} with {kind} instead of gRPC", head.status.as_u16());
-        return Ok(ended(Status::new(code, message), headers, HeaderMap::new(), Vec::new()));
+        return Ok(call_end(Status::new(code, message), headers, HeaderMap::new(), Vec::new()));
     }
     let mut frames = Frames::default();
     let (mut messages, mut total) = (Vec::new(), 0_usize);
     while let Some(part) = body::within(attempt.chunk_timeout, http2::next_part(lease, attempt, &mut stream)).await? {
-        let part = part.map_err(|failure| broke_off(failure, messages.len()))?;
+        let part = part.map_err(|failure| interrupted(failure, messages.len()))?;
         total += part.len();
         if total > attempt.max_answer.saturating_add(max_messages.saturating_mul(grpc::PREFIX)) {
             return Err(body::too_large(total, attempt.max_answer));
@@ -178,7 +178,7 @@ async fn exchange(
     }
     let trailers = body::within(attempt.chunk_timeout, stream.trailers()).await?;
     let trailers =
-        trailers.map_err(|error| broke_off(http2::failure(lease, attempt.endpoint, &error), messages.len()))?;
+        trailers.map_err(|error| interrupted(http2::failure(lease, attempt.endpoint, &error), messages.len()))?;
     let mut trailers = trailers.unwrap_or_default();
     let Some(status) = Status::take(&mut trailers) else {
         let detail = format!("the server closed the stream after {} messages without a status", messages.len());
@@ -188,10 +188,10 @@ async fn exchange(
         let detail = format!("the answer ends in the middle of message {}", messages.len());
         return Err(Failure::new(ErrorKind::Protocol, detail));
     }
-    Ok(ended(status, headers, trailers, messages))
+    Ok(call_end(status, headers, trailers, messages))
 }
 
-fn ended(status: Status, mut headers: HeaderMap, trailers: HeaderMap, messages: Vec<Bytes>) -> Ended {
+fn call_end(status: Status, mut headers: HeaderMap, trailers: HeaderMap, messages: Vec<Bytes>) -> CallEnd {
     for name in trailers.keys() {
         for value in trailers.get_all(name) {
             headers.append(name.clone(), value.clone());
@@ -201,11 +201,11 @@ fn ended(status: Status, mut headers: HeaderMap, trailers: HeaderMap, messages: 
     for name in [CONTENT_TYPE, ACCEPT, ENCODING] {
         headers.remove(name);
     }
-    Ended { status, headers, messages }
+    CallEnd { status, headers, messages }
 }
 
 #[cold]
-fn broke_off(mut failure: Failure, messages: usize) -> Failure {
+fn interrupted(mut failure: Failure, messages: usize) -> Failure {
     failure.detail = format!("the answer broke off after {messages} messages: {}", failure.detail).into();
     failure.unsent = false;
     failure

@@ -136,10 +136,11 @@ impl PoolKind for Http2 {
             if connection.in_flight.get() > 0 {
                 return true;
             }
-            let asked = release_requests > 0;
-            release_requests -= usize::from(asked);
-            let stays =
-                !asked && before.is_none_or(|before| connection.last_read.get() > before) && !connection.closing.get();
+            let requested = release_requests > 0;
+            release_requests -= usize::from(requested);
+            let stays = !requested
+                && before.is_none_or(|before| connection.last_read.get() > before)
+                && !connection.closing.get();
             if !stays {
                 connection.shut.notify_one();
             }

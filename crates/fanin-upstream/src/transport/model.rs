@@ -63,7 +63,7 @@ pub type ModelFuture = Pin<Box<dyn Future<Output = Result<ModelAnswer, ModelFail
 /// Answers inference requests in this process.
 pub trait ModelBackend: Send + Sync + fmt::Debug {
     /// Answers a request by its deadline.
-    fn infer(&self, question: ModelRequest) -> ModelFuture;
+    fn infer(&self, request: ModelRequest) -> ModelFuture;
 }
 
 /// The model's name, as its origin keeps it.
@@ -88,8 +88,8 @@ impl Model {
         attempt.phase.set(Phase::Sent);
         attempt.metrics.count(Extra::Sent);
         let body = attempt.request.body.clone();
-        let question = ModelRequest { model: self.name.clone(), body, deadline: attempt.deadline };
-        match backend.infer(question).await {
+        let request = ModelRequest { model: self.name.clone(), body, deadline: attempt.deadline };
+        match backend.infer(request).await {
             Ok(ModelAnswer { body, version }) => {
                 let (size, most) = (body.len(), attempt.max_answer);
                 if size > most {
@@ -103,10 +103,10 @@ impl Model {
                 }
                 Ok(Received { status: StatusCode::OK, headers: headers.into(), body, at: Instant::now() })
             }
-            Err(ModelFailure::Invalid(what)) => Ok(refusal(StatusCode::BAD_REQUEST, &what)),
-            Err(ModelFailure::NotFound(what)) => Ok(refusal(StatusCode::NOT_FOUND, &what)),
-            Err(ModelFailure::Unavailable(what)) => Ok(refusal(StatusCode::SERVICE_UNAVAILABLE, &what)),
-            Err(ModelFailure::Failed(what)) => Ok(refusal(StatusCode::INTERNAL_SERVER_ERROR, &what)),
+            Err(ModelFailure::Invalid(what)) => Ok(error_answer(StatusCode::BAD_REQUEST, &what)),
+            Err(ModelFailure::NotFound(what)) => Ok(error_answer(StatusCode::NOT_FOUND, &what)),
+            Err(ModelFailure::Unavailable(what)) => Ok(error_answer(StatusCode::SERVICE_UNAVAILABLE, &what)),
+            Err(ModelFailure::Failed(what)) => Ok(error_answer(StatusCode::INTERNAL_SERVER_ERROR, &what)),
             Err(ModelFailure::Overloaded(what)) => Err(Failure::new(ErrorKind::Limit, what)),
             Err(ModelFailure::Late(what)) => Err(Failure::new(ErrorKind::Timeout, what)),
         }
@@ -114,7 +114,7 @@ impl Model {
 }
 
 #[cold]
-fn refusal(status: StatusCode, message: &str) -> Received {
+fn error_answer(status: StatusCode, message: &str) -> Received {
     let mut body = b"{\"message\":".to_vec();
     fanin_json::write_str(&mut body, message);
     body.push(b'}');

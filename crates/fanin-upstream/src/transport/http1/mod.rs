@@ -143,7 +143,7 @@ pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Resul
         }
         attempt.phase.set(Phase::Sent);
         attempt.metrics.count(Extra::Sent);
-        let kept = connection.borrow().served;
+        let is_reused = connection.borrow().served;
         let left = attempt.deadline.saturating_duration_since(now);
         let mut exchange = Exchange::new(connection, attempt, left);
         let ExchangeError { failure, gone } = match poll_fn(|cx| exchange.poll(cx)).await {
@@ -160,7 +160,7 @@ pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Resul
         };
         // The endpoint closed a kept connection. The request is sent again if it certainly was not processed, or if
         // processing it twice is harmless.
-        if kept && stale < MAX_STALE && (failure.unsent || (gone && attempt.safe && stale == 0)) {
+        if is_reused && stale < MAX_STALE && (failure.unsent || (gone && attempt.safe && stale == 0)) {
             stale += 1;
             attempt.metrics.count(Extra::Resent);
             drop(lease);

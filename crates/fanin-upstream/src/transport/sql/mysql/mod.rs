@@ -80,8 +80,8 @@ impl Dialect for Mysql {
     async fn run(connection: &mut Connection, job: &Statement<'_>) -> Result<Received, Failure> {
         match connection.execute(job).await {
             Ok(received) => Ok(received),
-            Err(Trouble::Mysql(error)) => connection.failed(&error, job),
-            Err(Trouble::Other(failure)) => Err(failure),
+            Err(StatementError::Client(error)) => connection.failed(&error, job),
+            Err(StatementError::Other(failure)) => Err(failure),
         }
     }
 
@@ -96,14 +96,14 @@ impl Dialect for Mysql {
 }
 
 /// Why a statement failed: an error of the server or its protocol, or one of ours.
-enum Trouble {
-    Mysql(Error),
+enum StatementError {
+    Client(Error),
     Other(Failure),
 }
 
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        Trouble::Mysql(error)
+impl From<Error> for StatementError {
+    fn from(error: Error) -> StatementError {
+        StatementError::Client(error)
     }
 }
 
@@ -135,7 +135,7 @@ impl Connection {
     }
 
     /// Runs the statement, and writes its rows as they come.
-    async fn execute(&mut self, job: &Statement<'_>) -> Result<Received, Trouble> {
+    async fn execute(&mut self, job: &Statement<'_>) -> Result<Received, StatementError> {
         // First: MariaDB refuses to prepare what the session may not do.
         self.settings(job).await?;
         let statement = self.client.prep(job.sql).await?;
@@ -191,14 +191,14 @@ impl Connection {
                 if row.as_ref(at).and_then(|value| reader.write(value, &mut out)).is_none() {
                     let detail = format!("column {} is not what its type says", at + 1);
                     job.running.set(true);
-                    return Err(Trouble::Other(Failure::new(ErrorKind::Decode, detail)));
+                    return Err(StatementError::Other(Failure::new(ErrorKind::Decode, detail)));
                 }
             }
             out.push(b'}');
             if out.len() > job.max_answer {
                 // The remaining rows are not read: the connection is killed.
                 job.running.set(true);
-                return Err(Trouble::Other(too_large(job.max_answer)));
+                return Err(StatementError::Other(too_large(job.max_answer)));
             }
         }
         // A procedure may return several results. The first is the answer.
@@ -214,8 +214,8 @@ impl Connection {
     /// Maps an error to an answer, or to a failure of the connection.
     #[cold]
     fn failed(&mut self, error: &Error, job: &Statement<'_>) -> Result<Received, Failure> {
-        let said = match error {
-            Error::Server(said) => said,
+        let error = match error {
+            Error::Server(error) => error,
             error => {
                 self.broken = true;
                 return Err(match is_too_large(error) {
@@ -224,15 +224,15 @@ impl Connection {
                 });
             }
         };
-        match said.code {
+        match error.code {
             // The statement timeout (MariaDB, MySQL), or an interruption.
-            1969 | 3024 | 1317 => Err(Failure::new(ErrorKind::Timeout, said.message.clone())),
+            1969 | 3024 | 1317 => Err(Failure::new(ErrorKind::Timeout, error.message.clone())),
             // The connection was killed, or the server shuts down.
             1927 | 1053 | 1077 | 1079 => {
                 self.broken = true;
-                Err(Failure::new(ErrorKind::Protocol, said.to_string()))
+                Err(Failure::new(ErrorKind::Protocol, error.to_string()))
             }
-            _ => Ok(said_no(said)),
+            _ => Ok(server_error_answer(error)),
         }
     }
 }
@@ -280,9 +280,9 @@ fn with_sources(error: &Error) -> String {
 
 /// The first two characters of a SQLSTATE are its class. Many errors of MySQL have none (HY000) and are known by their
 /// number.
-fn said_no(said: &ServerError) -> Received {
-    let class = said.state.get(..2).unwrap_or_default();
-    let status = match (said.code, class) {
+fn server_error_answer(error: &ServerError) -> Received {
+    let class = error.state.get(..2).unwrap_or_default();
+    let status = match (error.code, class) {
         // Access denied: to the database, the statement, the column, the routine.
         (1044 | 1045 | 1142 | 1143 | 1227 | 1370, _) => StatusCode::FORBIDDEN,
         // Lock wait timeout; too many connections; no memory or threads.
@@ -294,12 +294,12 @@ fn said_no(said: &ServerError) -> Received {
         (1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 3140 | 3141 | 4038, _) => StatusCode::BAD_REQUEST,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let message = match said.code {
-        1792 => format!("{} (a statement that writes needs writes = true, or execute() in a flow)", said.message),
-        _ => said.message.clone(),
+    let message = match error.code {
+        1792 => format!("{} (a statement that writes needs writes = true, or execute() in a flow)", error.message),
+        _ => error.message.clone(),
     };
-    let number = said.code.to_string();
-    error_answer(status, &said.state, &message, &[("number", Some(&number))])
+    let number = error.code.to_string();
+    error_answer(status, &error.state, &message, &[("number", Some(&number))])
 }
 
 async fn open(endpoint: &Endpoint, access: &Access) -> Result<Conn, Failure> {
@@ -326,7 +326,7 @@ fn connect_failed(endpoint: &Endpoint, error: &Error) -> Failure {
         _ => ErrorKind::Connect,
     };
     let detail = match error {
-        Error::Server(said) => format!("{}: {}: {}", said.code, said.state, said.message),
+        Error::Server(error) => format!("{}: {}: {}", error.code, error.state, error.message),
         error => with_sources(error),
     };
     Failure::new(kind, format!("{}: {detail}", endpoint.address))
