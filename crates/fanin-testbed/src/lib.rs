@@ -1,8 +1,8 @@
-//! Real servers for tests and benchmarks, none of them made of our code: PostgreSQL, MariaDB, gRPC by Python's grpcio.
+//! Real servers for tests and benchmarks, none of them our own code: PostgreSQL, MariaDB, gRPC by Python's grpcio.
 //!
-//! A server is a script below `.ci/servers`, which anybody can run by hand too. A server lives in a temporary folder, on a free port
-//! of 127.0.0.1, and goes when its [`Server`] is dropped or its process ends, however it ends. A server that is not installed
-//! is a panic that names the script to run: a test that lacks its server has not passed.
+//! A server is a script in `.ci/servers`, which can be run by hand too. It uses a temporary folder and a free port of
+//! 127.0.0.1. It ends when its [`Server`] is dropped or its process ends. A server that is not installed is a panic
+//! that names the script: a test that lacks its server has not passed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ pub struct Server {
     child: Child,
     commands: Option<ChildStdin>,
     replies: BufReader<ChildStdout>,
-    /// Where it is, with user and password where it has them.
+    /// Its URL, with user and password if it has them.
     pub url: String,
-    /// PEM file with the certificate to trust, for servers that speak TLS; for gRPC the folder with `set.binpb`, its descriptors
-    /// as protoc makes them.
+    /// PEM file with the certificate to trust, for servers with TLS. For gRPC, the folder with `set.binpb`, the
+    /// descriptors of protoc.
     pub ca: PathBuf,
 }
 
 impl Server {
-    /// A PostgreSQL server with the user `fanin`, who may do everything.
+    /// A PostgreSQL server with the superuser `fanin`.
     ///
     /// # Panics
     /// If it is not installed or does not start.
@@ -59,7 +59,7 @@ impl Server {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ci/servers/proto")
     }
 
-    /// A MariaDB server with the user `fanin`, who may do everything, and an empty database `shop`.
+    /// A MariaDB server with the user `fanin`, who has all privileges, and an empty database `shop`.
     ///
     /// # Panics
     /// If it is not installed or does not start.
@@ -98,7 +98,7 @@ impl Server {
         self.command("kill");
     }
 
-    /// Stops it in order: it closes its connections.
+    /// Stops it in order, so that it closes its connections.
     ///
     /// # Panics
     /// If the server's script has ended.

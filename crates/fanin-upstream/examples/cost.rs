@@ -1,7 +1,8 @@
-//! CPU of a call: the whole crate against hyper's connections used bare, in interleaved runs.
+//! CPU of a call: the whole crate compared with hyper's connections alone, in interleaved runs.
 //!
-//! `cargo run --release -p fanin-upstream --example cost -- [calls] [pairs]` prints microseconds of this thread's CPU for each
-//! call of 1 KB, 64 at a time, and the median ratio. The server runs on a thread of its own and is not counted.
+//! `cargo run --release -p fanin-upstream --example cost -- [calls] [pairs]` prints microseconds of this thread's CPU
+//! for each call of 1 KB, 64 at a time, and the median ratio. The server runs on a thread of its own and is not
+//! counted.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -83,7 +84,7 @@ async fn ours(server: SocketAddr, calls: usize) {
     join_all(loops).await;
 }
 
-/// Answers whatever ends with an empty line, a thread a connection.
+/// Answers each request, which ends with an empty line. One thread for each connection.
 fn serve() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -12,10 +12,10 @@ const QUEUE: usize = 64;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A place in the thread's queue.
+/// A slot in the thread's queue.
 pub(crate) struct Slot(Permit<'static, Job>);
 
-/// A place in the queue. `None` if it is full or there is no thread: the worker then does the work itself.
+/// A slot in the queue. `None` if it is full or there is no thread: the worker then does the work itself.
 pub(crate) fn slot() -> Option<Slot> {
     thread()?.try_reserve().ok().map(Slot)
 }

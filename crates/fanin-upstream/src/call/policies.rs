@@ -77,7 +77,7 @@ impl<'a> Call<'a> {
     async fn operation_permit(&self, limit: &'a Limiter) -> Result<Permit<'a>, Failure> {
         self.phase.set(Phase::Waiting);
         match limit.try_acquire() {
-            Some(place) => Ok(place),
+            Some(permit) => Ok(permit),
             None => limit.acquire(self.context.request_started).await.map_err(|full| refused(limit, full)),
         }
     }
@@ -136,12 +136,12 @@ impl<'a> Call<'a> {
         }
         let floor = self.options.retry.as_ref().map_or(0.0, |policy| policy.floor);
         // A hedge does not wait for a permit, and takes from the retry budget only if it has one.
-        let place = upstream.limit.try_acquire().map(|permit| ReusablePermit::of(&upstream.limit, permit));
-        let affordable = place.is_some() && upstream.policy_state.retry_budget.take(floor, Instant::now());
-        let (Some(place), true) = (place, affordable) else { return first.await };
+        let permit = upstream.limit.try_acquire().map(|permit| ReusablePermit::of(&upstream.limit, permit));
+        let affordable = permit.is_some() && upstream.policy_state.retry_budget.take(floor, Instant::now());
+        let (Some(permit), true) = (permit, affordable) else { return first.await };
         self.local.metrics.count(Extra::Hedged);
         let avoid = used.get();
-        let second = self.attempt_with(place, None, request, true, avoid, used);
+        let second = self.attempt_with(permit, None, request, true, avoid, used);
         tokio::pin!(second);
         let (result, by_hedge) = tokio::select! {
             biased;
@@ -171,16 +171,16 @@ impl<'a> Call<'a> {
         let upstream = &*self.local.upstream;
         self.phase.set(Phase::Waiting);
         let age = self.context.request_started;
-        let (place, begun) = match ReusablePermit::try_take(&upstream.limit, age) {
+        let (permit, begun) = match ReusablePermit::try_take(&upstream.limit, age) {
             // If nothing has been waited for, the call's start is the attempt's start.
-            Some(place) => (place, (used.get().is_none() && self.options.limit.is_none()).then_some(self.started)),
+            Some(permit) => (permit, (used.get().is_none() && self.options.limit.is_none()).then_some(self.started)),
             None => {
-                let place = Box::pin(upstream.limit.acquire(age)).await;
-                let place = place.map_err(|full| refused(&upstream.limit, full))?;
-                (ReusablePermit::of(&upstream.limit, place), None)
+                let permit = Box::pin(upstream.limit.acquire(age)).await;
+                let permit = permit.map_err(|full| refused(&upstream.limit, full))?;
+                (ReusablePermit::of(&upstream.limit, permit), None)
             }
         };
-        self.attempt_with(place, begun, request, safe, avoid, used).await
+        self.attempt_with(permit, begun, request, safe, avoid, used).await
     }
 
     async fn attempt_with(

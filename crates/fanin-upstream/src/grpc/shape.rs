@@ -116,8 +116,8 @@ fn of_message(message: &MessageDescriptor, shape: &Shape, path: &str) -> Option<
                     Some(format!("its fields are {}", all.join(", ")))
                 }
             };
-            let place = if path.is_empty() { String::new() } else { format!("{path}: ") };
-            return Some(Mismatch { message: format!("{place}{} has no field {key}", message.full_name()), hint });
+            let at = if path.is_empty() { String::new() } else { format!("{path}: ") };
+            return Some(Mismatch { message: format!("{at}{} has no field {key}", message.full_name()), hint });
         };
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         if let Some(found) = of_field(&field, value, &path) {

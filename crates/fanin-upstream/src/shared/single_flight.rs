@@ -19,8 +19,8 @@ use crate::error::CallError;
 /// The outcome of a shared request.
 pub type SharedResult = Result<Arc<ParsedAnswer>, CallError>;
 
-type Landed = watch::Sender<Option<SharedResult>>;
-type Shard = Mutex<HashMap<RequestKey, Arc<Landed>>>;
+type OutcomeSender = watch::Sender<Option<SharedResult>>;
+type Shard = Mutex<HashMap<RequestKey, Arc<OutcomeSender>>>;
 
 const SHARDS: usize = 16;
 
@@ -34,7 +34,7 @@ pub struct SingleFlight {
 
 impl fmt::Debug for SingleFlight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} flights", self.len())
+        write!(f, "{} shared requests", self.len())
     }
 }
 
@@ -51,11 +51,11 @@ impl SingleFlight {
     /// Joins the request of this key, or becomes its leader.
     pub fn join(self: &Arc<Self>, key: &RequestKey) -> FlightRole {
         match self.shard(key).lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()) {
-            Entry::Occupied(flight) => FlightRole::Follower(Follower(flight.get().subscribe())),
-            Entry::Vacant(place) => {
-                let landed = Arc::new(watch::Sender::new(None));
-                place.insert(landed.clone());
-                FlightRole::Leader(Leader { flights: self.clone(), key: key.clone(), landed })
+            Entry::Occupied(request) => FlightRole::Follower(Follower(request.get().subscribe())),
+            Entry::Vacant(entry) => {
+                let outcome = Arc::new(watch::Sender::new(None));
+                entry.insert(outcome.clone());
+                FlightRole::Leader(Leader { single_flight: self.clone(), key: key.clone(), outcome })
             }
         }
     }
@@ -76,14 +76,14 @@ impl SingleFlight {
     }
 
     /// Removes a request if it is still this one; with `unless_waited_for` only if nobody waits.
-    fn leave(&self, key: &RequestKey, landed: &Arc<Landed>, unless_waited_for: bool) -> bool {
-        let mut flights = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
+    fn leave(&self, key: &RequestKey, outcome: &Arc<OutcomeSender>, unless_waited_for: bool) -> bool {
+        let mut requests = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
         // Joining takes the same lock, so nobody joins between the check and the removal.
-        if unless_waited_for && landed.receiver_count() > 0 {
+        if unless_waited_for && outcome.receiver_count() > 0 {
             return false;
         }
-        if flights.get(key).is_some_and(|flight| Arc::ptr_eq(flight, landed)) {
-            flights.remove(key);
+        if requests.get(key).is_some_and(|request| Arc::ptr_eq(request, outcome)) {
+            requests.remove(key);
         }
         true
     }
@@ -91,9 +91,9 @@ impl SingleFlight {
 
 /// The leader. If it is dropped before it has run, its followers start over.
 pub struct Leader {
-    flights: Arc<SingleFlight>,
+    single_flight: Arc<SingleFlight>,
     key: RequestKey,
-    landed: Arc<Landed>,
+    outcome: Arc<OutcomeSender>,
 }
 
 impl fmt::Debug for Leader {
@@ -105,7 +105,7 @@ impl fmt::Debug for Leader {
 impl Leader {
     /// Waits for the request as a follower does.
     pub fn follow(&self) -> Follower {
-        Follower(self.landed.subscribe())
+        Follower(self.outcome.subscribe())
     }
 
     /// The key of the request.
@@ -121,12 +121,12 @@ impl Leader {
                 biased;
                 outcome = &mut work => {
                     // Removed first: a later call finds the answer in the cache, or starts anew.
-                    self.flights.leave(&self.key, &self.landed, false);
-                    self.landed.send_replace(Some(outcome));
+                    self.single_flight.leave(&self.key, &self.outcome, false);
+                    self.outcome.send_replace(Some(outcome));
                     return;
                 }
-                () = self.landed.closed() => {
-                    if self.flights.leave(&self.key, &self.landed, true) {
+                () = self.outcome.closed() => {
+                    if self.single_flight.leave(&self.key, &self.outcome, true) {
                         return;
                     }
                 }
@@ -137,7 +137,7 @@ impl Leader {
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        self.flights.leave(&self.key, &self.landed, false);
+        self.single_flight.leave(&self.key, &self.outcome, false);
     }
 }
 
@@ -148,8 +148,8 @@ pub struct Follower(watch::Receiver<Option<SharedResult>>);
 impl Follower {
     /// The outcome; `None` if the request was lost.
     pub async fn outcome(mut self) -> Option<SharedResult> {
-        let landed = self.0.wait_for(Option::is_some).await.ok()?;
-        landed.clone()
+        let outcome = self.0.wait_for(Option::is_some).await.ok()?;
+        outcome.clone()
     }
 }
 
@@ -177,15 +177,15 @@ mod tests {
         Arc::new(ParsedAnswer { answer, body: Body::Empty })
     }
 
-    fn lead(flights: &Arc<SingleFlight>, path: &str) -> Leader {
-        match flights.join(&key(path)) {
+    fn lead(single_flight: &Arc<SingleFlight>, path: &str) -> Leader {
+        match single_flight.join(&key(path)) {
             FlightRole::Leader(lead) => lead,
             FlightRole::Follower(_) => panic!("there is one already"),
         }
     }
 
-    fn follow(flights: &Arc<SingleFlight>, path: &str) -> Follower {
-        match flights.join(&key(path)) {
+    fn follow(single_flight: &Arc<SingleFlight>, path: &str) -> Follower {
+        match single_flight.join(&key(path)) {
             FlightRole::Follower(follow) => follow,
             FlightRole::Leader(_) => panic!("there is none"),
         }
@@ -193,11 +193,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn all_followers_get_the_same_outcome() {
-        let flights = Arc::new(SingleFlight::default());
-        let first = lead(&flights, "/a");
-        let (one, two) = (first.follow(), follow(&flights, "/a"));
-        let other = lead(&flights, "/b");
-        assert_eq!(flights.len(), 2);
+        let single_flight = Arc::new(SingleFlight::default());
+        let first = lead(&single_flight, "/a");
+        let (one, two) = (first.follow(), follow(&single_flight, "/a"));
+        let other = lead(&single_flight, "/b");
+        assert_eq!(single_flight.len(), 2);
         let work = async {
             tokio::time::sleep(Duration::from_millis(5)).await;
             Ok(ready(201))
@@ -207,42 +207,42 @@ mod tests {
             assert_eq!(outcome.unwrap().unwrap().answer.status, 201);
         }
         drop(other);
-        assert!(flights.is_empty());
+        assert!(single_flight.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_shared_request_ends_with_its_last_waiter() {
-        let flights = Arc::new(SingleFlight::default());
-        let first = lead(&flights, "/a");
-        let (leader, follower) = (first.follow(), follow(&flights, "/a"));
+        let single_flight = Arc::new(SingleFlight::default());
+        let first = lead(&single_flight, "/a");
+        let (leader, follower) = (first.follow(), follow(&single_flight, "/a"));
         let task = tokio::spawn(first.run(std::future::pending()));
         drop(leader);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(!task.is_finished() && flights.len() == 1, "somebody waits");
+        assert!(!task.is_finished() && single_flight.len() == 1, "somebody waits");
         drop(follower);
         task.await.unwrap();
-        assert!(flights.is_empty());
+        assert!(single_flight.is_empty());
         // The next call is a leader again.
-        lead(&flights, "/a");
+        lead(&single_flight, "/a");
     }
 
     #[tokio::test(start_paused = true)]
     async fn followers_of_a_lost_request_may_start_over() {
-        let flights = Arc::new(SingleFlight::default());
-        let first = lead(&flights, "/a");
-        let follower = follow(&flights, "/a");
+        let single_flight = Arc::new(SingleFlight::default());
+        let first = lead(&single_flight, "/a");
+        let follower = follow(&single_flight, "/a");
         drop(first);
         assert!(follower.outcome().await.is_none());
-        lead(&flights, "/a");
+        lead(&single_flight, "/a");
     }
 
     #[tokio::test]
     async fn followers_may_be_on_other_threads() {
-        let flights = Arc::new(SingleFlight::default());
-        let first = lead(&flights, "/a");
+        let single_flight = Arc::new(SingleFlight::default());
+        let first = lead(&single_flight, "/a");
         let waiting: Vec<_> = (0..4)
             .map(|_| {
-                let follow = follow(&flights, "/a");
+                let follow = follow(&single_flight, "/a");
                 std::thread::spawn(move || {
                     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                     runtime.block_on(follow.outcome()).unwrap().unwrap().answer.status

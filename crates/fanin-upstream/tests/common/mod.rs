@@ -66,7 +66,7 @@ pub enum Version {
     Two,
 }
 
-/// Serves with hyper; `answer` gets every request.
+/// Serves with hyper. `answer` answers each request.
 pub async fn serve<F, A>(version: Version, answer: F) -> Server
 where
     F: Fn(http::Request<Incoming>) -> A + 'static,
@@ -129,7 +129,7 @@ pub fn executor() -> TokioExecutor {
     TokioExecutor::new()
 }
 
-/// Hands every connection to `handle` as it is.
+/// Passes each connection to `handle`.
 pub async fn raw<F, A>(handle: F) -> Server
 where
     F: Fn(TcpStream) -> A + 'static,
@@ -182,7 +182,7 @@ pub fn client_of(servers: &[&Server], change: impl FnOnce(&mut fanin_config::Ups
     })
 }
 
-/// Turns everything off that might do more than send one request for a call.
+/// Turns off everything that might send more than one request for a call.
 pub fn no_policies(config: &mut fanin_config::Upstream) {
     config.retry = None;
     config.breaker = None;
@@ -233,7 +233,7 @@ pub fn text(body: impl Into<Bytes>) -> Response {
     http::Response::new(Full::new(body.into()))
 }
 
-/// Lets everything that is ready run, until `done`.
+/// Runs everything that is ready, until `done`.
 pub async fn until(mut done: impl FnMut() -> bool) {
     while !done() {
         tokio::time::sleep(Duration::from_millis(1)).await;

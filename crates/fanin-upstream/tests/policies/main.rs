@@ -1,5 +1,5 @@
-//! What goes for any transport: deadlines, policies, reload, snapshots, a file each.
-//! One program: each file alone would compile the client and its runtime anew.
+//! Deadlines, policies, reloads and snapshots, over any transport. One program, because each file alone would compile
+//! the client and its runtime again.
 
 #[path = "../common/mod.rs"]
 mod common;

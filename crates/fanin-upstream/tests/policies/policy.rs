@@ -1,4 +1,4 @@
-//! The policies at work together, against real servers.
+//! The policies together, against real servers.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -220,7 +220,7 @@ fn a_failing_endpoint_is_ejected_and_comes_back() {
         assert_eq!(client.gauge("endpoints_ejected"), 1.0);
         let bad_answers = join_all((0..100).map(|_| client.get("/"))).await;
         let bad_answers = bad_answers.into_iter().filter(|answer| answer.as_ref().unwrap().status != 200).count();
-        // A second of bad luck with the machine lets one call through.
+        // The breaker's pause may end on a slow machine, which lets one call through.
         assert!(bad_answers < 5, "{bad_answers}");
         assert!(bad.requests() < 10, "{}", bad.requests());
         broken.set(false);
@@ -342,7 +342,7 @@ fn a_rolling_restart_fails_no_call() {
     });
 }
 
-/// Forwards connections until it is switched to silent; then it neither answers nor closes, as a machine without power.
+/// Forwards connections until it is switched to silent. Then it neither answers nor closes, as a machine without power.
 async fn relay(to: std::net::SocketAddr) -> (crate::common::Server, Rc<Cell<bool>>) {
     let silent = Rc::new(Cell::new(false));
     let flag = silent.clone();
@@ -374,7 +374,7 @@ fn a_vanished_instance_fails_no_call() {
             (serve(Version::One, quick).await, serve(Version::One, quick).await, serve(Version::One, quick).await);
         let (vanishes, silent) = relay(three.address).await;
         let client = client_of(&[&one, &two, &vanishes], |config| {
-            // The default hedge, at half of the call's time, goes to another endpoint.
+            // The default hedge, at half of the call's timeout, goes to another endpoint.
             config.timeout = Duration::from_secs(10);
         });
         let load = |rounds: usize| {
@@ -397,7 +397,7 @@ fn a_vanished_instance_fails_no_call() {
     });
 }
 
-/// An operation as the configuration would give it, with nothing of its own.
+/// An operation without settings of its own.
 fn operation(toml: &str) -> fanin_config::Operation {
     let text = format!("[upstreams.u]\nurl = 'http://u'\n[upstreams.u.operations.it]\npath = '/'\n{toml}\n");
     let config = fanin_config::Config::parse(&text, "fanin.toml", std::path::Path::new("."), &|_| None).unwrap();
@@ -419,7 +419,7 @@ fn an_operation_has_its_own_retries_and_timeouts() {
         let call = |at| client.upstream.call(&client.worker, Request::get("/"), of_operation(at));
         assert_eq!(call(0).await.unwrap().status, 503);
         assert_eq!(server.requests(), 1);
-        // The flaky server's turn is a good one now.
+        // The next answer of the flaky server is a success.
         assert_eq!(call(1).await.unwrap().status, 200);
         assert_eq!(call(1).await.unwrap().status, 200);
         assert_eq!(server.requests(), 4, "of the last two calls the second needed a retry");

@@ -130,7 +130,7 @@ fn breaker_and_retry_budget_keep_their_state_when_other_settings_change() {
         while old.call(&worker, Request::get("/"), in_time()).await.is_ok() {}
         let reached = server.requests();
 
-        // The breaker is as it was: a limit shows nothing about the upstream's health.
+        // The breaker is unchanged: a limit shows nothing about the upstream's health.
         let mut second = first.clone();
         second.limit = fanin_config::Limit::Fixed(5);
         let next = upstreams.reload([&second]).unwrap();
@@ -139,7 +139,7 @@ fn breaker_and_retry_budget_keep_their_state_when_other_settings_change() {
         let error = new.call(&worker, Request::get("/"), in_time()).await.unwrap_err();
         assert_eq!(error.kind, fanin_upstream::ErrorKind::Breaker);
 
-        // Another breaker begins anew; the retry budget goes with it.
+        // Another breaker starts closed, and the retry budget is new as well.
         let mut third = second.clone();
         third.breaker = None;
         let last = next.reload([&third]).unwrap();

@@ -1,4 +1,4 @@
-//! Snapshots: fetched in the background, kept over failures, there again after a restart.
+//! Snapshots: fetched in the background, kept during failures, restored after a restart.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -112,7 +112,7 @@ fn a_restart_does_not_need_the_service() {
         assert_eq!(row(&second, "a").as_deref(), Some("1.50"), "at once");
         until(|| fetches(&second, "failed") > 0.0).await;
         assert_eq!(row(&second, "a").as_deref(), Some("1.50"));
-        // Of another table it is no dump.
+        // The dump of another table is refused.
         let third = with(&url, |snapshot| {
             snapshot.path = "/others".into();
             snapshot.dump = Some(dump.clone());

@@ -55,7 +55,7 @@ fn a_compressed_answer_is_decoded_whatever_its_size_and_status() {
                     assert_eq!(answer.headers.content_type(), Some(&b"text/x"[..]));
                     assert!(!answer.headers.contains_key(CONTENT_ENCODING));
                     assert!(!answer.headers.contains_key(CONTENT_LENGTH));
-                    // The connection is good for another call.
+                    // The connection can be used for another call.
                     client.get("/").await.unwrap();
                     assert_eq!(server.connections(), 1);
                 }

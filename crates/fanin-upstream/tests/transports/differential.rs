@@ -1,6 +1,7 @@
-//! The HTTP/1.1 client against hyper's: the same bytes of a server give the same answer through both, or an error.
+//! The HTTP/1.1 client compared with hyper's: the same bytes of a server give the same answer through both, or an error
+//! through both.
 //!
-//! Where they differ on purpose, ours is the stricter one; [`STRICTER`] lists its errors.
+//! Ours is stricter on purpose in some cases. [`STRICTER`] lists its errors.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,8 +15,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// hyper takes these. A length beside a transfer coding, or a coding that was not requested, is how answers are smuggled;
-/// a lone line feed in a chunk extension is what two parsers disagree about.
+/// hyper accepts these. A length beside a transfer coding, or a coding that was not requested, allows smuggled answers.
+/// Parsers disagree about a lone line feed in a chunk extension.
 const STRICTER: [&str; 7] = [
     "both a length and a transfer coding",
     "a transfer coding other than chunked",
@@ -26,7 +27,7 @@ const STRICTER: [&str; 7] = [
     "a head that is too long",
 ];
 
-/// hyper does not look at the length of an answer that has no body by its method or status.
+/// hyper ignores the length of an answer that has no body by its method or status.
 const OF_BODILESS: [&str; 2] = ["two lengths that differ", "an invalid content-length"];
 
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +37,7 @@ struct Seen {
     body: Bytes,
 }
 
-/// A server that sends the present bytes in slices to whoever asks, then closes.
+/// Sends the present bytes in slices on each connection, then closes it.
 struct Script {
     server: crate::common::Server,
     slices: Rc<RefCell<Vec<Vec<u8>>>>,
@@ -56,7 +57,7 @@ impl Script {
                 }
                 let slices: Vec<Vec<u8>> = script.borrow().clone();
                 for slice in slices {
-                    // Whoever has enough, or too much, closes.
+                    // A client that has enough, or too much, closes.
                     if stream.write_all(&slice).await.is_err() {
                         return;
                     }
@@ -102,7 +103,7 @@ impl Script {
         Ok(Seen { status: head.status.as_u16(), headers, body })
     }
 
-    /// Both, compared. `Err` if they differ in a way that is not on the list.
+    /// Compares both. `Err` if they differ in a way that is not listed.
     async fn compare(&self, slices: Vec<Vec<u8>>, method: &Method) -> Result<Result<Seen, String>, String> {
         let whole = slices.concat();
         *self.slices.borrow_mut() = slices;
@@ -120,7 +121,7 @@ impl Script {
     }
 }
 
-/// Answers, good and bad, each for a GET and a HEAD.
+/// Valid and invalid answers, each to a GET and a HEAD.
 const CORPUS: [&[u8]; 30] = [
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n{\"a\":1}",
     b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-empty: \r\n\r\n",
@@ -138,7 +139,7 @@ const CORPUS: [&[u8]; 30] = [
     b"HTTP/1.1 200 OK\ncontent-length: 2\n\nok",
     b"\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
     b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 3\r\n\r\nyes",
-    // From here on they are bad.
+    // From here on they are invalid.
     b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nyes!",
     b"HTTP/1.1 200 OK\r\ncontent-length: -3\r\n\r\nyes",
     b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf!",
@@ -189,7 +190,7 @@ fn stricter_checks_have_a_reason() {
     });
 }
 
-/// Numbers that look random and are the same in each run (Marsaglia's xorshift).
+/// Pseudo-random numbers, the same in each run (Marsaglia's xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -213,7 +214,7 @@ impl Numbers {
         slices
     }
 
-    /// Some bytes changed, left out, doubled, or taken from another text.
+    /// Some bytes changed, removed, repeated, or taken from another text.
     fn spoil(&mut self, text: &mut Vec<u8>) {
         const ODD: &[u8] = b"\r\n :;,0159aAfFxX\0\x7f\xff\tkeep";
         for _ in 0..=self.below(3) {

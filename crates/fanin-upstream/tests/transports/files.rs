@@ -134,7 +134,7 @@ fn unreadable_values_have_one_clear_error() {
             assert!(error.to_string().contains(path), "{error}");
         }
         assert_eq!(docs.text("count_lines", "large").await, "200 1", "counting has no bound");
-        // A folder that is gone is an upstream that cannot be reached.
+        // A missing folder is an upstream that cannot be reached.
         std::fs::remove_dir_all(docs.inside()).unwrap();
         assert_eq!(docs.call("read", "a.txt").await.unwrap_err().kind, ErrorKind::Connect);
     });
@@ -146,7 +146,7 @@ fn a_worker_is_not_held_by_a_large_file() {
         let docs = Folder::new("");
         let file = std::fs::File::create(docs.inside().join("holes")).unwrap();
         file.set_len(4 << 30).unwrap();
-        // What nobody waits for is stopped; the thread is there for the next.
+        // A dropped read is stopped, and its thread serves the next call.
         for _ in 0..8 {
             let call = docs.call("count_lines", "holes");
             tokio::time::timeout(Duration::from_millis(5), call).await.unwrap_err();

@@ -34,7 +34,7 @@ fn a_call_dropped_before_it_is_sent_sends_nothing_and_leaves_its_connection() {
         let server = serve(Version::One, |_| async { text("hello") }).await;
         let client = client(&server.url(), |_| ());
         client.get("/").await.unwrap();
-        // It has the connection and waits for the write batch, and its request ends.
+        // The call has the connection and is in the write batch; then its request ends.
         let mut call = Box::pin(client.get("/dropped"));
         assert!(futures_util::poll!(&mut call).is_pending());
         drop(call);
@@ -50,7 +50,7 @@ fn the_last_task_that_polled_a_call_is_woken() {
         let client = client(&server.url(), |_| ());
         client.get("/").await.unwrap();
         let mut call = Box::pin(client.get("/"));
-        // As a flow does whose second call starts before the first has been sent.
+        // As in a flow whose second call starts before the first has been sent.
         assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert_eq!(call.await.unwrap().body, "hello");
     });
@@ -154,7 +154,7 @@ fn a_dead_endpoint_refuses_every_call_that_waits() {
     });
 }
 
-/// Answers each request on a connection with the same bytes; then closes if asked to.
+/// Answers each request on a connection with the same bytes, and then closes if `close` is set.
 async fn always(bytes: &'static [u8], close: bool) -> crate::common::Server {
     raw(move |mut stream| async move {
         while read_head(&mut stream).await.is_some() {
@@ -241,8 +241,8 @@ fn a_large_answer_is_complete() {
     });
 }
 
-/// Serves `first` on the first connection, once, and closes it *after* the next request has come; later connections are
-/// served well. This is the race of a server that closes an idle connection.
+/// Serves `first` on the first connection, once, and closes it *after* the next request has come. Later connections are
+/// served normally. This is the race with a server that closes an idle connection.
 async fn closes_while_idle() -> (crate::common::Server, Rc<RefCell<Vec<String>>>) {
     let seen = Rc::new(RefCell::new(Vec::new()));
     let log = seen.clone();
@@ -306,7 +306,7 @@ fn a_restart_of_the_server_costs_no_call_even_with_effects() {
         socket.set_reuseaddr(true).unwrap();
         until(|| socket.bind(address).is_ok()).await;
         let server = crate::common::serve_on(socket.listen(64).unwrap(), Version::One, |_| async { text("new") });
-        // The closing of the old connections has arrived: they must not be used.
+        // The old connections are known to be closed, so they must not be used.
         until(|| client.gauge("connections") == 0.0).await;
         for _ in 0..8 {
             let post = Request { method: Method::POST, ..Request::get("/") };

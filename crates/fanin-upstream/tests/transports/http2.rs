@@ -1,4 +1,4 @@
-//! Many calls on one connection.
+//! HTTP/2: many calls on one connection.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -147,7 +147,7 @@ fn a_dropped_call_ends_its_stream_and_nothing_else() {
             assert_eq!(error.kind, ErrorKind::Timeout);
         }
         client.get("/").await.unwrap();
-        // On a busy machine a call may seem to have died with its connection; never do more than the allowed number open.
+        // On a busy machine a connection may count as dead. There are never more than the allowed number.
         assert!(server.connections() <= 4);
         assert_eq!(client.gauge("in_flight"), 0.0);
     });
@@ -207,7 +207,7 @@ fn calls_unprocessed_at_goaway_are_sent_elsewhere() {
     });
 }
 
-/// A relay that can stop passing anything on, without closing: a peer that vanishes.
+/// A relay that can stop forwarding without closing: a peer that vanishes.
 async fn vanishing(to: std::net::SocketAddr) -> (String, Rc<Cell<bool>>, Rc<Cell<usize>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -218,7 +218,7 @@ async fn vanishing(to: std::net::SocketAddr) -> (String, Rc<Cell<bool>>, Rc<Cell
             let (client, _) = listener.accept().await.unwrap();
             count.set(count.get() + 1);
             let server = TcpStream::connect(to).await.unwrap();
-            // Connections made after the peer has vanished reach its successor.
+            // Connections opened after the peer has vanished reach its successor.
             let flag = if flag.get() { Rc::new(Cell::new(false)) } else { flag.clone() };
             let (mut from_client, mut to_client) = client.into_split();
             let (mut from_server, mut to_server) = server.into_split();
@@ -255,7 +255,7 @@ fn a_vanished_peer_fails_its_calls_and_no_others() {
         let short = CallContext { timeout: Some(Duration::from_millis(50)), ..in_time() };
         let error = client.upstream.call(&client.worker, Request::get("/"), short).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Timeout);
-        // Not a minute later, not after TCP has given up: the very next call.
+        // The very next call succeeds, long before TCP gives up.
         assert_eq!(client.get("/").await.unwrap().body, "hello");
         assert_eq!(accepted.get(), 2);
         until(|| client.gauge("connections") == 1.0).await;

@@ -1,5 +1,5 @@
-//! Each transport against real servers, a file each.
-//! One program: each file alone would compile the client and its runtime anew.
+//! Each transport against real servers. One program, because each file alone would compile the client and its runtime
+//! again.
 
 #[path = "../common/mod.rs"]
 mod common;

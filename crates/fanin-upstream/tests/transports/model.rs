@@ -1,4 +1,4 @@
-//! Models of this process as upstreams: the same policies around another kind of work.
+//! Models of this process as upstreams: the same policies for another kind of work.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

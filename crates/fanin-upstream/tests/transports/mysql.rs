@@ -1,4 +1,4 @@
-//! MySQL's dialect, on a real MariaDB.
+//! MySQL's protocol against a real MariaDB.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use fanin_upstream::{Answer, CallContext, CallError, ErrorKind, Request, Upstrea
 use http::{HeaderMap, Method};
 use tokio::time::Instant;
 
-/// For calls that nothing is to end.
+/// A deadline that does not pass.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Db {
@@ -62,7 +62,7 @@ impl Db {
         text(&answer)
     }
 
-    /// What a query with a status other than 200 says.
+    /// The body of an error answer.
     async fn refused(&self, sql: &str, params: &str) -> String {
         let answer = self.query(sql, params).await.unwrap();
         format!("{} {}", answer.status.as_u16(), text(&answer))
@@ -111,7 +111,7 @@ fn values_round_trip_and_mistakes_have_clear_errors() {
             r#""stamp":"2024-02-29T01:02:03.5Z","span":"-26:03:04.5","yr":2024}]"#
         );
         assert_eq!(db.text("select * from kinds", "").await, expected);
-        // NULL everywhere, and an id that the database made.
+        // NULL of each type, and an id that the database generated.
         db.write("truncate table kinds", "").await;
         let made = text(&db.write("insert into kinds (name) values (?)", "null").await);
         assert!(made.starts_with("{\"affected\":1,\"insert_id\":"), "{made}");
@@ -140,7 +140,7 @@ fn values_round_trip_and_mistakes_have_clear_errors() {
         db.write("insert into kinds (id, name) values (4, 'two')", "").await;
         assert!(one("\"two\"").await.contains("by_name gave more than the one row"));
 
-        // What reads cannot write, whatever it looks like; and the connection is well after each mistake.
+        // A reading statement cannot write, whatever its text; and the connection works after each mistake.
         for (sql, params, said) in [
             ("insert into kinds (name) values ('x')", "", "400 {\"code\":\"25006\""),
             ("select nothing from kinds", "", "400 {\"code\":\"42S22\""),
@@ -163,7 +163,7 @@ fn values_round_trip_and_mistakes_have_clear_errors() {
             let answer = db.write(sql, params).await;
             assert_eq!(answer.status, status, "{sql}: {}", text(&answer));
         }
-        // An update counts what it found, also what was so already.
+        // An update counts the rows found, changed or not.
         assert_eq!(text(&db.write("update kinds set name = 'one' where id = 1", "").await), "{\"affected\":1}");
         // A table that changes under a prepared statement.
         db.write("alter table kinds drop column yr, add column more int default 5 after id", "").await;
@@ -181,7 +181,7 @@ fn time_and_size_are_bounded_and_signing_on_has_clear_errors() {
         assert!(a.is_ok() && b.is_ok() && c.is_ok());
         assert_eq!(d.unwrap_err().kind, ErrorKind::Limit);
 
-        // At the deadline, and when a call is dropped, the server stops too.
+        // At the deadline, and when a call is dropped, the server stops the statement.
         let long = body("select sleep(60) as s", "");
         let error = db.send(Method::GET, "/query", long.clone(), Duration::from_millis(300)).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
@@ -193,13 +193,13 @@ fn time_and_size_are_bounded_and_signing_on_has_clear_errors() {
         let both = || db.query("select 1 as a from (select sleep(0.1)) s", "");
         let (a, b) = futures_util::future::join(both(), both()).await;
         assert_eq!((text(&a.unwrap()), text(&b.unwrap())), ("[{\"a\":1}]".into(), "[{\"a\":1}]".into()));
-        // And if nobody were left to kill it, the server would end it by itself.
+        // If this process had ended, the server would end the statement by its own timeout.
         let setting = body("select @@max_statement_time as t", "");
         let answer = db.send(Method::GET, "/query", setting, Duration::from_secs(10)).await.unwrap();
         let seconds: f64 = text(&answer).trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
         assert!((5.0..=20.0).contains(&seconds), "{}", text(&answer));
 
-        // One row that is too large, and many that are together.
+        // One row that is too large, and many rows that are too large together.
         let error = db.query("select repeat('x', 5000000) as a", "").await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::TooLarge, "{error}");
         let error = db.query("select repeat('x', 1000) as a, seq from seq_1_to_100000000", "").await.unwrap_err();
@@ -238,7 +238,7 @@ fn a_server_that_restarts() {
         for crash in [true, false] {
             let (a, b, c, d) = four().await;
             assert!(a.is_ok() && b.is_ok() && c.is_ok() && d.is_ok());
-            // Whoever is being served gets an error, not silence.
+            // A running call gets an error.
             let long = body("select sleep(60) as s", "");
             let running = tokio::task::spawn_local(db.send(Method::POST, "/execute", long, LONG));
             while db.running().await == "[{\"n\":0}]" {}
@@ -248,7 +248,7 @@ fn a_server_that_restarts() {
                 server.stop()
             }
             match running.await.unwrap() {
-                // A server that stops in order interrupts what runs, and this function then gives 1.
+                // An orderly shutdown interrupts statements, and this function then returns 1.
                 Ok(answer) => {
                     assert!(answer.status.is_server_error() || text(&answer) == "[{\"s\":1}]", "{}", text(&answer))
                 }
@@ -258,7 +258,7 @@ fn a_server_that_restarts() {
                 ),
             }
             server.start();
-            // The first that finds its connection closed speaks for the others, and is tried again.
+            // The first call that finds its connection closed discards the others, and is retried.
             let back = Instant::now();
             while db.query("select 1 as a", "").await.is_err() {
                 tokio::time::sleep(Duration::from_millis(5)).await;

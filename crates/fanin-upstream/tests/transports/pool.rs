@@ -42,7 +42,7 @@ fn a_cold_worker_opens_few_connections_at_once_and_serves_all() {
 #[test]
 fn a_returned_connection_serves_before_a_new_one_could() {
     run(async {
-        // The listener's backlog takes connections, but only the first is ever served.
+        // The listener's backlog accepts connections, but only the first is ever served.
         let served = Rc::new(Cell::new(false));
         let server = raw(move |mut stream| {
             let first = !served.replace(true);
@@ -113,7 +113,7 @@ fn a_worker_gets_a_connection_that_another_does_not_use() {
 #[test]
 fn a_connect_timeout_is_reported() {
     run(async {
-        // A listener whose backlog is full: further connections are neither taken nor refused.
+        // A listener whose backlog is full: further connections are neither accepted nor refused.
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(1).unwrap();

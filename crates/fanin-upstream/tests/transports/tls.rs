@@ -122,7 +122,7 @@ fn untrusted_certificates_and_wrong_names_are_refused() {
         assert!(error.detail.contains("TLS: invalid peer certificate"), "{error}");
         let error = client(&url, |config| config.tls = tls(authority.ca(), Some("other"))).get("/").await.unwrap_err();
         assert!(error.detail.contains("not valid for name"), "{error}");
-        // Reached by its address, known by its name.
+        // The server is reached by its address and verified by its name.
         let address = url.replace("localhost", "127.0.0.1");
         client(&address, |config| config.tls = tls(authority.ca(), Some("localhost"))).get("/").await.unwrap();
     });

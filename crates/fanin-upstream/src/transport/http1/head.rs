@@ -79,7 +79,7 @@ pub(super) fn parse(bytes: &[u8], bodiless: bool) -> Result<Option<Head>, &'stat
                 }
             }
             12 if content_type.1 == 0 && line.name.eq_ignore_ascii_case("content-type") => {
-                content_type = place(bytes, line.value);
+                content_type = range(bytes, line.value);
             }
             16 if line.name.eq_ignore_ascii_case("content-encoding") => encoded = true,
             _ => {}
@@ -103,7 +103,7 @@ pub(super) fn parse(bytes: &[u8], bodiless: bool) -> Result<Option<Head>, &'stat
 }
 
 /// Position of `part` in `whole`. A head is short enough for 32 bits. An empty value counts as none.
-fn place(whole: &[u8], part: &[u8]) -> (u32, u32) {
+fn range(whole: &[u8], part: &[u8]) -> (u32, u32) {
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
     if part.is_empty() { (0, 0) } else { (start as u32, (start + part.len()) as u32) }
 }

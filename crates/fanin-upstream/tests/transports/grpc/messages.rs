@@ -16,14 +16,14 @@ fn messages_are_json_by_the_protobuf_rules() {
             "free": {"any": [1.5, null, {"thing": "x"}]}, "wrapped": "w", "numbers": [1, 2],
         });
         assert_eq!(probe.get("Echo", full.clone()).await, full);
-        // What a proto reader must understand besides: names of the file, numbers as strings and the other way round.
+        // A reader of JSON for protobuf also accepts original field names, numbers as strings, and strings as numbers.
         let other =
             json!({"small": "3", "big": 5, "real": "NaN", "colour": 1, "address": {"street_name": "a"}, "text": null});
         let echoed = probe.get("Echo", other).await;
         assert_eq!(echoed["small"], 3);
         assert_eq!((&echoed["big"], &echoed["real"]), (&json!("5"), &json!("NaN")));
         assert_eq!((&echoed["colour"], &echoed["address"]["streetName"]), (&json!("COLOUR_RED"), &json!("a")));
-        // Without presence a field is there with its default; with presence it is there if it is set.
+        // A field without presence is written with its default; one with presence is written if it is set.
         let empty = probe.get("Echo", json!({})).await;
         assert_eq!(
             (&empty["text"], &empty["others"], &empty["colour"]),
@@ -51,7 +51,7 @@ fn streams_are_lists() {
         assert_eq!(probe.get("Sum", json!([])).await, number(0));
         assert_eq!(probe.get("Squares", json!([{"value": 2}, {"value": 3}])).await, json!([number(4), number(9)]));
         assert_eq!(probe.get("Squares", json!([])).await, json!([]));
-        // Far more than a window, and than a frame.
+        // Far more than a flow-control window and a frame.
         let many: Vec<Value> = (0..5000).map(|value| json!({"value": value, "ballast": "A".repeat(400)})).collect();
         let squares = probe.get("Squares", json!(many)).await;
         assert_eq!((squares.as_array().unwrap().len(), &squares[4999]["value"]), (5000, &json!("24990001")));
@@ -80,7 +80,7 @@ fn streams_are_bounded() {
         let error = probe.refused("Count", json!({"to": 1, "bytes": 20_000})).await;
         assert!(error.to_string().contains("a message of the answer has 200"), "{error}");
         assert_eq!(probe.get("Count", json!({"to": 3})).await.as_array().unwrap().len(), 3, "the connection lives");
-        // A stream that stops in the middle: the next part must come in time.
+        // A stream that stalls: the next part must come in time.
         let probe = Probe::new("chunk_timeout = '300ms'\nretry = 'off'");
         let error = probe.refused("Count", json!({"to": 2, "end": "hang"})).await;
         assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
@@ -248,7 +248,7 @@ fn an_answer_that_does_not_fit_its_descriptor_is_an_error() {
         let error = probe.refused("Echo", json!({"text": "x", "new": true})).await;
         assert_eq!((error.kind, error.fault), (ErrorKind::Decode, Fault::Upstream));
         assert!(error.to_string().contains("the answer is no fanin.probe.Out: "), "{error}");
-        // What the server does not know it lets pass, and what is not described here is left out.
+        // The server ignores unknown fields, and fields that are not described here are left out.
         assert_eq!(probe.get("Echo", json!({"new": true})).await, json!({"text": "0"}));
     });
 }

@@ -1,4 +1,4 @@
-//! gRPC, against a server of Python's grpcio.
+//! gRPC against a server of Python's grpcio.
 
 mod messages;
 mod servers;
@@ -16,7 +16,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-/// One for all tests that leave it alive. It ends with the process.
+/// One server for all tests that do not stop it. It ends with the process.
 static SERVER: LazyLock<Mutex<Server>> = LazyLock::new(|| Mutex::new(Server::grpc()));
 
 fn server() -> String {
@@ -35,7 +35,7 @@ fn parse(url: &str, more: &str) -> Vec<fanin_config::Upstream> {
 }
 
 impl Probe {
-    /// Described by the `.proto` file, with further keys.
+    /// With descriptors of the `.proto` file and further keys.
     fn new(more: &str) -> Probe {
         Probe::at(&server(), &format!("timeout = '60s'\nproto = 'probe.proto'\n{more}"))
     }
@@ -65,7 +65,7 @@ impl Probe {
         self.send(method, body, within(60).safe()).await
     }
 
-    /// Its answer, which must be a success.
+    /// Its successful answer.
     async fn get(&self, method: &str, body: Value) -> Value {
         let answer = self.ask(method, body).await.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(answer.status, 200, "{:?}", answer.body);

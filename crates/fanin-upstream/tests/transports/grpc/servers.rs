@@ -6,13 +6,13 @@ use super::*;
 fn a_deadline_ends_the_call_and_cancels_the_stream() {
     run(async {
         let probe = Probe::new("retry = 'off'");
-        // A connection is there, so that the calls reach the server.
+        // A connection is open, so that the calls reach the server.
         probe.get("Echo", json!({})).await;
         let mut context = within(60).safe();
         context.timeout = Some(Duration::from_secs(1));
         let error = probe.send("Wait", json!({"key": "late", "ms": 50_000}), context).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
-        // A call that nobody needs any more.
+        // A call that is dropped.
         let call = probe.ask("Wait", json!({"key": "left", "ms": 50_000}));
         timeout(Duration::from_secs(1), call).await.unwrap_err();
         for key in ["late/cancelled", "left/cancelled"] {
@@ -29,13 +29,13 @@ fn retries_where_they_may_help() {
         let probe = Probe::new("retry = { floor = 100 }");
         let flaky = |key: &str, code: i32| json!({"key": key, "code": code, "times": 1});
         assert_eq!(probe.get("Fail", flaky("retried", 14)).await["times"], 2);
-        // What may change something is not sent twice; nor what a retry does not help.
+        // A call with effects is not sent twice, and neither is one that a retry does not help.
         let answer = probe.send("FailWriting", flaky("once", 14), within(60)).await.unwrap();
         assert_eq!(answer.status, 503);
         for (key, code, status) in [("internal", 13, 500), ("exhausted", 8, 429), ("missing", 5, 404)] {
             assert_eq!(probe.ask("Fail", flaky(key, code)).await.unwrap().status, status, "{key}");
         }
-        // A server that says when to come back is believed.
+        // A server's pushback is obeyed.
         let body = json!({"key": "later", "code": 14, "times": 1, "pushbackMs": "60000"});
         let answer = probe.ask("Fail", body).await.unwrap();
         assert_eq!((answer.status.as_u16(), &answer.headers["retry-after"]), (503, &HeaderValue::from_static("60")));
@@ -85,7 +85,7 @@ fn a_reload_takes_changed_descriptors_and_keeps_unchanged_ones() {
 fn the_server_describes_itself() {
     run(async {
         let probe = Probe::at(&server(), "timeout = '60s'\nreflection = true");
-        // Many calls at once ask once.
+        // Many calls at once fetch the descriptors once.
         let calls = (0..20).map(|_| probe.get("Echo", json!({"address": {"city": "x"}})));
         for answer in futures_util::future::join_all(calls).await {
             assert_eq!(answer["address"], json!({"streetName": "", "city": "x"}));
@@ -127,7 +127,7 @@ fn calls_over_tls() {
         );
         let probe = Probe::at(&secure.url, &more);
         assert_eq!(probe.get("Echo", json!({"text": "sealed"})).await["text"], "sealed");
-        // Nobody else vouches for it.
+        // The certificate of another authority is not trusted.
         let probe = Probe::at(&secure.url, "timeout = '60s'\nproto = 'probe.proto'\nretry = 'off'");
         assert_eq!(probe.refused("Echo", json!({})).await.kind, ErrorKind::Connect);
     });
@@ -151,10 +151,10 @@ fn a_server_that_stops_in_the_middle() {
         assert_eq!(probe.refused("Echo", json!({})).await.kind, ErrorKind::Refused);
         own.start();
         assert_eq!(probe.get("Echo", json!({"text": "again"})).await["text"], "again");
-        // It goes in order: calls in flight end, later ones are tried on a new connection.
+        // An orderly shutdown: calls in flight end, later ones are sent on a new connection.
         own.stop();
         own.start();
-        // The runtime has to see what has come while this thread was held.
+        // The runtime has to read what came while this thread was blocked.
         sleep(Duration::from_millis(10)).await;
         assert_eq!(probe.get("Echo", json!({"text": "anew"})).await["text"], "anew");
     });
@@ -176,7 +176,7 @@ fn calls_are_spread_over_endpoints_and_survive_the_loss_of_one() {
             let answers = futures_util::future::join_all(calls).await;
             assert_eq!(answers.len(), 20, "{round}");
         }
-        // Each server counts for itself.
+        // Each server counts its own calls.
         for url in [server(), other.url.clone()] {
             let one = Probe::at(&url, "timeout = '60s'\nproto = 'probe.proto'");
             let times = one.get("Seen", json!({"key": "spread"})).await["times"].as_i64().unwrap();
@@ -192,18 +192,18 @@ fn calls_are_spread_over_endpoints_and_survive_the_loss_of_one() {
 #[test]
 fn a_server_that_is_pinged_too_often_is_pinged_less() {
     run(async {
-        // Without settings of its own grpcio ends connections that ping more often than every five minutes without data.
+        // By default grpcio closes connections that ping more often than every five minutes without data.
         let more =
             "timeout = '60s'\nproto = 'probe.proto'\nretry = 'off'\nkeepalive = '30ms'\nkeepalive_timeout = '20s'";
         let probe = Probe::at(&server(), more);
         let answer = probe.ask("Wait", json!({"key": "pinged", "ms": 2000})).await;
         assert!(answer.is_err() || answer.as_ref().is_ok_and(|answer| answer.status == 503), "{answer:?}");
         assert_eq!(probe.get("Wait", json!({"key": "calm", "ms": 1000})).await["times"], 1);
-        // One that bears pings gets them.
+        // A server that allows pings is pinged.
         let permissive = Server::grpc_with(&["--permissive"]);
         let probe = Probe::at(&permissive.url, more);
         assert_eq!(probe.get("Wait", json!({"key": "calm", "ms": 1000})).await["times"], 1);
-        // Without calls none are sent, if so configured.
+        // Without calls there are no pings, if so configured.
         let probe = Probe::at(&server(), &format!("{more}\nkeepalive_idle = false"));
         probe.get("Echo", json!({})).await;
         sleep(Duration::from_millis(500)).await;

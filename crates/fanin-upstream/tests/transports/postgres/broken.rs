@@ -1,4 +1,4 @@
-//! PostgreSQL servers that do not keep to the protocol, and a network that cuts it into pieces.
+//! PostgreSQL servers that break the protocol, and a network that cuts it into pieces.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -64,7 +64,7 @@ fn row(value: &[u8]) -> Vec<u8> {
     message(b'D', &[&[0, 1][..], &length.to_be_bytes(), value].concat())
 }
 
-/// A server that answers what it reads, whatever that is, by the next of `says`, and then closes the connection.
+/// A server that replies to each read with the next of `says`, and then closes the connection.
 async fn fake(says: Vec<Vec<u8>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -76,7 +76,7 @@ async fn fake(says: Vec<Vec<u8>>) -> String {
                 }
                 stream.write_all(answer).await.unwrap();
             }
-            // Closing with something unread would be a reset.
+            // Closing with unread bytes would be a reset.
             let _ = tokio::time::timeout(Duration::from_millis(20), stream.read(&mut [0; 4096])).await;
         }
     });
@@ -95,7 +95,7 @@ fn a_server_that_breaks_off_or_breaks_the_protocol_is_an_error() {
             (vec![message(b'R', &[0, 0])], ErrorKind::Connect, "message R of the server"),
             (vec![message(b'R', &[0, 0, 0, 7])], ErrorKind::Connect, "not known here (7)"),
             (vec![message(b'R', b"\0\0\0\x0aSOMETHING\0\0")], ErrorKind::Connect, "no SCRAM-SHA-256"),
-            // It claims that all is well without the proof that it knows the password.
+            // It reports success without the proof that it knows the password.
             (
                 vec![message(b'R', b"\0\0\0\x0aSCRAM-SHA-256\0\0"), trusted()],
                 ErrorKind::Connect,
@@ -117,7 +117,7 @@ fn a_server_that_breaks_off_or_breaks_the_protocol_is_an_error() {
             assert_eq!(error.kind, kind, "{count} {words}: {error}");
             assert!(error.to_string().contains(words), "{count} {words}: {error}");
         }
-        // What belongs is understood, so that the above fails for the reasons given.
+        // Valid replies are understood, so the failures above have the stated reasons.
         let end = [message(b'2', b""), row(&7_i32.to_be_bytes()), done()].concat();
         let db = Db::at(&fake(with(&[end])).await);
         let answer = db.query("[\"select 7 as a\"]".into()).await.unwrap();
@@ -125,7 +125,7 @@ fn a_server_that_breaks_off_or_breaks_the_protocol_is_an_error() {
     });
 }
 
-/// Passes on what a connection says in pieces of at most `piece` bytes.
+/// Forwards a connection in pieces of at most `piece` bytes.
 async fn through(server: &Server, piece: usize) -> String {
     let (before, rest) = server.url.split_once('@').unwrap();
     let (to, after) = rest.split_once('/').unwrap();
@@ -169,7 +169,7 @@ fn answers_do_not_depend_on_the_size_of_pieces() {
             let answer = db.query("[\"select 1 / $1::int as a\", 0]".into()).await.unwrap();
             assert_eq!(answer.status, 400);
         }
-        // More than the network takes at once, in both directions.
+        // More than the network buffers, in both directions.
         let db = Db::at(&server.url);
         let large = "y".repeat(6 << 20);
         for _ in 0..2 {
@@ -187,13 +187,13 @@ fn asynchronous_messages_are_no_replies() {
     run(async {
         let server = Server::postgres();
         let db = Db::at(&server.url);
-        // A notice comes in the middle of the answer, and a setting that has changed behind it.
+        // A notice comes in the middle of the answer, and a changed setting after it.
         let notice = "[\"select 1 as a where pg_catalog.set_config('TimeZone', 'Asia/Tokyo', false) <> ''\"]";
         for _ in 0..3 {
             assert_eq!(&db.query(notice.into()).await.unwrap().body[..], b"[{\"a\":1}]");
         }
-        // While the connection is unused: the server reads its configuration again and says what has changed, or
-        // ends the connection, which is then not used again.
+        // While the connection is unused, the server reloads its configuration and reports a change, or closes the
+        // connection, which is then not used again.
         let pid = async || {
             let answer = db.query("[\"select pg_backend_pid() as a\"]".into()).await.unwrap();
             String::from_utf8(answer.body.to_vec())

@@ -16,15 +16,16 @@ fn a_call_dropped_before_it_is_sent_writes_nothing() {
                 within(Duration::from_secs(20)),
             )
         };
-        // From here on the statement is prepared, so that nothing but the insert itself is to be sent.
+        // The statement is prepared now, so only the insert itself would be sent.
         insert(0).await.unwrap();
-        // The call has the connection and waits for the other writes of this event loop iteration, and its request ends.
+        // The call has the connection and waits for the other writes of this event loop iteration; then its request
+        // ends.
         let mut call = Box::pin(insert(1));
         assert!(futures_util::poll!(&mut call).is_pending());
         drop(call);
         // On the same connection, the only one.
         assert_eq!(text(&db.query("select id from t", "").await.unwrap()), "[{\"id\":0}]");
-        // The next may go at once: there was nothing to cancel.
+        // The next call starts at once: there was nothing to cancel.
         insert(2).await.unwrap();
         assert_eq!(text(&db.query("select id from t order by id", "").await.unwrap()), "[{\"id\":0},{\"id\":2}]");
     });
@@ -71,7 +72,7 @@ fn workers_share_one_connection() {
                     seen.push(one);
                     seen.push(other.replace(&format!(",\"n\":{number}}}"), ",\"n\":1}"));
                 }
-                // The worker that has opened the connection must not end before the other one.
+                // The worker that opened the connection must not end before the other one.
                 tokio::time::sleep(Duration::from_millis(500)).await;
             });
             seen
@@ -92,17 +93,17 @@ fn at_the_deadline_the_server_stops_too() {
         let error =
             db.send(Method::GET, "/query", sleep.clone(), within(Duration::from_millis(150))).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Timeout);
-        // The same when the call is dropped, as it is when the client leaves.
+        // The same when the call is dropped, as when a client leaves.
         let call = db.send(Method::GET, "/query", sleep, within(Duration::from_secs(20)));
         tokio::time::timeout(Duration::from_millis(150), call).await.unwrap_err();
         while db.running().await != "[{\"count\":0}]" {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        // Both connections are there again and in order.
+        // Both connections are usable again.
         let both = || db.query("select 1 as a from pg_sleep(0.1)", "");
         let (a, b) = futures_util::future::join(both(), both()).await;
         assert_eq!((text(&a.unwrap()), text(&b.unwrap())), ("[{\"a\":1}]".into(), "[{\"a\":1}]".into()));
-        // And if nobody were left to cancel it, the server would by itself.
+        // If this process had ended, the server would end the statement by its own timeout.
         let setting = "select current_setting('statement_timeout') as t";
         let answer = db.send(Method::GET, "/query", body(setting, ""), within(Duration::from_secs(2))).await.unwrap();
         assert!(
@@ -118,7 +119,7 @@ fn answers_that_are_too_large_end_early() {
     run(async {
         let server = Server::postgres();
         let db = Db::new(&server, "limit = 1\nmax_answer = '1MB'");
-        // One row of 200 MB: refused by its length, before it is read.
+        // One row of 200 MB is refused by its length, before it is read.
         let begun = std::time::Instant::now();
         let error = db.query("select repeat('x', 200000000) as a", "").await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::TooLarge, "{error}");
@@ -139,7 +140,7 @@ fn a_server_that_restarts() {
         let db = Db::new(&server, "limit = 4\nbreaker = 'off'");
         for crash in [true, false] {
             assert!(db.query("select 1 as a", "").await.is_ok());
-            // Whoever is being served gets an error, not silence.
+            // A running call gets an error.
             let running = tokio::task::spawn_local(db.send(
                 Method::POST,
                 "/execute",
@@ -183,7 +184,7 @@ fn signing_on_fails_with_clear_errors_and_works_over_tls() {
         assert!(!error.to_string().contains("guess"), "{error}");
         let error = Db::at(&server.url.replace("/postgres", "/none"), "").query("select 1", "").await.unwrap_err();
         assert!(error.to_string().contains("3D000"), "{error}");
-        // The password may stand apart from the URL.
+        // The password may be set apart from the URL.
         let apart = Db::at(&server.url.replace(":secret", ""), "password = 'secret'");
         assert!(apart.query("select 1", "").await.is_ok());
 
@@ -192,11 +193,11 @@ fn signing_on_fails_with_clear_errors_and_works_over_tls() {
         assert_eq!(text(&plain.query(ssl, "").await.unwrap()), "[{\"ssl\":false}]");
         let secure = Db::new(&server, &format!("tls = {{ ca = '{}' }}", server.ca.display()));
         assert_eq!(text(&secure.query(ssl, "").await.unwrap()), "[{\"ssl\":true}]");
-        // A certificate that nobody we know has signed.
+        // A certificate of an unknown authority.
         let unknown = Db::at(&format!("{}?sslmode=require", server.url), "");
         let error = unknown.query(ssl, "").await.unwrap_err();
         assert!(error.kind == ErrorKind::Connect && error.to_string().contains("TLS"), "{error}");
-        // Cancelling goes over TLS as well.
+        // Cancelling uses TLS as well.
         let sleep = body("select pg_sleep(60)", "");
         let error = secure.send(Method::GET, "/query", sleep, within(Duration::from_millis(150))).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Timeout);

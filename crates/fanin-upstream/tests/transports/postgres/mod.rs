@@ -1,4 +1,4 @@
-//! PostgreSQL, a real one.
+//! PostgreSQL: tests against a real server.
 
 mod broken;
 mod connections;
@@ -60,7 +60,7 @@ impl Db {
         self.send(Method::POST, "/execute", body(sql, params), within(Duration::from_secs(20))).await
     }
 
-    /// What a query with a status other than 200 says.
+    /// The body of an error answer.
     async fn refused(&self, sql: &str, params: &str) -> String {
         let answer = self.query(sql, params).await.unwrap();
         let text = format!("{} {}", answer.status.as_u16(), text(&answer));

@@ -60,7 +60,7 @@ fn every_type_has_its_form_in_json() {
             let answer = db.query(&format!("select {sql} as v"), "").await.unwrap();
             assert_eq!(text(&answer), format!("[{{\"v\":{json}}}]"), "{sql}");
         }
-        // The two writers agree on what JSON is.
+        // Both writers produce the same JSON.
         let sql =
             "select row_to_json(t)::text as a, n, d, f from (select 1.50 n, date '0001-01-01' d, 0.1::float8 f) t";
         let answer = text(&db.query(sql, "").await.unwrap());
@@ -145,7 +145,7 @@ fn null_is_allowed_everywhere() {
             "text[]",
             "mood[]",
         ];
-        // Each as a parameter and as a column, at once and alone.
+        // Each as a parameter and as a column, together and alone.
         let columns: Vec<String> =
             kinds.iter().enumerate().map(|(at, kind)| format!("${}::{kind} as c{at}", at + 1)).collect();
         let row: Vec<String> = (0..kinds.len()).map(|at| format!("\"c{at}\":null")).collect();
@@ -187,7 +187,7 @@ fn wrong_calls_have_one_clear_error_and_keep_the_connection() {
                 "",
                 "column r of query has the type int4range, which has no form in JSON: cast it, as in r::text",
             ),
-            // It fails midway: the rows before it are no answer.
+            // It fails midway: the rows before are not an answer.
             ("select 10 / (500 - g) from generate_series(1, 1000) g", "", "22012"),
             ("create table t (id int)", "", "a statement that writes needs writes = true"),
         ] {
