@@ -10,12 +10,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use toml::de::DeTable;
 
-use crate::env::Env;
-use crate::read::Reader;
-use crate::table::Table;
-use crate::{
-    ConfigError, Diagnostic, FlowLimits, Models, Route, Server, Severity, Source, Upstream, route, server, text,
-};
+use crate::reader::Reader;
+use crate::reader::Table;
+use crate::upstream::kind::has_key;
+use crate::values::env::Env;
+use crate::values::serialize;
+use crate::{ConfigError, Diagnostic, FlowLimits, Models, Route, Server, Severity, Source, Upstream, route, server};
 
 /// The configuration file's name in its folder.
 pub const FILE_NAME: &str = "fanin.toml";
@@ -23,16 +23,16 @@ pub const FILE_NAME: &str = "fanin.toml";
 /// Larger files are refused unread.
 const MAX_FILE: u64 = 4 << 20;
 
-/// A checked configuration: `fanin.toml`.
+/// A valid configuration: the content of `fanin.toml` with all defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Listeners, admission, timeouts, logs.
+    /// Addresses, limits, timeouts, load shedding and logs.
     pub server: Server,
-    /// What one request may use, for all routes.
+    /// Limits of one request, for all routes.
     pub flow: FlowLimits,
-    /// Backend services, by the name that flows load them with.
-    #[serde(serialize_with = "text::named")]
+    /// Backend services, by the name under which flows load them.
+    #[serde(serialize_with = "serialize::named")]
     #[schemars(with = "std::collections::BTreeMap<String, Upstream>")]
     pub upstreams: IndexMap<String, Upstream>,
     /// Models in this process.
@@ -41,10 +41,10 @@ pub struct Config {
     pub models: Option<Models>,
     /// Methods and paths, each bound to a flow.
     pub routes: Vec<Route>,
-    /// The folder that the file stands in. Flow files are below it.
+    /// The folder of the file. Flow files are below it.
     #[serde(skip)]
     pub dir: PathBuf,
-    /// What looks wrong without being an error.
+    /// Warnings about the file.
     #[serde(skip)]
     pub warnings: Vec<Diagnostic>,
 }
@@ -206,4 +206,21 @@ fn read(mut root: Table<'_, '_>) -> Config {
         .collect();
     root.finish();
     Config { server, flow, upstreams, models, routes, ..Config::default() }
+}
+
+impl Config {
+    /// The whole configuration as a JSON value in the shape of the file, every default filled in, for `/config`.
+    ///
+    /// Masked are: users and passwords in URLs, and values of headers that carry secrets by their name or that were taken
+    /// from the environment. Private keys appear by their file's path only.
+    pub fn masked(&self) -> serde_json::Value {
+        // Every type here serialises to strings, numbers, lists and tables with text keys, which can't fail.
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        for (name, upstream) in &self.upstreams {
+            if let Some(keys) = value["upstreams"][name.as_str()].as_object_mut() {
+                keys.retain(|key, _| has_key(upstream.kind(), key));
+            }
+        }
+        value
+    }
 }

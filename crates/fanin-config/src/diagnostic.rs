@@ -7,8 +7,6 @@ use std::sync::Arc;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use thiserror::Error;
 
-use crate::Position;
-
 /// A file's name and text, for messages about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -42,6 +40,25 @@ impl Source {
             start,
             end,
         }
+    }
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// From 1; 0 is the file as a whole.
+    pub line: u32,
+    /// In characters, from 1.
+    pub column: u32,
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
     }
 }
 

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use crate::schema;
-use crate::table::{Choice, Table};
+use crate::reader::{Table, TableOrWord};
+use crate::schema::types;
 
 /// What runs a route's flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,16 +16,18 @@ pub enum Executor {
     Threads(Threads),
 }
 
-/// `executor = { threads = 600, waiting = 200 }`: a bounded pool of threads that run a route's flow. Connections stay on the
-/// workers; a thread belongs to a request from its start to its response and blocks while the flow waits.
+/// `executor = { threads = 600, waiting = 200 }`: a bounded pool of threads that run the flow of a route. A thread
+/// belongs to a request from its start to its response and blocks while the flow waits. Connections stay on the
+/// workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Threads {
-    /// Threads of this route's pool: requests that run at once. They are made when they are first needed, and kept.
-    #[schemars(with = "schema::Count<1, 65536>")]
+    /// Number of threads in the pool: most requests of the route that run at the same time. Threads start when first
+    /// needed and stay.
+    #[schemars(with = "types::Count<1, 65536>")]
     pub threads: usize,
-    /// Requests that may wait for a thread. The next one is refused at once with 503.
-    #[schemars(with = "schema::Count<0>")]
+    /// Most requests that may wait for a thread. Further requests are refused at once with 503.
+    #[schemars(with = "types::Count<0>")]
     pub waiting: usize,
 }
 
@@ -46,9 +48,9 @@ impl Serialize for Executor {
 
 /// Reads the key `executor`: `"coroutines"` or a table.
 pub(crate) fn read(route: &mut Table<'_, '_>) -> Executor {
-    match route.table_or("executor", "\"coroutines\" or { threads = 600, waiting = 200 }", "coroutines") {
-        Choice::Absent | Choice::Word => Executor::Coroutines,
-        Choice::Table(mut table) => {
+    match route.table_or_word("executor", "\"coroutines\" or { threads = 600, waiting = 200 }", "coroutines") {
+        TableOrWord::Absent | TableOrWord::Word => Executor::Coroutines,
+        TableOrWord::Table(mut table) => {
             let default = Threads::default();
             let threads = Threads {
                 threads: table.count("threads", 1..=65_536).unwrap_or(default.threads),

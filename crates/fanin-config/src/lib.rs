@@ -1,63 +1,73 @@
 //! The configuration file, `fanin.toml`: types, defaults, checks, JSON Schema.
 //!
-//! [`Config::load`] reads `DIR/fanin.toml` and gives either a configuration in which every value has been checked and
-//! every default filled in, or *all* the errors at once, each with file, line and column. The types are plain data:
+//! [`Config::load`] reads `DIR/fanin.toml`. It gives either a configuration in which every value has been checked and
+//! every default filled in, or *all* errors at once, each with file, line and column. The types are plain data:
 //! durations are `std::time::Duration`, sizes are bytes, paths are resolved against the configuration's folder.
+//!
+//! | modules | |
+//! |---|---|
+//! | `config` | the whole file |
+//! | `server`, `route`, `flow_limits`, `executor`, `models` | a table each |
+//! | `upstream` | `[upstreams.NAME]`: kinds, policies, operations, statements |
+//! | `values` | durations, sizes, environment variables, names, secrets as text |
+//! | `reader` | typed values with their positions; records every error and reads on |
+//! | `schema` | the JSON Schema |
+//! | `diagnostic`, `render` | errors, and how people see them |
+//!
+//! This crate must not know how any value is used: no I/O besides reading the file, no flows, no network.
 //!
 //! To add a key: add a field with its documentation and default to the struct of its section, and one line to that
 //! section's `read`. The JSON Schema and the table of `docs/configuration.md` follow from the struct; a test fails
 //! when the two disagree.
 
-mod backend;
-mod client_tls;
 mod config;
 mod diagnostic;
-mod duration;
-mod env;
 mod executor;
-mod grpc;
-mod headers;
-mod limit;
-mod limits;
-mod mask;
-mod merge;
+mod flow_limits;
+mod memory_budget;
 mod models;
-mod operation;
-mod overload;
-mod param;
-mod policy;
-mod read;
+mod network;
+mod path_pattern;
+mod priority;
+mod reader;
 mod render;
 mod route;
+mod route_conflicts;
 mod schema;
 mod server;
-mod size;
-mod statement;
-mod table;
-mod text;
 mod upstream;
-mod urls;
+mod values;
 
-pub use backend::{CALL_OPTIONS, UpstreamKind};
-pub use client_tls::ClientTls;
 pub use config::{Config, FILE_NAME, Inspection};
-pub use diagnostic::{ConfigError, Diagnostic, Severity, Source};
-pub use duration::{format_duration, parse_duration};
+pub use diagnostic::{ConfigError, Diagnostic, Position, Severity, Source};
 pub use executor::{Executor, Threads};
-pub use grpc::{FieldNames, Int64};
-pub use limit::Limit;
-pub use limits::FlowLimits;
-pub use mask::MASK;
-pub use merge::{Batch, Cache, Snapshot};
+pub use flow_limits::FlowLimits;
+pub use memory_budget::MemoryBudget;
 pub use models::{ModelSettings, Models, Versions};
-pub use operation::Operation;
-pub use overload::{MemoryBudget, Network, Priority};
-pub use param::{OPERATION_CALL_OPTIONS, Param, ParamKind, ParamLocation, ParamType};
-pub use policy::{Breaker, Hedge, Retry};
-pub use read::Position;
+pub use network::Network;
+pub use priority::Priority;
 pub use render::{render, render_all};
 pub use route::{FlowRef, OnDisconnect, Route};
 pub use server::{AccessLog, Server, ServerTls};
-pub use size::{format_size, parse_size};
-pub use statement::{Rows, Statement, StatementBatch, check_sql};
-pub use upstream::{HttpVersion, QueryLists, Upstream};
+pub use upstream::batch::Batch;
+pub use upstream::breaker::Breaker;
+pub use upstream::cache::Cache;
+pub use upstream::call_options::{CALL_OPTIONS, OPERATION_CALL_OPTIONS};
+pub use upstream::grpc::{FieldNames, Int64};
+pub use upstream::hedge::Hedge;
+pub use upstream::http::{HttpVersion, QueryLists};
+pub use upstream::keys::Upstream;
+pub use upstream::kind::UpstreamKind;
+pub use upstream::limit::Limit;
+pub use upstream::operation::Operation;
+pub use upstream::param::{Param, ParamKind, ParamLocation, ParamType};
+pub use upstream::retry::Retry;
+pub use upstream::rows::Rows;
+pub use upstream::snapshot::Snapshot;
+pub use upstream::sql_check::check_sql;
+pub use upstream::statement::Statement;
+pub use upstream::statement_batch::StatementBatch;
+pub use upstream::tls::ClientTls;
+pub use values::duration::{format_duration, parse_duration};
+pub use values::secret::MASK;
+pub use values::size::{format_size, parse_size};

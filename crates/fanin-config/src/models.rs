@@ -8,92 +8,95 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use crate::read::At;
-use crate::table::Table;
-use crate::{Priority, overload, schema, text};
+use crate::priority::{self, Priority};
+use crate::reader::{Located, Table, replace};
+use crate::schema::types;
+use crate::values::http::address;
+use crate::values::serialize;
+use crate::values::size::format_size;
 
-/// `[models]`: where models are, which of their versions are served, what they may use.
+/// `[models]`: models in this process: where they are, which versions are served, what they may use.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Models {
-    /// Folder of the models: `NAME/VERSION/model.txt` and the like. It is watched.
-    #[serde(serialize_with = "text::path")]
+    /// Folder of the models, with files such as `NAME/VERSION/model.txt`. Changes in it are detected and loaded.
+    #[serde(serialize_with = "serialize::path")]
     #[schemars(with = "String")]
     pub repository: PathBuf,
-    /// Addresses on which others ask the models by the Open Inference HttpVersion, gRPC and HTTP alike; without it only
-    /// flows do.
-    #[serde(serialize_with = "text::list")]
-    #[schemars(with = "schema::OneOrMore<schema::Address>")]
+    /// Addresses on which other programs use the models, by the Open Inference Protocol over gRPC and HTTP. Without
+    /// it, only flows use them.
+    #[serde(serialize_with = "serialize::list")]
+    #[schemars(with = "types::OneOrMore<types::Address>")]
     pub listen: Vec<SocketAddr>,
-    /// Which versions of a model are served: `"latest"`, the number of the latest ones, or a list of version numbers.
-    #[schemars(with = "schema::ModelVersions")]
+    /// Which versions of a model are served: `"latest"`, the number of latest versions, or a list of version numbers.
+    #[schemars(with = "types::ModelVersions")]
     pub versions: Versions,
-    /// Threads that compute; 0 is one for each core that this process may use.
-    #[schemars(with = "schema::Count<0, 1024>")]
+    /// Number of threads in the compute pool. `0` means one for each core that this process may use.
+    #[schemars(with = "types::Count<0, 1024>")]
     pub threads: usize,
-    /// Requests that may wait for a thread, over all models. The next one is refused at once.
-    #[schemars(with = "schema::Count<0>")]
+    /// Most inference requests that may wait for a thread, over all models. Further requests are refused at once.
+    #[schemars(with = "types::Count<0>")]
     pub max_waiting: usize,
-    /// A request that is expected to take no longer than this is computed on the thread that received it, if none of
-    /// its model waits; handing it over would cost more than it takes. `"off"`: all go to the pool.
-    #[serde(serialize_with = "text::optional_duration_or_off")]
-    #[schemars(with = "schema::Or<schema::DurationText, schema::Off>")]
+    /// An inference request expected to take no longer than this is computed on the thread that received it, if no
+    /// other waits for its model. A hand-over to the pool would cost more. `"off"`: all use the pool.
+    #[serde(serialize_with = "serialize::optional_duration_or_off")]
+    #[schemars(with = "types::Or<types::DurationText, types::Off>")]
     pub inline: Option<Duration>,
-    /// Bytes that all loaded models may hold, the old version during a change included. A version that does not fit is
-    /// refused.
-    #[serde(serialize_with = "text::size")]
-    #[schemars(with = "schema::Size<1>")]
+    /// Largest total size of all loaded models in bytes. While a version is replaced, both count. A version that does
+    /// not fit is refused.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<1>")]
     pub memory: usize,
-    /// Bytes of a model's file. A larger one is refused unread.
-    #[serde(serialize_with = "text::size")]
-    #[schemars(with = "schema::Size<1>")]
+    /// Largest file of a model, in bytes. A larger one is refused unread.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<1>")]
     pub max_file: usize,
-    /// Time of a request that brings no deadline of its own.
-    #[serde(serialize_with = "text::duration")]
-    #[schemars(with = "schema::DurationText")]
+    /// How long an inference request may take if the client sets no deadline.
+    #[serde(serialize_with = "serialize::duration")]
+    #[schemars(with = "types::DurationText")]
     pub timeout: Duration,
-    /// Bytes of a request, and of the outputs of an answer.
-    #[serde(serialize_with = "text::size")]
-    #[schemars(with = "schema::Size<1>")]
+    /// Largest inference request, and largest outputs of an answer, in bytes.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<1>")]
     pub max_message: usize,
-    /// Bytes of all requests in progress and of all answers that clients have not taken yet; at least `max_message`. What
-    /// goes beyond is refused at once.
-    #[serde(serialize_with = "text::size")]
-    #[schemars(with = "schema::Size<1>")]
+    /// In-flight budget: total bytes of all requests in progress and of all answers that clients have not read. At
+    /// least `max_message`. Requests beyond it are refused at once.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<1>")]
     pub max_in_progress: usize,
-    /// Requests in progress over all connections. The next one is refused at once.
-    #[schemars(with = "schema::Count<1>")]
+    /// Most inference requests in flight, over all connections. Further requests are refused at once.
+    #[schemars(with = "types::Count<1>")]
     pub limit: usize,
-    /// Open connections. The excess is closed at once.
-    #[schemars(with = "schema::Count<1>")]
+    /// Most open connections. Further connections are closed at once.
+    #[schemars(with = "types::Count<1>")]
     pub max_connections: usize,
-    /// How often a quiet HTTP/2 connection is pinged.
-    #[serde(serialize_with = "text::duration")]
-    #[schemars(with = "schema::DurationText")]
+    /// Interval of pings on an idle HTTP/2 connection.
+    #[serde(serialize_with = "serialize::duration")]
+    #[schemars(with = "types::DurationText")]
     pub keepalive: Duration,
-    /// A connection whose ping is not answered within this is closed.
-    #[serde(serialize_with = "text::duration")]
-    #[schemars(with = "schema::DurationText")]
+    /// How long the reply to a ping may take before the connection is closed.
+    #[serde(serialize_with = "serialize::duration")]
+    #[schemars(with = "types::DurationText")]
     pub keepalive_timeout: Duration,
-    /// After this, more or less a tenth, a connection is asked to go: its client makes a new one, perhaps to an instance
-    /// that has been added. `"off"`: never.
-    #[serde(serialize_with = "text::optional_duration_or_off")]
-    #[schemars(with = "schema::Or<schema::DurationText, schema::Off>")]
+    /// Age, plus or minus 10 %, at which a connection is closed gracefully. Its client then connects again, perhaps to
+    /// an instance that was added. `"off"`: never.
+    #[serde(serialize_with = "serialize::optional_duration_or_off")]
+    #[schemars(with = "types::Or<types::DurationText, types::Off>")]
     pub max_connection_age: Option<Duration>,
-    /// How long requests of a connection that was asked to go may take.
-    #[serde(serialize_with = "text::duration")]
-    #[schemars(with = "schema::DurationText")]
+    /// How long requests on a connection that is being closed may take to finish.
+    #[serde(serialize_with = "serialize::duration")]
+    #[schemars(with = "types::DurationText")]
     pub max_connection_age_grace: Duration,
-    /// Whether models may be loaded and unloaded by the protocol. Without it the folder alone decides.
-    #[schemars(with = "schema::Flag")]
+    /// Allows clients to load and unload models by the protocol. Without it, only the folder decides.
+    #[schemars(with = "types::Flag")]
     pub control: bool,
-    /// The library of ONNX Runtime, or a folder that has it, for ONNX models. Without it the system's folders are searched
-    /// when the first such model is loaded.
-    #[serde(serialize_with = "text::optional_path", skip_serializing_if = "Option::is_none")]
+    /// The library of ONNX Runtime, or a folder that contains it. Without it, the system's folders are searched when
+    /// the first ONNX model is loaded.
+    #[serde(serialize_with = "serialize::optional_path", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub onnx_library: Option<PathBuf>,
-    /// Exceptions for single models.
-    #[serde(serialize_with = "text::named")]
+    /// Settings of single models, by name.
+    #[serde(serialize_with = "serialize::named")]
     #[schemars(with = "std::collections::BTreeMap<String, ModelSettings>")]
     pub settings: IndexMap<String, ModelSettings>,
 }
@@ -117,34 +120,36 @@ impl Serialize for Versions {
     }
 }
 
-/// `[models.settings.NAME]`: what is different for one model.
+/// `[models.settings.NAME]`: settings of one model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelSettings {
-    /// As `models.versions`, for this model.
+    /// Which versions of this model are served. Default: `versions` of `[models]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "schema::ModelVersions")]
+    #[schemars(with = "types::ModelVersions")]
     pub versions: Option<Versions>,
-    /// Threads that may compute this model at a time; 0 is all but one (all, if there is one only).
-    #[schemars(with = "schema::Count<0, 1024>")]
+    /// Most threads that may compute this model at the same time. `0` means all but one, or one if there is only one.
+    #[schemars(with = "types::Count<0, 1024>")]
     pub limit: usize,
-    /// Who goes first, and who is refused first: `critical`, `normal`, `low` or `background`.
-    #[schemars(with = "schema::PriorityText")]
+    /// Priority of this model's requests: which are computed first and refused last. `critical`, `normal`, `low` or
+    /// `background`.
+    #[schemars(with = "types::PriorityText")]
     pub priority: Priority,
-    /// Rows that may be computed together, of several requests; 1 is none but a request's own.
+    /// Most rows that are computed together, from several requests. `1` disables batching.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "schema::Count<1>")]
+    #[schemars(with = "types::Count<1>")]
     pub max_batch: Option<usize>,
-    /// How long a request waits for others to be computed with.
-    #[serde(serialize_with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "schema::DurationText")]
+    /// How long a request may wait for others to share its batch.
+    #[serde(serialize_with = "serialize::optional_duration", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "types::DurationText")]
     pub max_delay: Option<Duration>,
-    /// Sessions of an ONNX model: how many requests of it are computed at once, each with its own copy of the weights. Default: 1.
+    /// Number of sessions of an ONNX model: how many of its requests are computed at the same time. Each session has
+    /// its own copy of the weights. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "schema::Count<1, 1024>")]
+    #[schemars(with = "types::Count<1, 1024>")]
     pub sessions: Option<usize>,
-    /// Whether a version with other inputs or outputs than the running one's may take its place.
-    #[schemars(with = "schema::Flag")]
+    /// Accepts a version whose inputs or outputs differ from those of the running one.
+    #[schemars(with = "types::Flag")]
     pub new_signature: bool,
 }
 
@@ -198,25 +203,25 @@ impl Models {
         });
         let dir = table.reader().dir().to_path_buf();
         let mut models = Models::new(repository.map(|at| dir.join(at.value)).unwrap_or_default());
-        if table.at("repository").is_none() {
+        if !table.has("repository") {
             table.missing("repository", "repository = \"models\", the folder that holds NAME/VERSION/");
         }
-        let listen = table.list("listen", "an address such as \"0.0.0.0:8001\"", true, crate::server::address);
-        set(&mut models.listen, listen.map(|all| all.into_iter().map(|at| at.value).collect()));
-        set(&mut models.versions, versions(&mut table));
-        set(&mut models.threads, table.count("threads", 0..=1024));
-        set(&mut models.max_waiting, table.count("max_waiting", 0..=u64::MAX));
-        set(&mut models.inline, duration_or_off(&mut table, "inline"));
-        set(&mut models.memory, table.size("memory", 1));
-        set(&mut models.max_file, table.size("max_file", 1));
-        set(&mut models.timeout, table.duration("timeout"));
-        set(&mut models.max_message, table.size("max_message", 1));
+        let listen = table.list("listen", "an address such as \"0.0.0.0:8001\"", true, address);
+        replace(&mut models.listen, listen.map(|all| all.into_iter().map(|at| at.value).collect()));
+        replace(&mut models.versions, versions(&mut table));
+        replace(&mut models.threads, table.count("threads", 0..=1024));
+        replace(&mut models.max_waiting, table.count("max_waiting", 0..=u64::MAX));
+        replace(&mut models.inline, table.duration_or_off("inline"));
+        replace(&mut models.memory, table.size("memory", 1));
+        replace(&mut models.max_file, table.size("max_file", 1));
+        replace(&mut models.timeout, table.duration("timeout"));
+        replace(&mut models.max_message, table.size("max_message", 1));
         let least = models.max_message;
         models.max_in_progress = match table.size("max_in_progress", 1) {
             None => models.max_in_progress.max(least),
             Some(bytes) => {
                 if bytes < least {
-                    let (bytes, least) = (crate::format_size(bytes as u64), crate::format_size(least as u64));
+                    let (bytes, least) = (format_size(bytes as u64), format_size(least as u64));
                     table.error(
                         "max_in_progress",
                         format!("is {bytes}, but a single request may have {least} (`max_message`)"),
@@ -225,13 +230,13 @@ impl Models {
                 bytes
             }
         };
-        set(&mut models.limit, table.count("limit", 1..=u64::MAX));
-        set(&mut models.max_connections, table.count("max_connections", 1..=u64::MAX));
-        set(&mut models.keepalive, table.duration("keepalive"));
-        set(&mut models.keepalive_timeout, table.duration("keepalive_timeout"));
-        set(&mut models.max_connection_age, duration_or_off(&mut table, "max_connection_age"));
-        set(&mut models.max_connection_age_grace, table.duration("max_connection_age_grace"));
-        set(&mut models.control, table.flag("control"));
+        replace(&mut models.limit, table.count("limit", 1..=u64::MAX));
+        replace(&mut models.max_connections, table.count("max_connections", 1..=u64::MAX));
+        replace(&mut models.keepalive, table.duration("keepalive"));
+        replace(&mut models.keepalive_timeout, table.duration("keepalive_timeout"));
+        replace(&mut models.max_connection_age, table.duration_or_off("max_connection_age"));
+        replace(&mut models.max_connection_age_grace, table.duration("max_connection_age_grace"));
+        replace(&mut models.control, table.boolean("control"));
         let library = table.parsed("onnx_library", "a path", |text| match text {
             "" => Err("is empty".into()),
             text => Ok(dir.join(text)),
@@ -245,15 +250,15 @@ impl Models {
 }
 
 impl ModelSettings {
-    fn read((name, mut table): (At<String>, Table<'_, '_>)) -> (String, ModelSettings) {
+    fn read((name, mut table): (Located<String>, Table<'_, '_>)) -> (String, ModelSettings) {
         let settings = ModelSettings {
             versions: versions(&mut table),
             limit: table.count("limit", 0..=1024).unwrap_or(0),
-            priority: overload::read_priority(&mut table).unwrap_or_default(),
+            priority: priority::read(&mut table).unwrap_or_default(),
             max_batch: table.count("max_batch", 1..=u64::MAX),
             max_delay: table.duration("max_delay"),
             sessions: table.count("sessions", 1..=1024),
-            new_signature: table.flag("new_signature").unwrap_or(false),
+            new_signature: table.boolean("new_signature").unwrap_or(false),
         };
         if settings.max_delay.is_some() && settings.max_batch.is_none_or(|rows| rows == 1) {
             table.error("max_delay", "waits for others to be computed with, but `max_batch` allows none");
@@ -280,21 +285,4 @@ fn versions(table: &mut Table<'_, '_>) -> Option<Versions> {
         text => Err(format!("`{text}` is not \"latest\", a number or a list of versions")),
     });
     latest.map(|at| at.value)
-}
-
-fn duration_or_off(table: &mut Table<'_, '_>, key: &'static str) -> Option<Option<Duration>> {
-    let duration = table.parsed(key, "a duration or \"off\"", |text| match text {
-        "off" => Ok(None),
-        text => match crate::parse_duration(text)? {
-            Duration::ZERO => Err("must be longer than zero; \"off\" switches it off".to_owned()),
-            duration => Ok(Some(duration)),
-        },
-    });
-    duration.map(|at| at.value)
-}
-
-fn set<T>(default: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *default = value;
-    }
 }

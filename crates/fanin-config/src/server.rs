@@ -8,105 +8,112 @@ use http::HeaderName;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use crate::table::Table;
-use crate::{MemoryBudget, Network, overload, schema, text};
+use crate::memory_budget::{self, MemoryBudget};
+use crate::network::Network;
+use crate::reader::Table;
+use crate::schema::types;
+use crate::values::http::address;
+use crate::values::serialize;
 
-/// `[server]`: where Fanin listens, how much it takes in, how long it waits for clients, what it logs.
+/// `[server]`: addresses, limits, timeouts, load shedding and logs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// Addresses for clients, one or a list. Each worker listens on all of them with sockets of its own.
-    #[serde(serialize_with = "text::list")]
-    #[schemars(with = "schema::OneOrMore<schema::Address>")]
+    /// Addresses for clients, one or a list: `"0.0.0.0:8080"`. Each worker listens on all of them with its own
+    /// sockets.
+    #[serde(serialize_with = "serialize::list")]
+    #[schemars(with = "types::OneOrMore<types::Address>")]
     pub listen: Vec<SocketAddr>,
-    /// Address of the admin pages (`/health`, `/ready`, `/metrics`, `/config`, `/reload`, `/debug/heap`), or `"off"`. They have no
-    /// password: keep them on loopback or on an inner network.
-    #[serde(serialize_with = "text::or_off")]
-    #[schemars(with = "schema::Or<schema::Address, schema::Off>")]
+    /// Address of the admin pages: `/health`, `/ready`, `/metrics`, `/config`, `/reload`, `/debug/heap`. They have no
+    /// password, so keep them on loopback or on an internal network. `"off"` disables them.
+    #[serde(serialize_with = "serialize::or_off")]
+    #[schemars(with = "types::Or<types::Address, types::Off>")]
     pub admin: Option<SocketAddr>,
-    /// Worker threads; 0 is one for each core that this process may use.
-    #[schemars(with = "schema::Count<0, 1024>")]
+    /// Number of worker threads. `0` means one for each core that this process may use.
+    #[schemars(with = "types::Count<0, 1024>")]
     pub workers: usize,
-    /// Certificate for TLS on `listen`; without it the listeners speak plain HTTP/1.1 and HTTP/2.
+    /// Certificate for TLS on `listen`. Without it, the listeners speak plain HTTP/1.1 and HTTP/2.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ServerTls")]
     pub tls: Option<ServerTls>,
-    /// Requests in flight in the whole server. The excess waits; see `max_waiting`.
-    #[schemars(with = "schema::Count<1>")]
+    /// Most requests in flight in the whole server. Further requests wait; see `max_waiting`.
+    #[schemars(with = "types::Count<1>")]
     pub limit: usize,
-    /// Requests that may wait for a place below `limit`. The next one is refused at once with 503.
-    #[schemars(with = "schema::Count<0>")]
+    /// Most requests that may wait for a permit of `limit`. Further requests are refused at once with 503.
+    #[schemars(with = "types::Count<0>")]
     pub max_waiting: usize,
-    /// How long requests may wait in front of a worker that cannot keep up. Once as many requests came as were started, or
-    /// more, for three to ten times as long, who would wait longer is refused with 503, the least important first; until
-    /// then, as in a burst that is over sooner, each may wait ten times as long. It looks at this server's own work only,
-    /// never at how long an upstream takes. `"off"`: requests wait as long as it takes.
-    #[serde(serialize_with = "overload::duration_or_off")]
-    #[schemars(with = "schema::Or<schema::DurationText, schema::Off>")]
+    /// Longest queueing delay in front of a worker that is overloaded. Requests that would wait longer are refused
+    /// with 503, those of the lowest priority first. A worker counts as overloaded when requests arrive at least as
+    /// fast as it starts them, for three to ten times this duration. Until then, as in a short burst, a request may
+    /// wait ten times this duration. Slow upstreams do not count, only this server's own work. `"off"` disables load
+    /// shedding by delay.
+    #[serde(serialize_with = "serialize::optional_duration_or_off")]
+    #[schemars(with = "types::Or<types::DurationText, types::Off>")]
     pub queueing: Option<Duration>,
-    /// Memory that this process may use. From 85 % on, background requests are refused, from 90 % on low ones, from 94 % on
-    /// normal ones, from 97 % on all. `"auto"`: what the cgroup allows, or else what the machine has; `"off"`: nothing is
-    /// refused for it.
-    #[schemars(with = "schema::MemoryText")]
+    /// Memory budget of this process. Above 85 % of it, background requests are refused, above 90 % low ones, above 94
+    /// % normal ones, and above 97 % all. `"auto"`: the memory limit of the cgroup, or else the memory of the machine.
+    /// `"off"`: no limit.
+    #[schemars(with = "types::MemoryText")]
     pub memory: MemoryBudget,
-    /// Request header in which the peers of `trusted` say how important a request is: `critical`, `normal`, `low` or
-    /// `background`. It wins over the route's `priority`. `"off"`: only the route says it.
-    #[serde(serialize_with = "text::or_off")]
-    #[schemars(with = "schema::Or<schema::Off, schema::Text>")]
+    /// Request header that sets the priority of a request: `critical`, `normal`, `low` or `background`. It overrides
+    /// the `priority` of the route. Only clients in `trusted` may use it. `"off"`: no header does.
+    #[serde(serialize_with = "serialize::or_off")]
+    #[schemars(with = "types::Or<types::Off, types::Text>")]
     pub priority_header: Option<HeaderName>,
-    /// Addresses and networks (`"10.0.0.0/8"`) whose `priority_header` is believed. The header of others is ignored.
-    #[serde(serialize_with = "text::list")]
-    #[schemars(with = "Vec<schema::NetworkText>")]
+    /// Addresses and networks whose `priority_header` is obeyed: `["10.0.0.0/8"]`. Other clients' header is ignored.
+    #[serde(serialize_with = "serialize::list")]
+    #[schemars(with = "Vec<types::NetworkText>")]
     pub trusted: Vec<Network>,
-    /// Open client connections. The excess is closed at once.
-    #[schemars(with = "schema::Count<1>")]
+    /// Most open client connections. Further connections are closed at once.
+    #[schemars(with = "types::Count<1>")]
     pub max_connections: usize,
-    /// How long a client may take to send a request's head, from its first byte.
-    #[serde(serialize_with = "text::duration")]
-    #[schemars(with = "schema::DurationText")]
+    /// How long a client may take to send the head of a request, from its first byte.
+    #[serde(serialize_with = "serialize::duration")]
+    #[schemars(with = "types::DurationText")]
     pub header_timeout: Duration,
     /// How long a connection may stay open without a request.
-    #[serde(serialize_with = "text::duration")]
-    #[schemars(with = "schema::DurationText")]
+    #[serde(serialize_with = "serialize::duration")]
+    #[schemars(with = "types::DurationText")]
     pub idle_timeout: Duration,
-    /// How long a client may take to send a request's body.
-    #[serde(serialize_with = "text::duration")]
-    #[schemars(with = "schema::DurationText")]
+    /// How long a client may take to send the body of a request.
+    #[serde(serialize_with = "serialize::duration")]
+    #[schemars(with = "types::DurationText")]
     pub body_timeout: Duration,
-    /// How long running requests get to end after SIGTERM.
-    #[serde(serialize_with = "text::duration")]
-    #[schemars(with = "schema::DurationText")]
+    /// How long running requests may take to finish after SIGTERM.
+    #[serde(serialize_with = "serialize::duration")]
+    #[schemars(with = "types::DurationText")]
     pub drain_timeout: Duration,
-    /// Bytes of a request's head: request line and headers. The excess is answered 431.
-    #[serde(serialize_with = "text::size")]
-    #[schemars(with = "schema::Size<1024>")]
+    /// Largest head of a request in bytes: request line and headers. A larger one is answered with 431.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<1024>")]
     pub max_header_size: usize,
-    /// Bytes of a request's body, where its route does not say otherwise. The excess is answered 413.
-    #[serde(serialize_with = "text::size")]
-    #[schemars(with = "schema::Size<0>")]
+    /// Largest body of a request in bytes. A larger one is answered with 413. A route can set its own.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<0>")]
     pub max_body: usize,
-    /// Request header in which trusted clients send how many milliseconds they still wait; the deadline is then the
-    /// earlier of that and the route's `timeout`. `"off"`: no client is trusted with it.
-    #[serde(serialize_with = "text::or_off")]
-    #[schemars(with = "schema::Or<schema::Off, schema::Text>")]
+    /// Request header in which clients send how many milliseconds they still wait. The earlier of this and the route's
+    /// `timeout` is the deadline. Clients can only shorten it. `"off"`: no header does.
+    #[serde(serialize_with = "serialize::or_off")]
+    #[schemars(with = "types::Or<types::Off, types::Text>")]
     pub timeout_header: Option<HeaderName>,
-    /// Where the access log goes, one JSON object a line: `"stdout"`, `"off"`, or a file's path.
-    #[schemars(with = "schema::Or<schema::Text, schema::Off>")]
+    /// Destination of the access log, one JSON object a line: `"stdout"`, a file's path, or `"off"`.
+    #[schemars(with = "types::Or<types::Text, types::Off>")]
     pub access_log: AccessLog,
-    /// What the program logs to standard error: a level (`error`, `warn`, `info`, `debug`, `trace`) or directives as in
-    /// `RUST_LOG`, which wins where set.
+    /// Log level of messages on standard error: `error`, `warn`, `info`, `debug` or `trace`, or directives as in
+    /// `RUST_LOG`. The environment variable `RUST_LOG` takes precedence.
     pub log: String,
-    /// A worker held longer than this by one piece of work is reported, with the flow and line that held it.
-    #[serde(serialize_with = "text::duration")]
-    #[schemars(with = "schema::DurationText")]
+    /// The watchdog reports a worker that one piece of work occupies for longer than this. The report names the flow
+    /// and line.
+    #[serde(serialize_with = "serialize::duration")]
+    #[schemars(with = "types::DurationText")]
     pub stall: Duration,
-    /// Notes one in about so many allocated bytes, by the calls that led to it, until it is released, so that `/debug/heap` shows
-    /// where memory went: `"512KiB"` costs little. Read at the start only. Without it there is no such page.
-    #[serde(serialize_with = "text::optional_size", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "schema::Size<1024>")]
+    /// Enables the heap profile at `/debug/heap`, which shows what the memory is used for. One allocation is sampled
+    /// for about every so many bytes; `"512KiB"` costs little. It is read at start only.
+    #[serde(serialize_with = "serialize::optional_size", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "types::Size<1024>")]
     pub heap_profile: Option<usize>,
-    /// Whether a changed file below the configuration's folder is loaded by itself. SIGHUP reloads in any case.
-    #[schemars(with = "schema::Flag")]
+    /// Reloads the configuration when a file in its folder changes. SIGHUP reloads in any case.
+    #[schemars(with = "types::Flag")]
     pub reload: bool,
 }
 
@@ -144,12 +151,12 @@ impl Default for Server {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerTls {
-    /// PEM file with the certificate chain, the server's own first.
-    #[serde(serialize_with = "text::path")]
+    /// PEM file with the certificate chain, the server's own certificate first.
+    #[serde(serialize_with = "serialize::path")]
     #[schemars(with = "String")]
     pub cert: PathBuf,
     /// PEM file with the private key.
-    #[serde(serialize_with = "text::path")]
+    #[serde(serialize_with = "serialize::path")]
     #[schemars(with = "String")]
     pub key: PathBuf,
 }
@@ -190,14 +197,14 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
     for at in listen.iter().flatten() {
         // Port 0 asks for any free port, so it may stand more than once.
         if at.value.port() != 0 && addresses.contains(&at.value) {
-            table.reader().error(&at.span, format!("server.listen: {} is there twice", at.value));
+            table.reader().error(&at.span, format!("server.listen: {} occurs twice; remove one", at.value));
         }
         addresses.push(at.value);
     }
     let listen = if listen.is_some() { addresses } else { default.listen };
     let admin = admin.map_or(default.admin, |at| at.value);
     if admin.is_some_and(|admin| admin.port() != 0 && listen.contains(&admin)) {
-        let key = if table.at("admin").is_some() { "admin" } else { "listen" };
+        let key = if table.has("admin") { "admin" } else { "listen" };
         table.error(key, "the admin pages need an address of their own, or `admin = \"off\"`");
     }
     let access_log = table.parsed("access_log", "\"stdout\", \"off\" or a file's path", |text| match text {
@@ -211,10 +218,10 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         Some(other) => other,
         None => default.access_log,
     };
-    let priority_header = table.header("priority_header").unwrap_or(default.priority_header);
+    let priority_header = table.header_or_off("priority_header").unwrap_or(default.priority_header);
     let trusted = table.list("trusted", "an address or a network such as \"10.0.0.0/8\"", false, str::parse);
     let trusted: Vec<Network> = trusted.into_iter().flatten().map(|network| network.value).collect();
-    match (&priority_header, trusted.is_empty(), table.at("trusted").is_some()) {
+    match (&priority_header, trusted.is_empty(), table.has("trusted")) {
         (Some(_), true, false) => {
             table.error(
                 "priority_header",
@@ -233,8 +240,8 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         tls: table.table("tls").and_then(ServerTls::read),
         limit: table.count("limit", 1..=u64::MAX).unwrap_or(default.limit),
         max_waiting: table.count("max_waiting", 0..=u64::MAX).unwrap_or(default.max_waiting),
-        queueing: overload::read_duration_or_off(&mut table, "queueing").unwrap_or(default.queueing),
-        memory: overload::read_memory(&mut table).unwrap_or(default.memory),
+        queueing: table.duration_or_off("queueing").unwrap_or(default.queueing),
+        memory: memory_budget::read(&mut table).unwrap_or(default.memory),
         priority_header,
         trusted,
         max_connections: table.count("max_connections", 1..=u64::MAX).unwrap_or(default.max_connections),
@@ -244,31 +251,22 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         drain_timeout: table.duration("drain_timeout").unwrap_or(default.drain_timeout),
         max_header_size: table.size("max_header_size", 1024).unwrap_or(default.max_header_size),
         max_body: table.size("max_body", 0).unwrap_or(default.max_body),
-        timeout_header: table.header("timeout_header").unwrap_or(default.timeout_header),
+        timeout_header: table.header_or_off("timeout_header").unwrap_or(default.timeout_header),
         access_log,
-        log: table.text("log").unwrap_or(default.log),
+        log: table.string("log").unwrap_or(default.log),
         stall: table.duration("stall").unwrap_or(default.stall),
         heap_profile: table.size("heap_profile", 1024),
-        reload: table.flag("reload").unwrap_or(default.reload),
+        reload: table.boolean("reload").unwrap_or(default.reload),
     };
     table.finish();
     server
 }
 
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| match text.rsplit_once(':') {
-        Some((_, port)) if port.parse::<u16>().is_ok() => {
-            format!("`{text}` is not an address; write an IP address and a port, such as \"0.0.0.0:{port}\"")
-        }
-        _ => format!("`{text}` is not an address; write an IP address and a port, such as \"127.0.0.1:8080\""),
-    })
-}
-
 impl ServerTls {
     fn read(mut table: Table<'_, '_>) -> Option<ServerTls> {
-        let (cert, key) = (table.path("cert"), table.path("key"));
+        let (cert, key) = (table.file("cert"), table.file("key"));
         for name in ["cert", "key"] {
-            if table.at(name).is_none() {
+            if !table.has(name) {
                 table.missing(name, "a PEM file's path");
             }
         }

@@ -103,7 +103,7 @@ fn known(text: &str) -> BTreeSet<String> {
     let dir = folder();
     let error = parse(text, dir.path()).expect_err("an unknown key");
     let hints: Vec<_> = error.diagnostics.iter().filter_map(|diagnostic| diagnostic.hint.as_deref()).collect();
-    let list = hints.iter().find_map(|hint| hint.strip_prefix("known are ")).expect("a list of keys");
+    let list = hints.iter().find_map(|hint| hint.strip_prefix("known keys: ")).expect("a list of keys");
     list.split(", ").map(str::to_owned).collect()
 }
 

@@ -1,0 +1,4 @@
+//! The JSON Schema of `fanin.toml`.
+
+mod document;
+pub(crate) mod types;

@@ -1,0 +1,23 @@
+//! HTTP methods, header names and listen addresses.
+
+use std::net::SocketAddr;
+
+use http::HeaderName;
+
+/// The HTTP methods of routes and operations.
+pub(crate) const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/// Parses the name of a header.
+pub(crate) fn header_name(text: &str) -> Result<HeaderName, String> {
+    HeaderName::from_bytes(text.as_bytes()).map_err(|_| format!("`{text}` is not the name of a header"))
+}
+
+/// Parses an IP address with a port.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| match text.rsplit_once(':') {
+        Some((_, port)) if port.parse::<u16>().is_ok() => {
+            format!("`{text}` is not an address; write an IP address and a port, such as \"0.0.0.0:{port}\"")
+        }
+        _ => format!("`{text}` is not an address; write an IP address and a port, such as \"127.0.0.1:8080\""),
+    })
+}

@@ -1,0 +1,9 @@
+//! The values of the file as text: durations, sizes, environment variables, names, secrets.
+
+pub(crate) mod duration;
+pub(crate) mod env;
+pub(crate) mod http;
+pub(crate) mod names;
+pub(crate) mod secret;
+pub(crate) mod serialize;
+pub(crate) mod size;
