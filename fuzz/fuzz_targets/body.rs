@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    fanin_model::fuzzing::body_and_question(bytes);
+    fanin_model::fuzzing::json_request(bytes);
 });

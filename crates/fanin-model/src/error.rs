@@ -1,8 +1,8 @@
-//! What can go wrong with a model, and with a request to it.
+//! Errors of loading a model and of inference requests.
 
 use std::path::PathBuf;
 
-/// A model version that cannot be loaded. The version that runs, if one does, is not touched by it.
+/// Why a model version cannot be loaded. A running version is not affected.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A file or folder cannot be read.
@@ -13,7 +13,7 @@ pub enum LoadError {
         /// Why.
         source: std::io::Error,
     },
-    /// The model is not what its format says: cut off, contradictory, or something else altogether.
+    /// The file violates its format: truncated, contradictory, or something else altogether.
     #[error("{at}: {what}")]
     Broken {
         /// The place: a file, a tree, a node, a key.
@@ -21,15 +21,15 @@ pub enum LoadError {
         /// What is wrong there.
         what: String,
     },
-    /// The model is fine, but needs what the engine does not compute.
-    #[error("{at}: {what}; this engine does not compute it, so the model is refused")]
+    /// The model is valid, but uses a feature that the engine lacks.
+    #[error("{at}: {what}; this engine does not support it, so the model is refused")]
     Unsupported {
         /// The place.
         at: String,
-        /// What it asks for.
+        /// The feature.
         what: String,
     },
-    /// The model is too large for what is left of a bound.
+    /// The model exceeds what is left of a limit.
     #[error("{what}: {bytes} bytes, {limit} are allowed ({key})")]
     TooLarge {
         /// What is too large.
@@ -41,13 +41,13 @@ pub enum LoadError {
         /// The configuration key of the bound.
         key: &'static str,
     },
-    /// The model's signature is not that of the version before it.
+    /// The signature differs from the running version's.
     #[error("{0}")]
     Signature(String),
-    /// The library that computes the model cannot be had.
+    /// The library that computes the model cannot be loaded.
     #[error("{0}")]
     Library(String),
-    /// The model does not answer its own sample as the sample says.
+    /// The outputs for the model's sample differ from the expected ones.
     #[error("sample.json: {0}")]
     Sample(String),
 }
@@ -62,7 +62,7 @@ impl LoadError {
     }
 }
 
-/// A request that gets no answer from a model.
+/// Why an inference request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InferError {
     /// The request does not fit the model's signature.
@@ -77,7 +77,7 @@ pub enum InferError {
     /// The queue is full, or so long that the request would miss its deadline.
     #[error("{0}")]
     Overloaded(String),
-    /// The deadline came before the answer.
+    /// The deadline passed before the answer was computed.
     #[error("{0}")]
     Deadline(String),
     /// The engine failed.

@@ -8,7 +8,7 @@ use prost::Message;
 use smallvec::smallvec;
 
 use crate::engine::{Engine, trees::Trees};
-use crate::protocol::{fuzzed, proto::ModelInferRequest};
+use crate::protocol::{fuzz_entry, proto::ModelInferRequest};
 use crate::{Data, DataType, Signature, Tensor, TensorSpec, json};
 
 /// What a model may take here.
@@ -68,8 +68,8 @@ pub fn model(bytes: &[u8]) -> usize {
 pub fn message(bytes: &[u8]) -> bool {
     let Ok(mut request) = ModelInferRequest::decode(bytes) else { return false };
     let said = request.inputs.first().and_then(|input| input.shape.first().copied());
-    fuzzed::peeks_alike(bytes, &request.model_name, &request.model_version, said);
-    let Ok(inputs) = fuzzed::inputs(&mut request) else { return false };
+    fuzz_entry::check_head(bytes, &request.model_name, &request.model_version, said);
+    let Ok(inputs) = fuzz_entry::inputs(&mut request) else { return false };
     inputs.iter().for_each(tensor);
     // Whatever it is asked, a signature gives an answer.
     let _ = signature().check(&inputs);
@@ -81,19 +81,19 @@ pub fn message(bytes: &[u8]) -> bool {
 /// # Panics
 /// If a tensor is not what it was before it was written.
 pub fn body(bytes: &[u8], length: usize) -> bool {
-    let Ok(inputs) = fuzzed::body(Bytes::copy_from_slice(bytes), length) else { return false };
+    let Ok(inputs) = fuzz_entry::body(Bytes::copy_from_slice(bytes), length) else { return false };
     inputs.iter().for_each(tensor);
     let _ = signature().check(&inputs);
     true
 }
 
-/// Bytes as a flow's question. Gives whether its inputs could be read: then they fit the signature.
+/// Bytes as a flow's flow_request. Gives whether its inputs could be read: then they fit the signature.
 ///
 /// # Panics
 /// If they do not.
-pub fn question(bytes: &[u8]) -> bool {
+pub fn flow_request(bytes: &[u8]) -> bool {
     let Ok(doc) = Doc::parse(Bytes::copy_from_slice(bytes), json::MAX_DEPTH) else { return false };
-    let Ok((inputs, _)) = crate::question::inputs(&signature(), doc.root()) else { return false };
+    let Ok((inputs, _)) = crate::flow_request::parse_inputs(&signature(), doc.root()) else { return false };
     for tensor in &inputs {
         let spec =
             signature().inputs.into_iter().find(|spec| spec.name == tensor.name).expect("it is of the signature");
@@ -156,11 +156,11 @@ fn tensor(tensor: &Tensor) {
     assert!(same && read.as_ref().map_or(elements, Data::len) == elements, "{typed:?} came back as {read:?}");
 }
 
-/// Bytes as a body, with an end of its JSON wherever there is one, and as a question. Gives whether it could be read as one of
+/// Bytes as a body, with an end of its JSON wherever there is one, and as a flow_request. Gives whether it could be read as one of
 /// them.
-pub fn body_and_question(bytes: &[u8]) -> bool {
+pub fn json_request(bytes: &[u8]) -> bool {
     let length = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     // The zero itself is where data begins that is not there in JSON.
     let data = [&bytes[..length], bytes.get(length + 1..).unwrap_or_default()].concat();
-    body(&data, length) | question(bytes)
+    body(&data, length) | flow_request(bytes)
 }

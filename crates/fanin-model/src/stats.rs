@@ -1,7 +1,7 @@
-//! What models did, counted: for the protocol's statistics and for metrics.
+//! Counters of models, for the protocol's statistics and for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::InferError;
 
@@ -18,14 +18,14 @@ pub struct Stats {
     last: AtomicU64,
 }
 
-/// A look at the counters.
+/// A copy of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Requests that were answered.
     pub success: u64,
     /// Nanoseconds that they took, waiting included.
     pub success_ns: u64,
-    /// Requests that were not.
+    /// Requests that failed.
     pub fail: u64,
     /// Nanoseconds that answered requests waited for a thread.
     pub queue_ns: u64,
@@ -33,9 +33,9 @@ pub struct Counted {
     pub compute_ns: u64,
     /// Rows that were computed.
     pub rows: u64,
-    /// Times that the engine ran; fewer than requests where they are computed together.
+    /// Runs of the engine; fewer than requests if these are batched.
     pub executions: u64,
-    /// When a request was answered last, milliseconds since 1970.
+    /// Time of the last run, in milliseconds since 1970.
     pub last: u64,
 }
 
@@ -54,7 +54,7 @@ impl Stats {
         self.executions.fetch_add(1, Relaxed);
         self.rows.fetch_add(rows as u64, Relaxed);
         self.compute_ns.fetch_add(took.as_nanos() as u64, Relaxed);
-        self.last.store(crate::repository::wall_clock(), Relaxed);
+        self.last.store(unix_millis(), Relaxed);
     }
 
     /// A request has failed.
@@ -78,7 +78,7 @@ impl Stats {
     }
 }
 
-/// Requests that failed, by why.
+/// Failed requests by kind of error.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes([AtomicU64; 6]);
 
@@ -94,4 +94,9 @@ impl Outcomes {
     pub fn counted(&self) -> impl Iterator<Item = (&'static str, u64)> {
         FAILURES.into_iter().zip(self.0.iter().map(|counter| counter.load(Relaxed)))
     }
+}
+
+/// Milliseconds since 1970.
+fn unix_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -85,7 +85,8 @@ fn answers_are_the_runtimes_own_and_what_it_lacks_is_refused() {
             .collect();
         let body = serde_json::json!([inputs, null, null]).to_string();
         let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
-        let (body, answered) = runtime.block_on(models.question(name, body.into(), deadline)).expect("an answer");
+        let (body, answered) =
+            runtime.block_on(models.infer_from_flow(name, body.into(), deadline)).expect("an answer");
         assert_eq!(answered.number(), version.number());
         let answer: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
         for output in row("outputs") {

@@ -72,8 +72,8 @@ async fn a_broken_version_is_refused_and_the_old_one_serves_on() {
         ("model.txt", b"", "model.txt: is empty"),
         ("model.txt", b"hello", "model.txt: is none of: LightGBM's text"),
         ("model.txt", &one_more, "has no line `end of trees`"),
-        ("model.txt.gz", b"\x1f\x8b\x08\0", "is packed (gzip); a model is never unpacked here"),
-        ("model.zip", b"PK\x03\x04....", "is packed (zip)"),
+        ("model.txt.gz", b"\x1f\x8b\x08\0", "is compressed (gzip); decompress it first"),
+        ("model.zip", b"PK\x03\x04....", "is compressed (zip)"),
         ("model.json", b"{\"learner\": ", "model.json"),
         ("weights.txt", b"tree\n", "has no model file"),
         ("model.onnx", b"\x08\x07", "ONNX"),
@@ -170,7 +170,7 @@ async fn another_signature_is_refused_unless_it_is_meant() {
     assert_eq!(says(&models, "spam").await.0, "1");
     let why = reason(&models, "spam", "2");
     assert!(why.starts_with("takes `input` FP32[-1, 4] and gives"), "{why}");
-    assert!(why.ends_with("if that is meant, set models.settings.spam.new_signature = true"), "{why}");
+    assert!(why.ends_with("if that is intended, set models.settings.spam.new_signature = true"), "{why}");
     let mut config = repository.config();
     let settings = ModelSettings { new_signature: true, ..ModelSettings::default() };
     config.settings.insert("spam".to_owned(), settings);

@@ -72,7 +72,7 @@ fn messages_to_models() {
 
 #[test]
 fn bodies_to_models() {
-    assert_eq!(run("body", 20_000, fanin_model::fuzzing::body_and_question), corpus("body").len());
+    assert_eq!(run("body", 20_000, fanin_model::fuzzing::json_request), corpus("body").len());
 }
 
 #[test]

@@ -1,16 +1,17 @@
-//! Computing one request, or several as one: inputs are put below each other, outputs taken apart again.
+//! Running one request, or several as one batch: inputs are concatenated by rows, outputs split again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
-use super::Job;
-use super::experience::Ends;
+use super::compute::catch_panic;
+use super::job::Job;
+use super::wait_predictor::RunOutcome;
 use crate::{Data, InferError, Tensor};
 
-/// Whether two requests may be computed as one.
-pub(super) fn together(one: &Job, other: &Job) -> bool {
+/// Whether two requests may be part of one batch.
+pub(super) fn can_batch(one: &Job, other: &Job) -> bool {
     let alike = |(a, b): (&Tensor, &Tensor)| {
         a.name == b.name
             && a.datatype == b.datatype
@@ -29,38 +30,38 @@ pub(super) fn together(one: &Job, other: &Job) -> bool {
         && one.inputs.iter().zip(&other.inputs).all(alike)
 }
 
-/// Computes jobs that fit together and answers each.
-pub(super) fn run(jobs: Vec<Job>, now: Instant) -> Ends {
-    let mut ends = Ends::default();
+/// Computes the jobs as one batch and answers each.
+pub(super) fn run(jobs: Vec<Job>, now: Instant) -> RunOutcome {
+    let mut outcome = RunOutcome::default();
     let mut useful = Vec::with_capacity(jobs.len());
     for job in jobs {
         if job.deadline <= now {
-            ends.count(&job, now);
-            job.refuse(InferError::Deadline("the deadline came while the request waited for a thread".to_owned()));
+            outcome.count(&job, now);
+            job.refuse(InferError::Deadline("the deadline passed while the request waited for a thread".to_owned()));
         } else if job.reply.is_closed() {
-            // Nobody waits for it any more, which says nothing about the queue.
+            // Its caller has gone. That says nothing about the queue.
         } else if job.deadline < now + Duration::from_nanos(job.predicted) {
             let takes = Duration::from_nanos(job.predicted);
             let left = job.deadline.saturating_duration_since(now);
-            let what = format!("the request takes {takes:.1?}, its deadline is in {left:.1?}");
-            ends.count(&job, now);
-            job.refuse(InferError::Overloaded(what));
+            let message = format!("the request takes {takes:.1?}, its deadline is in {left:.1?}");
+            outcome.count(&job, now);
+            job.refuse(InferError::Overloaded(message));
         } else {
             useful.push(job);
         }
     }
-    let Some(first) = useful.first() else { return ends };
+    let Some(first) = useful.first() else { return outcome };
     let version = first.version.clone();
     let wanted = first.wanted;
     let rows: usize = useful.iter().map(|job| job.rows).sum();
     let started = Instant::now();
     let result = match &useful[..] {
-        [one] => super::guarded(&version, &one.inputs, wanted),
-        many => super::guarded(&version, &joined(many), wanted),
+        [one] => catch_panic(&version, &one.inputs, wanted),
+        many => catch_panic(&version, &concat_inputs(many), wanted),
     };
     let ended = Instant::now();
     let took = ended - started;
-    useful.iter().for_each(|job| ends.count(job, ended));
+    useful.iter().for_each(|job| outcome.count(job, ended));
     version.observe(rows, took);
     version.stats().executed(rows, took);
     let mut start = 0;
@@ -73,21 +74,21 @@ pub(super) fn run(jobs: Vec<Job>, now: Instant) -> Ends {
                 Some(result) => result,
                 None => Ok(Vec::new()),
             },
-            Some(Ok(outputs)) => split(outputs, start, job.rows, rows),
+            Some(Ok(outputs)) => split_outputs(outputs, start, job.rows, rows),
             None => Ok(Vec::new()),
         };
         start += job.rows;
         if answer.is_ok() {
             version.stats().success(started.saturating_duration_since(job.queued), took);
         }
-        // The one who asked may have gone.
+        // The caller may have dropped its future.
         let _ = job.reply.send(answer);
     }
-    ends
+    outcome
 }
 
-/// The inputs of all jobs below each other.
-fn joined(jobs: &[Job]) -> Vec<Tensor> {
+/// Concatenates the inputs of all jobs.
+fn concat_inputs(jobs: &[Job]) -> Vec<Tensor> {
     let first = &jobs[0].inputs;
     let column = |at: usize| jobs.iter().map(move |job| &job.inputs[at]);
     let join = |at: usize| {
@@ -95,7 +96,7 @@ fn joined(jobs: &[Job]) -> Vec<Tensor> {
         if let Some(rows) = tensor.shape.first_mut() {
             *rows = column(at).map(|input| input.shape[0]).sum();
         }
-        // `together` has seen that all are of the first one's variant.
+        // `can_batch` checked that all are of the first one's variant.
         tensor.data = match &first[at].data {
             Data::Fp32(_) => Data::Fp32(
                 column(at)
@@ -120,13 +121,13 @@ fn joined(jobs: &[Job]) -> Vec<Tensor> {
     (0..first.len()).map(join).collect()
 }
 
-/// The rows of one job.
-fn split(outputs: &[Tensor], start: usize, rows: usize, total: usize) -> Result<Vec<Tensor>, InferError> {
+/// The rows of one job out of the batch's outputs.
+fn split_outputs(outputs: &[Tensor], start: usize, rows: usize, total: usize) -> Result<Vec<Tensor>, InferError> {
     let part = |output: &Tensor| {
         let mut part = Tensor { data: Data::Raw(Bytes::new()), ..output.clone() };
         if output.shape.first().copied() != i64::try_from(total).ok() {
             return Err(InferError::Engine(format!(
-                "output `{}` has shape {:?} for {total} rows, it can't be taken apart",
+                "output `{}` has shape {:?} for {total} rows, so a batch of them cannot be split",
                 output.name,
                 output.shape.as_slice()
             )));

@@ -4,12 +4,14 @@ use bytes::Bytes;
 use prost::Message;
 use tokio::time::Instant;
 
-use super::grpc::{Code, Status, framed};
-use super::peek::peek;
+use super::framing::framed;
 use super::proto::model_metadata_response::TensorMetadata;
 use super::proto::repository_index_response::ModelIndex;
 use super::proto::*;
-use super::{Service, convert, http};
+use super::request_head::parse_head;
+use super::service::Service;
+use super::status::{Code, Status};
+use super::{json_messages, tensor_codec};
 use crate::{Infer, Models, TensorSpec, Version};
 
 /// A method of the service.
@@ -66,9 +68,9 @@ pub(super) async fn call(
     Ok(match method {
         Method::Infer => {
             // Most of what an overloaded server reads it refuses.
-            if let Some(about) = peek(&message) {
-                service.has_memory_for_model(about.model)?;
-                models.in_time(about.model, about.version, about.rows, deadline)?;
+            if let Some(about) = parse_head(&message) {
+                service.check_memory_for_model(about.model)?;
+                models.check_deadline(about.model, about.version, about.rows, deadline)?;
             }
             framed(&infer(models, decoded(message)?, deadline).await?)
         }
@@ -80,41 +82,43 @@ pub(super) async fn call(
             extensions: EXTENSIONS.map(str::to_owned).into(),
         }),
         Method::ModelReady => {
-            let asked: ModelReadyRequest = decoded(message)?;
-            framed(&ModelReadyResponse { ready: models.find(&asked.name, &asked.version).is_ok() })
+            let request_message: ModelReadyRequest = decoded(message)?;
+            framed(&ModelReadyResponse { ready: models.find(&request_message.name, &request_message.version).is_ok() })
         }
         Method::ModelMetadata => {
-            let asked: ModelMetadataRequest = decoded(message)?;
-            framed(&metadata(models, &asked.name, &asked.version)?)
+            let request_message: ModelMetadataRequest = decoded(message)?;
+            framed(&metadata(models, &request_message.name, &request_message.version)?)
         }
         Method::ModelConfig => {
-            let asked: ModelConfigRequest = decoded(message)?;
-            framed(&ModelConfigResponse { config: Some(config(models, &asked.name, &asked.version)?) })
+            let request_message: ModelConfigRequest = decoded(message)?;
+            framed(&ModelConfigResponse {
+                config: Some(config(models, &request_message.name, &request_message.version)?),
+            })
         }
         Method::Statistics => {
-            let asked: ModelStatisticsRequest = decoded(message)?;
-            framed(&statistics(models, &asked.name, &asked.version)?)
+            let request_message: ModelStatisticsRequest = decoded(message)?;
+            framed(&statistics(models, &request_message.name, &request_message.version)?)
         }
         Method::Index => {
-            let asked: RepositoryIndexRequest = decoded(message)?;
-            framed(&index(models, asked.ready))
+            let request_message: RepositoryIndexRequest = decoded(message)?;
+            framed(&index(models, request_message.ready))
         }
         Method::Load => {
-            let asked: RepositoryModelLoadRequest = decoded(message)?;
-            if !asked.parameters.is_empty() {
+            let request_message: RepositoryModelLoadRequest = decoded(message)?;
+            if !request_message.parameters.is_empty() {
                 return Err(Status::new(
                     Code::InvalidArgument,
                     "models are loaded from the repository's folder as they are",
                 ));
             }
             allowed(models)?;
-            models.load(&asked.model_name).await?;
+            models.load(&request_message.model_name).await?;
             framed(&RepositoryModelLoadResponse {})
         }
         Method::Unload => {
-            let asked: RepositoryModelUnloadRequest = decoded(message)?;
+            let request_message: RepositoryModelUnloadRequest = decoded(message)?;
             allowed(models)?;
-            models.unload(&asked.model_name).await?;
+            models.unload(&request_message.model_name).await?;
             framed(&RepositoryModelUnloadResponse {})
         }
     })
@@ -135,12 +139,12 @@ async fn infer(
     deadline: Instant,
 ) -> Result<ModelInferResponse, Status> {
     let invalid = |problem: String| Status::new(Code::InvalidArgument, problem);
-    let (inputs, raw) = convert::inputs(&mut request).map_err(invalid)?;
+    let (inputs, raw) = tensor_codec::inputs(&mut request).map_err(invalid)?;
     let outputs: smallvec::SmallVec<[&str; 4]> = request.outputs.iter().map(|output| output.name.as_str()).collect();
-    let asked =
+    let request_message =
         Infer { model: &request.model_name, version: &request.model_version, inputs, outputs: &outputs, deadline };
-    let answer = models.infer(asked).await?;
-    convert::response(answer, request.id, raw).map_err(|problem| Status::new(Code::Internal, problem))
+    let answer = models.infer(request_message).await?;
+    tensor_codec::response(answer, request.id, raw).map_err(|problem| Status::new(Code::Internal, problem))
 }
 
 pub(super) fn metadata(models: &Models, name: &str, version: &str) -> Result<ModelMetadataResponse, Status> {
@@ -166,7 +170,7 @@ pub(super) fn metadata(models: &Models, name: &str, version: &str) -> Result<Mod
 pub(super) fn config(models: &Models, name: &str, version: &str) -> Result<ModelConfig, Status> {
     let (model, version) = models.find(name, version)?;
     let signature = version.engine().signature();
-    let kind = |spec: &TensorSpec| http::config_type(spec.datatype);
+    let kind = |spec: &TensorSpec| json_messages::config_type(spec.datatype);
     Ok(ModelConfig {
         name: model.name().to_string(),
         platform: version.engine().platform().to_owned(),

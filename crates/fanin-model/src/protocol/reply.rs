@@ -1,4 +1,4 @@
-//! A response's body, which holds its place until the client has taken it.
+//! A response's body. It holds its in-flight permit until the connection has taken all of it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use ::http::HeaderMap;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::client::Client;
-use super::place::Place;
+use super::connection_state::ConnectionState;
+use super::in_flight::InFlightPermit;
 
-/// Most that a connection is given at a time: what it has been given waits in its buffers, however long the client takes.
+/// Bytes handed over at a time. Bytes handed over wait in the connection's buffers, which the budget does not count.
 const PIECE: usize = 16 << 10;
 
 /// A response's body: data, and trailers for gRPC.
@@ -20,29 +20,29 @@ const PIECE: usize = 16 << 10;
 pub(super) struct Reply {
     data: Bytes,
     trailers: Option<HeaderMap>,
-    /// Given back once the connection has been given the whole answer.
-    place: Option<Place>,
-    client: Option<Rc<Client>>,
+    /// Released once the whole answer was handed over.
+    permit: Option<InFlightPermit>,
+    connection: Option<Rc<ConnectionState>>,
 }
 
 impl Reply {
-    pub fn new(data: Bytes, trailers: Option<HeaderMap>, place: Option<Place>) -> Reply {
-        Reply { data, trailers, place, client: None }
+    pub fn new(data: Bytes, trailers: Option<HeaderMap>, permit: Option<InFlightPermit>) -> Reply {
+        Reply { data, trailers, permit, connection: None }
     }
 
-    /// It goes to this client.
-    pub fn goes_to(&mut self, client: Rc<Client>) {
+    /// Counts it among the pending answers of its connection.
+    pub fn attach(&mut self, connection: &Rc<ConnectionState>) {
         if !self.is_end_stream() {
-            client.answers();
-            self.client = Some(client);
+            connection.answer_started();
+            self.connection = Some(connection.clone());
         }
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        if let Some(client) = &self.client {
-            client.answered();
+        if let Some(connection) = &self.connection {
+            connection.answer_ended();
         }
     }
 }
@@ -51,16 +51,16 @@ impl Body for Reply {
     type Data = Bytes;
     type Error = Infallible;
 
-    /// Asked for whenever the connection has room for more.
+    /// JsonRequest for whenever the connection has room for more.
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(client) = &self.client {
-            client.takes();
+        if let Some(connection) = &self.connection {
+            connection.answer_progressed();
         }
         let length = self.data.len().min(PIECE);
         let frame = if length > 0 {
             Some(Frame::data(self.data.split_to(length)))
         } else {
-            self.place = None;
+            self.permit = None;
             self.trailers.take().map(Frame::trailers)
         };
         Poll::Ready(frame.map(Ok))
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_answer_is_given_in_pieces_and_trailers_come_last() {
+    async fn an_answer_is_handed_over_in_pieces_before_its_trailers() {
         let data: Bytes = (0..PIECE * 2 + 5).map(|at| at as u8).collect();
         let mut reply = Reply::new(data.clone(), Some(HeaderMap::new()), None);
         assert_eq!(reply.size_hint().exact(), Some(data.len() as u64));

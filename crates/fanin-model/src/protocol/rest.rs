@@ -11,13 +11,14 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::body::{Asked, LENGTH};
-use super::connection::{BodyError, WHOLE, read};
-use super::grpc::{self, Code, Status};
+use super::in_flight::InFlightPermit;
+use super::json_body::{JsonRequest, LENGTH};
+use super::json_messages;
 use super::methods::{self, EXTENSIONS};
-use super::place::Place;
+use super::read_body::{BodyError, MAX_READ_TIME, read_body};
 use super::reply::Reply;
-use super::{Service, http};
+use super::service::Service;
+use super::status::{self, Code, Status};
 use crate::{Infer, json as tensors};
 
 pub(super) async fn handle(service: &Arc<Service>, request: Request<Incoming>) -> Response<Reply> {
@@ -89,7 +90,7 @@ async fn answer(service: &Arc<Service>, request: Request<Incoming>) -> Result<Re
         ["v2", "health", "live"] if get => Ok(sent(StatusCode::OK, &json!({"live": true}))),
         ["v2", "health", "ready"] if get => ready(models.is_ready()),
         ["v2", "models", "stats"] if get => {
-            Ok(sent(StatusCode::OK, &http::statistics(&methods::statistics(models, "", "")?)))
+            Ok(sent(StatusCode::OK, &json_messages::statistics(&methods::statistics(models, "", "")?)))
         }
         ["v2", "models", name, rest @ ..] => {
             let (version, rest) = match rest {
@@ -97,11 +98,15 @@ async fn answer(service: &Arc<Service>, request: Request<Incoming>) -> Result<Re
                 rest => ("", rest),
             };
             match rest {
-                [] if get => Ok(sent(StatusCode::OK, &http::metadata(&methods::metadata(models, name, version)?))),
+                [] if get => {
+                    Ok(sent(StatusCode::OK, &json_messages::metadata(&methods::metadata(models, name, version)?)))
+                }
                 ["ready"] if get => ready(models.find(name, version).is_ok()),
-                ["config"] if get => Ok(sent(StatusCode::OK, &http::config(&methods::config(models, name, version)?))),
+                ["config"] if get => {
+                    Ok(sent(StatusCode::OK, &json_messages::config(&methods::config(models, name, version)?)))
+                }
                 ["stats"] if get => {
-                    Ok(sent(StatusCode::OK, &http::statistics(&methods::statistics(models, name, version)?)))
+                    Ok(sent(StatusCode::OK, &json_messages::statistics(&methods::statistics(models, name, version)?)))
                 }
                 ["infer"] if post => infer(service, name, version, &head.headers, incoming).await,
                 [] | ["ready" | "config" | "stats" | "infer"] => Err(wrong_method(&head.method)),
@@ -109,10 +114,10 @@ async fn answer(service: &Arc<Service>, request: Request<Incoming>) -> Result<Re
             }
         }
         ["v2", "repository", "index"] if post => {
-            let mut place = Place::take(service, &models.bounds())?;
-            let doc = document(service, incoming, &mut place).await?;
+            let mut permit = InFlightPermit::acquire(service, &models.bounds())?;
+            let doc = document(service, incoming, &mut permit).await?;
             let only = doc.root().get("ready").and_then(Node::as_bool).unwrap_or(false);
-            Ok(sent(StatusCode::OK, &http::index(&methods::index(models, only))))
+            Ok(sent(StatusCode::OK, &json_messages::index(&methods::index(models, only))))
         }
         ["v2", "repository", "models", name, action @ ("load" | "unload")] if post => {
             methods::allowed(models)?;
@@ -132,24 +137,29 @@ fn wrong_method(method: &Method) -> Status {
     Status::new(Code::Unimplemented, format!("{method} is not the method for this"))
 }
 
-/// A body of JSON, or nothing.
-async fn document(service: &Arc<Service>, incoming: Incoming, place: &mut Place) -> Result<Doc, Status> {
+/// Reads a body of JSON. An empty one is an empty object.
+async fn document(service: &Arc<Service>, incoming: Incoming, permit: &mut InFlightPermit) -> Result<Doc, Status> {
     let bounds = service.models().bounds();
-    let bytes = whole(incoming, bounds.max_message, bounds.timeout, place).await?;
+    let bytes = whole(incoming, bounds.max_message, bounds.timeout, permit).await?;
     let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes };
     Doc::parse(bytes, tensors::MAX_DEPTH).map_err(|error| invalid(format!("the body is not JSON: {error}")))
 }
 
-async fn whole(incoming: Incoming, most: usize, timeout: Duration, place: &mut Place) -> Result<Bytes, Status> {
-    let until = Instant::now() + timeout.min(WHOLE);
-    read(incoming, most, until, place).await.map_err(|error| match error {
+async fn whole(
+    incoming: Incoming,
+    max: usize,
+    timeout: Duration,
+    permit: &mut InFlightPermit,
+) -> Result<Bytes, Status> {
+    let until = Instant::now() + timeout.min(MAX_READ_TIME);
+    read_body(incoming, max, until, permit).await.map_err(|error| match error {
         BodyError::TooLarge => {
-            let most = fanin_config::format_size(most as u64);
-            invalid(format!("the request is larger than {most} (models.max_message)"))
+            let max = fanin_config::format_size(max as u64);
+            invalid(format!("the request is larger than {max} (models.max_message)"))
         }
-        BodyError::Broken => invalid("the request broke off".to_owned()),
+        BodyError::Broken => invalid("the client aborted the request".to_owned()),
         BodyError::Full(error) => error.into(),
-        BodyError::Late => grpc::late(WHOLE < timeout),
+        BodyError::Late => status::late(MAX_READ_TIME < timeout),
     })
 }
 
@@ -165,29 +175,30 @@ async fn infer(
     incoming: Incoming,
 ) -> Result<Response<Reply>, Status> {
     let bounds = service.models().bounds();
-    let mut place = Place::take(service, &bounds)?;
-    service.has_memory_for_model(name)?;
+    let mut permit = InFlightPermit::acquire(service, &bounds)?;
+    service.check_memory_for_model(name)?;
     if headers.get("content-encoding").is_some_and(|encoding| encoding != "identity") {
-        return Err(invalid("the body is compressed; send it as it is".to_owned()));
+        return Err(invalid("the body is compressed; send it uncompressed".to_owned()));
     }
     let deadline = Instant::now() + bounds.timeout;
-    let bytes = whole(incoming, bounds.max_message, bounds.timeout, &mut place).await?;
+    let bytes = whole(incoming, bounds.max_message, bounds.timeout, &mut permit).await?;
     let length = match headers.get(LENGTH) {
         None => bytes.len(),
         Some(length) => {
             let length = length.to_str().ok().and_then(|length| length.parse::<usize>().ok());
-            length.ok_or_else(|| invalid(format!("the header {LENGTH} is no number")))?
+            length.ok_or_else(|| invalid(format!("the header {LENGTH} is not a number")))?
         }
     };
-    let mut asked = Asked::read(bytes, length).map_err(invalid)?;
-    let inputs = std::mem::take(&mut asked.inputs);
-    let outputs = asked.outputs().map_err(invalid)?;
+    let mut request_message = JsonRequest::read(bytes, length).map_err(invalid)?;
+    let inputs = std::mem::take(&mut request_message.inputs);
+    let outputs = request_message.outputs().map_err(invalid)?;
     let outputs: Vec<&str> = outputs.iter().map(|name| &**name).collect();
     let answer = service.models().infer(Infer { model: name, version, inputs, outputs: &outputs, deadline }).await?;
-    let (text, binary) = asked.answered(&answer).map_err(|problem| Status::new(Code::Internal, problem))?;
-    place.answers(text.len())?;
+    let (text, binary) =
+        request_message.encode_answer(&answer).map_err(|problem| Status::new(Code::Internal, problem))?;
+    permit.replace_by_answer(text.len())?;
     let kind = if binary.is_some() { "application/octet-stream" } else { "application/json" };
-    let mut response = Response::new(Reply::new(text, None, Some(place)));
+    let mut response = Response::new(Reply::new(text, None, Some(permit)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     if let Some(length) = binary {
         response.headers_mut().insert(LENGTH, HeaderValue::from(length));

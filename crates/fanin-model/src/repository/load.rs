@@ -1,4 +1,4 @@
-//! Loading one version: read, recognise, build, try.
+//! Loading one version: read the file, detect its format, build the engine, try it.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,22 +10,23 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::scan::{self, Found};
-use super::{Shared, Version};
+use super::shared::Shared;
+use super::version::Version;
 use crate::engine::onnx::{self, Onnx};
 use crate::engine::{Engine, trees::Trees};
 use crate::stats::Stats;
 use crate::{Data, DataType, LoadError, Signature, Tensor, json};
 
-/// Times that a version is computed before it serves: pages are touched and its time is known.
-const WARM_UP: usize = 16;
-/// Bytes of a sample.
+/// Runs before a version serves, so that its memory is paged in and its time is known.
+const WARM_UP_RUNS: usize = 16;
+/// Bytes of `sample.json` at most.
 const MAX_SAMPLE: u64 = 16 << 20;
-/// Nanoseconds a row of a model that could not be tried.
-const UNKNOWN_PACE: u64 = 100_000;
-/// How far an output may be from the sample's, of its size.
+/// Predicted nanoseconds a row of a model that could not be tried.
+const DEFAULT_TIME_PER_ROW: u64 = 100_000;
+/// Relative difference allowed between an output and the sample's.
 const TOLERANCE: f64 = 1e-6;
 
-/// Loads a version beside what runs.
+/// Loads a version beside the running one.
 pub(super) fn load(
     shared: &Shared,
     model: &Arc<str>,
@@ -38,7 +39,7 @@ pub(super) fn load(
     let size = std::fs::metadata(&file).map_err(|source| LoadError::Read { path: file.clone(), source })?.len();
     let room = (config.memory as u64).saturating_sub(used);
     fits("the model's file", size, config.max_file as u64, "models.max_file")?;
-    // A file of more bytes than there is room for can't become a model that fits.
+    // A file larger than the free memory cannot become a model that fits.
     fits("the model's file, beside the other models", size, room, "models.memory")?;
     let bytes = read(&file, config.max_file as u64, "models.max_file")?;
     let settings = config.settings_of(model);
@@ -51,8 +52,8 @@ pub(super) fn load(
     {
         return Err(LoadError::Signature(other_signature(running, engine.signature(), model)));
     }
-    let pace = attempt(&*engine, &found.path)?;
-    // Files that change while they are read are not what they seem; they are looked at again.
+    let time_per_row = try_engine(&*engine, &found.path)?;
+    // A file that changed while it was read is tried again by the next scan.
     if scan::fingerprint(&found.path)? != found.fingerprint {
         return Err(LoadError::broken(found.path.display().to_string(), "changed while it was being loaded"));
     }
@@ -64,7 +65,7 @@ pub(super) fn load(
         engine,
         fingerprint: found.fingerprint.clone(),
         stats: Stats::default(),
-        pace: AtomicU64::new(pace),
+        time_per_row: AtomicU64::new(time_per_row),
         memory,
         total: shared.memory.clone(),
     })
@@ -80,7 +81,7 @@ pub(super) fn fits(what: &str, bytes: u64, limit: u64, key: &'static str) -> Res
 fn read(path: &Path, limit: u64, key: &'static str) -> Result<Vec<u8>, LoadError> {
     let failed = |source| LoadError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
-    // The file may grow after its size was looked at.
+    // The file may have grown since its size was checked.
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
     fits("the file", bytes.len() as u64, limit, key)?;
@@ -95,7 +96,7 @@ pub(super) enum Format {
     Onnx,
 }
 
-/// Bytes of a file that tell what it is.
+/// Bytes of a file from which its format is detected.
 pub(super) const HEAD: u64 = 16;
 
 fn name_of(path: &Path) -> String {
@@ -103,8 +104,8 @@ fn name_of(path: &Path) -> String {
 }
 
 impl Format {
-    /// Told by what the file begins with; ONNX, which begins with anything, by its name.
-    pub fn of(path: &Path, bytes: &[u8]) -> Result<Format, LoadError> {
+    /// Detects the format by the file's first bytes; ONNX, which has no magic number, by the file name.
+    pub fn detect(path: &Path, bytes: &[u8]) -> Result<Format, LoadError> {
         let name = name_of(path);
         let packed = match bytes {
             [0x1f, 0x8b, ..] => Some("gzip"),
@@ -115,7 +116,7 @@ impl Format {
             _ => None,
         };
         if let Some(packed) = packed {
-            let what = format!("is packed ({packed}); a model is never unpacked here, unpack it");
+            let what = format!("is compressed ({packed}); decompress it first");
             return Err(LoadError::broken(name, what));
         }
         match bytes {
@@ -144,7 +145,7 @@ fn engine(path: &Path, bytes: &[u8], room: u64, onnx: &onnx::Settings) -> Result
         LoadError::Unsupported { at, what } => LoadError::Unsupported { at: format!("{name}: {at}"), what },
         other => other,
     };
-    Ok(match Format::of(path, bytes)? {
+    Ok(match Format::detect(path, bytes)? {
         Format::LightGbm => Box::new(Trees::lightgbm(bytes, room).map_err(named)?),
         Format::XgBoost => Box::new(Trees::xgboost(bytes, room).map_err(named)?),
         Format::Onnx => Box::new(Onnx::load(bytes, onnx).map_err(named)?),
@@ -152,19 +153,19 @@ fn engine(path: &Path, bytes: &[u8], room: u64, onnx: &onnx::Settings) -> Result
 }
 
 fn other_signature(running: &Signature, new: &Signature, model: &str) -> String {
-    let told = |all: &[crate::TensorSpec]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let list = |all: &[crate::TensorSpec]| all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     format!(
-        "takes {} and gives {}, the running version takes {} and gives {}; if that is meant, set \
+        "takes {} and gives {}, the running version takes {} and gives {}; if that is intended, set \
          models.settings.{model}.new_signature = true",
-        told(&new.inputs),
-        told(&new.outputs),
-        told(&running.inputs),
-        told(&running.outputs)
+        list(&new.inputs),
+        list(&new.outputs),
+        list(&running.inputs),
+        list(&running.outputs)
     )
 }
 
-/// Computes the sample, or a row of zeros, a few times; gives nanoseconds a row.
-fn attempt(engine: &dyn Engine, path: &Path) -> Result<u64, LoadError> {
+/// Runs the sample, or a row of zeros, several times. Returns nanoseconds a row.
+fn try_engine(engine: &dyn Engine, path: &Path) -> Result<u64, LoadError> {
     let file = path.join("sample.json");
     let sample = |what: String| LoadError::Sample(what);
     let (inputs, expected) = if file.exists() {
@@ -175,26 +176,26 @@ fn attempt(engine: &dyn Engine, path: &Path) -> Result<u64, LoadError> {
     } else {
         match zeros(engine.signature()) {
             Some(inputs) => (inputs, Vec::new()),
-            // Nothing is known of a model that takes strings; the first requests show.
-            None => return Ok(UNKNOWN_PACE),
+            // There is no neutral value for strings. The first requests will show the time.
+            None => return Ok(DEFAULT_TIME_PER_ROW),
         }
     };
     let has_sample = file.exists();
     let rows = inputs.first().and_then(|input| input.shape.first()).map_or(1, |rows| (*rows).max(1)) as u64;
     let mut best = u64::MAX;
-    for turn in 0..WARM_UP {
+    for run in 0..WARM_UP_RUNS {
         let started = Instant::now();
         let outputs = match engine.infer(&inputs, u64::MAX) {
             Ok(outputs) => outputs,
-            // A graph may have its reasons not to take zeros.
+            // An ONNX graph may reject zeros.
             Err(error) if !has_sample && !engine.may_compute_inline() => {
-                tracing::info!("a row of zeros can't be computed, so how long a row takes is not known yet: {error}");
-                return Ok(UNKNOWN_PACE);
+                tracing::info!("the model rejects a row of zeros, so the time of a row is not known yet: {error}");
+                return Ok(DEFAULT_TIME_PER_ROW);
             }
             Err(error) => return Err(sample(error.to_string())),
         };
         best = best.min(started.elapsed().as_nanos() as u64);
-        if turn == 0 {
+        if run == 0 {
             compare(&outputs, &expected).map_err(sample)?;
         }
     }
@@ -211,7 +212,7 @@ fn zeros(signature: &Signature) -> Option<Vec<Tensor>> {
     signature.inputs.iter().map(tensor).collect()
 }
 
-/// Whether the outputs are what the sample says, up to rounding.
+/// Compares the outputs with the sample's, up to rounding.
 fn compare(outputs: &[Tensor], expected: &[Tensor]) -> Result<(), String> {
     for expected in expected {
         let Some(output) = outputs.iter().find(|output| output.name == expected.name) else {
@@ -243,7 +244,7 @@ fn numbers(tensor: &Tensor) -> Result<Vec<f64>, String> {
         Data::Uint64(all) => all.into_iter().map(|one| one as f64).collect(),
         Data::Fp32(all) => all.into_iter().map(f64::from).collect(),
         Data::Fp64(all) => all,
-        // Lengths: enough to tell most mistakes, and no sample needs more.
+        // Only lengths are compared, which catches most mistakes.
         Data::Bytes(all) => all.into_iter().map(|one| one.len() as f64).collect(),
         Data::Raw(_) => return Err(format!("output `{}` of {} can't be compared", tensor.name, DataType::Fp16)),
     })

@@ -1,4 +1,4 @@
-//! What stands in the repository's folder.
+//! Reading the repository's folder: models, versions and their files.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use crate::LoadError;
 
-/// Names, sizes and times of a version's files: another one means that the files have changed.
+/// Names, sizes and modification times of a version's files. Another fingerprint means that the files have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fingerprint(Vec<(String, u64, Option<SystemTime>)>);
 
@@ -47,7 +47,7 @@ pub(super) fn models(repository: &Path) -> Result<Vec<(String, PathBuf)>, LoadEr
 pub(super) fn versions(model: &Path) -> Result<Vec<Found>, LoadError> {
     let mut all = Vec::new();
     for (name, path) in folders(model)? {
-        // One way to write a number only, so that no two folders are the same version.
+        // Only the canonical form of a number, so that no two folders are the same version.
         let Some(number) = name.parse::<u64>().ok().filter(|number| number.to_string() == name) else { continue };
         let fingerprint = fingerprint(&path)?;
         all.push(Found { number, path, fingerprint });
@@ -61,7 +61,7 @@ pub(super) fn fingerprint(version: &Path) -> Result<Fingerprint, LoadError> {
     for entry in fs::read_dir(version).map_err(failed(version))? {
         let entry = entry.map_err(failed(version))?;
         let path = entry.path();
-        // A file may go between the listing and this look; what is left tells the change.
+        // The file may have been removed since the listing. The fingerprint differs then, too.
         let Ok(data) = fs::metadata(&path) else { continue };
         files.push((entry.file_name().to_string_lossy().into_owned(), data.len(), data.modified().ok()));
     }

@@ -141,7 +141,7 @@ def bad():
     ask("INVALID_ARGUMENT", "input `input` has shape [-1, 4]", shape=(-1, 4))
     ask("INVALID_ARGUMENT", "31 bytes of raw data, shape [1, 4] of FP64 takes 32", raw=ROW.tobytes()[:-1])
     ask("INVALID_ARGUMENT", "there is no output `x`; there are `output` FP64[-1, 1], `raw` FP64[-1, 1]", outputs=["x"])
-    ask("INVALID_ARGUMENT", "version `new` of model `spam` is no number", version="new")
+    ask("INVALID_ARGUMENT", "version `new` of model `spam` is not a number", version="new")
     ask("NOT_FOUND", "there is no model `none`", model="none")
     ask("NOT_FOUND", "model `spam` has no version 9 loaded", version="9")
     ask("RESOURCE_EXHAUSTED", "the request is larger than", raw=b"\0" * 100_000_000, shape=(3125000, 4))
@@ -329,7 +329,7 @@ def limits():
     assert told.details() == "2 requests are in progress already (models.limit)", told
     for call in stalled:
         assert call.code() == grpc.StatusCode.DEADLINE_EXCEEDED, call
-        assert call.details() == "the deadline came before the whole request", call
+        assert call.details() == "the deadline passed before the request had arrived in full", call
     ends.set()
     stub.ModelInfer(request)
     host, port = address.rsplit(":", 1)

@@ -21,7 +21,7 @@ thread_local! {
 /// large or is none of the formats. Nothing is loaded: whether a model can be is found out when it is, and the one before serves
 /// on if not.
 pub fn look(config: &fanin_config::Models, file: &str) -> Vec<Diagnostic> {
-    match fanin_model::look(config) {
+    match fanin_model::dry_run(config) {
         Ok(problems) => {
             problems.into_iter().map(|problem| Diagnostic::file(file, format!("models: {problem}")).warning()).collect()
         }
@@ -96,7 +96,7 @@ impl ModelSide {
     /// Serves the protocol on this worker, unless that is done already.
     pub fn serve_here(&self, memory: &MemoryPressure) {
         let memory = memory.clone();
-        self.service.ask_of_memory(Box::new(move |priority| memory.refuses(priority)));
+        self.service.set_memory_pressure(Box::new(move |priority| memory.refuses(priority)));
         self.announced.call_once(|| self.announce());
         if self.addresses.is_empty() {
             return;
@@ -127,7 +127,7 @@ impl ModelBackend for InProcess {
         let models = self.0.clone();
         Box::pin(async move {
             let ModelRequest { model, body, deadline } = question;
-            match models.question(&model, body, deadline).await {
+            match models.infer_from_flow(&model, body, deadline).await {
                 Ok((body, version)) => Ok(ModelAnswer { body, version: version.text().clone() }),
                 Err(error) => Err(match error {
                     InferError::Invalid(what) => ModelFailure::Invalid(what),

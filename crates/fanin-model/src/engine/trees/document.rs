@@ -47,7 +47,7 @@ fn number(node: Node<'_>) -> Result<f64, LoadError> {
     let text = node.as_number_text().unwrap_or_default();
     let value =
         if text.contains(['.', 'e', 'E']) { text.parse::<f32>().map(f64::from).ok() } else { text.parse::<f64>().ok() };
-    value.ok_or_else(|| LoadError::broken("model", format!("`{text}` is no number")))
+    value.ok_or_else(|| LoadError::broken("model", format!("`{text}` is not a number")))
 }
 
 fn convert(node: Node<'_>) -> Result<Value, LoadError> {

@@ -1,30 +1,30 @@
-//! What is asked of a model over HTTP, and the answer: JSON, with tensors' data behind it where the client wants that (the
-//! binary tensor data extension).
+//! Inference requests and answers over HTTP: JSON, followed by the tensors' data in binary form where the client wants that
+//! (the protocol's binary tensor data extension).
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use fanin_json::{Doc, Kind, Node, Writer};
 
-use super::convert;
+use super::tensor_codec;
 use crate::{Answer, Tensor, json as tensors};
 
-/// The header that says how long the JSON is, if there is data behind it.
+/// The header that holds the length of the JSON if binary data follows it.
 pub(super) const LENGTH: &str = "inference-header-content-length";
 
-/// What is asked.
+/// A parsed request.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct JsonRequest {
     doc: Doc,
     pub inputs: Vec<Tensor>,
 }
 
-impl Asked {
-    /// Reads a body, of which so many bytes are JSON.
+impl JsonRequest {
+    /// Parses a body of which the first `length` bytes are JSON.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn read(mut bytes: Bytes, length: usize) -> Result<Asked, String> {
+    /// What is malformed.
+    pub fn read(mut bytes: Bytes, length: usize) -> Result<JsonRequest, String> {
         if length > bytes.len() {
             return Err(format!("{LENGTH} is {length}, the body has {} bytes", bytes.len()));
         }
@@ -38,10 +38,10 @@ impl Asked {
                 None => None,
                 Some(size) => {
                     let size = size.as_i64().and_then(|size| usize::try_from(size).ok());
-                    let size = size.ok_or("a binary_data_size is no count")?;
+                    let size = size.ok_or("a binary_data_size is not a count")?;
                     let left = rest.len();
-                    let told = || format!("a tensor's binary_data_size is {size}, {left} bytes are left");
-                    Some(convert::take(&mut rest, size).ok_or_else(told)?)
+                    let error = || format!("a tensor's binary_data_size is {size}, {left} bytes are left");
+                    Some(tensor_codec::take(&mut rest, size).ok_or_else(error)?)
                 }
             };
             inputs.push(tensors::tensor(node, binary)?);
@@ -49,35 +49,35 @@ impl Asked {
         if !rest.is_empty() {
             return Err(format!("{} bytes of binary data belong to no tensor", rest.len()));
         }
-        Ok(Asked { doc, inputs })
+        Ok(JsonRequest { doc, inputs })
     }
 
-    /// Names of the wanted outputs; none is all.
+    /// Names of the requested outputs; empty means all.
     ///
     /// # Errors
     /// One has no name.
     pub fn outputs(&self) -> Result<Vec<Cow<'_, str>>, String> {
-        let names = self.wanted().map(name_of).collect::<Option<Vec<_>>>();
+        let names = self.requested_outputs().map(name_of).collect::<Option<Vec<_>>>();
         names.ok_or_else(|| "an output has no `name`".to_owned())
     }
 
-    fn wanted(&self) -> impl Iterator<Item = Node<'_>> {
+    fn requested_outputs(&self) -> impl Iterator<Item = Node<'_>> {
         self.doc.root().get("outputs").into_iter().flat_map(Node::elements)
     }
 
-    /// Whether an output is wanted as bytes.
+    /// Whether an output is requested in binary form.
     fn is_binary(&self, name: &str) -> bool {
-        let output = self.wanted().find(|output| name_of(*output).as_deref() == Some(name));
-        let asked = output.and_then(|output| flag(output, "binary_data"));
-        asked.unwrap_or_else(|| flag(self.doc.root(), "binary_data_output").unwrap_or(false))
+        let output = self.requested_outputs().find(|output| name_of(*output).as_deref() == Some(name));
+        let request_message = output.and_then(|output| flag(output, "binary_data"));
+        request_message.unwrap_or_else(|| flag(self.doc.root(), "binary_data_output").unwrap_or(false))
     }
 
-    /// The response's body: JSON, and after it the data of the outputs that are wanted as bytes; if there are any, it says how
-    /// long the JSON is.
+    /// Encodes the response's body: JSON, then the data of outputs requested in binary form. If there are any, returns the
+    /// length of the JSON as well.
     ///
     /// # Errors
     /// An output has no form in JSON.
-    pub fn answered(&self, answer: &Answer) -> Result<(Bytes, Option<usize>), String> {
+    pub fn encode_answer(&self, answer: &Answer) -> Result<(Bytes, Option<usize>), String> {
         let mut text = Vec::with_capacity(512);
         let mut writer = Writer::new(&mut text);
         let mut binary: Vec<Bytes> = Vec::new();

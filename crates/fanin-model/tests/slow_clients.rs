@@ -60,10 +60,10 @@ fn a_client_that_takes_nothing_is_closed() {
     served(|address, service, serving| async move {
         let mut client = asks_without_a_window(address).await;
         let started = tokio::time::Instant::now();
-        while service.untaken() == 0 && started.elapsed() < LONG {
+        while service.stalled_readers() == 0 && started.elapsed() < LONG {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        assert_eq!(service.untaken(), 1);
+        assert_eq!(service.stalled_readers(), 1);
         let mut all = Vec::new();
         // Reset or closed: both are the end.
         let _ = client.read_to_end(&mut all).await;
@@ -86,7 +86,7 @@ fn a_request_that_does_not_end_is_given_up_whatever_its_deadline() {
         let length = client.read(&mut answer).await.expect("an answer");
         let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
         assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
-        assert!(answer.ends_with("{\"error\":\"the request did not come whole within 30 s\"}"), "{answer}");
+        assert!(answer.ends_with("{\"error\":\"the request did not arrive in full within 30 s\"}"), "{answer}");
         assert!(started.elapsed() < Duration::from_secs(32), "{:?}", started.elapsed());
         assert_eq!(service.bytes(), 0);
     });

@@ -1,4 +1,4 @@
-//! The thread that keeps the table what the folder says.
+//! Repository reconciler: the thread that brings the loaded versions in line with the folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -8,22 +8,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use fanin_config::Versions;
+use fanin_config::{ModelSettings, Versions};
 use tokio::sync::oneshot;
 
+use super::model::Model;
 use super::scan::{self, Fingerprint, Found};
-use super::{Model, Shared, Table, Version, lane_settings};
+use super::shared::{Shared, Table};
+use super::version::Version;
 use crate::InferError;
+use crate::pool::QueueSettings;
 
-/// How often the folder is looked at. A folder that is mounted or linked tells of no changes, so it is asked.
-const EVERY: Duration = Duration::from_millis(500);
+/// Interval of the scans. Polling, because mounted or linked folders report no changes.
+const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What the keeper is told.
+/// A command to the reconciler.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Look at the folder.
-    Look,
-    /// Look at the folder and say when that is done.
+    /// Scan the folder.
+    Scan,
+    /// Scan the folder and report when that is done.
     Refresh(oneshot::Sender<()>),
     /// Load a model, even one that was unloaded or refused.
     Load(String, oneshot::Sender<Result<(), InferError>>),
@@ -33,41 +36,41 @@ pub(crate) enum Command {
     End,
 }
 
-/// How much less of a busy core the keeper gets than whoever serves, on the system's scale of 20.
+/// Niceness of the thread: serving threads go first on a busy core.
 const NICE: i32 = 10;
 
-struct State {
+struct Reconciler {
     shared: Arc<Shared>,
     /// Models that were unloaded by name.
     unloaded: BTreeSet<Arc<str>>,
-    /// What the last look saw and did not load yet: files are loaded when two looks saw the same.
+    /// Files that the last scan saw and did not load yet. They are loaded once two scans saw them unchanged.
     seen: BTreeMap<(Arc<str>, u64), Fingerprint>,
-    /// The folder could not be read at the last look; said once.
+    /// The folder could not be read at the last scan. Logged once.
     lost: bool,
 }
 
-/// Does a first look, then goes on on a thread of its own.
+/// Does the first scan, then starts the thread.
 pub(super) fn start(shared: Arc<Shared>, commands: Receiver<Command>) -> io::Result<()> {
-    let mut state = State { shared, unloaded: BTreeSet::new(), seen: BTreeMap::new(), lost: false };
-    state.look(true);
+    let mut reconciler = Reconciler { shared, unloaded: BTreeSet::new(), seen: BTreeMap::new(), lost: false };
+    reconciler.scan(true);
     let run = move || {
-        // Reading, checking and warming a model takes seconds of a core; requests to those that serve come first. Linux keeps
-        // this per thread, and without it the thread works all the same.
+        // Loading a model takes seconds of a core, and requests come first. Linux applies niceness per thread; a failure is
+        // harmless.
         let _ = rustix::process::nice(NICE);
-        state.run(&commands);
+        reconciler.run(&commands);
     };
     std::thread::Builder::new().name("models".into()).spawn(run)?;
     Ok(())
 }
 
-impl State {
+impl Reconciler {
     fn run(mut self, commands: &Receiver<Command>) {
         loop {
-            match commands.recv_timeout(EVERY) {
-                Err(RecvTimeoutError::Timeout) | Ok(Command::Look) => self.look(false),
+            match commands.recv_timeout(SCAN_INTERVAL) {
+                Err(RecvTimeoutError::Timeout) | Ok(Command::Scan) => self.scan(false),
                 Ok(Command::Refresh(reply)) => {
-                    self.look(true);
-                    // Whoever asked may have gone; the look is done.
+                    self.scan(true);
+                    // The caller may have dropped its future.
                     let _ = reply.send(());
                 }
                 Ok(Command::Load(name, reply)) => {
@@ -84,14 +87,14 @@ impl State {
     }
 
     /// Looks at all models. `at_once`: what is new is loaded now, not when a second look sees it unchanged.
-    fn look(&mut self, at_once: bool) {
+    fn scan(&mut self, at_once: bool) {
         let config = self.shared.config.load_full();
         let found = match scan::models(&config.repository) {
             Ok(found) => found,
             Err(error) => {
                 // What runs serves on: a mount that is gone for a moment must not unload everything.
                 if !std::mem::replace(&mut self.lost, true) {
-                    tracing::error!("models: {error}; what is loaded serves on");
+                    tracing::error!("models: {error}; loaded versions keep serving");
                 }
                 return;
             }
@@ -104,16 +107,16 @@ impl State {
                 Some(model) => model.clone(),
                 None => self.new_model(name),
             };
-            self.shared.pool.configure(model.lane, lane_settings(&config.settings_of(name)));
+            self.shared.pool.configure(model.queue, queue_settings(&config.settings_of(name)));
             self.update(&model, path, at_once);
             table.insert(model.name.clone(), model);
         }
         for (name, model) in &*before {
             if !table.contains_key(name) {
-                tracing::info!("model {name}: its folder is gone, it is unloaded");
+                tracing::info!("model {name}: its folder is gone; unloaded");
                 model.ready.store(Arc::default());
                 self.unloaded.remove(name);
-                self.shared.pool.remove(model.lane);
+                self.shared.pool.remove(model.queue);
             }
         }
         if !same_models(&before, &table) {
@@ -127,11 +130,11 @@ impl State {
             name: name.into(),
             ready: ArcSwap::default(),
             failed: Mutex::default(),
-            lane: self.shared.pool.add(lane_settings(&settings)),
+            queue: self.shared.pool.add(queue_settings(&settings)),
         })
     }
 
-    /// Brings one model's versions to what the folder and the policy say.
+    /// Brings one model's versions in line with the folder and the version policy.
     fn update(&mut self, model: &Arc<Model>, path: &Path, at_once: bool) {
         if self.unloaded.contains(&model.name) {
             return;
@@ -139,7 +142,7 @@ impl State {
         let found = match scan::versions(path) {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!("model {}: {error}; what is loaded serves on", model.name);
+                tracing::warn!("model {}: {error}; loaded versions keep serving", model.name);
                 return;
             }
         };
@@ -180,7 +183,7 @@ impl State {
                 None if !settled => {
                     self.seen.insert(key, found.fingerprint.clone());
                     undecided = true;
-                    // Not decided yet: what runs stays, and what is below it too.
+                    // Not decided yet: the running version stays, and so do those below it.
                     if let Some(running) = running {
                         ready.push(running.clone());
                     }
@@ -202,7 +205,7 @@ impl State {
             }
         }
         if ready.is_empty() && undecided {
-            // The last one that ran is gone from the folder: it answers until it is known what takes its place.
+            // The last running version is gone from the folder. It serves until its successor is decided.
             ready.extend(before.iter().cloned());
         }
         // The map is replaced as a whole.
@@ -229,12 +232,13 @@ impl State {
         running: Option<&Arc<Version>>,
     ) -> Result<Arc<Version>, String> {
         let signature = running.map(|running| running.engine.signature().clone());
-        // A model's file is from outside; should an engine panic on it, the keeper must live on.
+        // Unwind safe: nothing is shared with a failed load. The reconciler must survive a panic of an engine.
         let load = || super::load::load(&self.shared, &model.name, found, signature.as_ref());
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load));
         match result {
             Ok(Ok(version)) => {
-                let (kib, us) = (version.memory / 1024, version.pace.load(std::sync::atomic::Ordering::Relaxed) / 1000);
+                let (kib, us) =
+                    (version.memory / 1024, version.time_per_row.load(std::sync::atomic::Ordering::Relaxed) / 1000);
                 tracing::info!("model {} version {}: ready, {kib} KiB, about {us} us a row", model.name, found.number);
                 Ok(Arc::new(version))
             }
@@ -252,10 +256,10 @@ impl State {
     fn load(&mut self, name: &str) -> Result<(), InferError> {
         self.unloaded.remove(name);
         if let Some(model) = self.shared.table.load().get(name) {
-            // What was refused is tried again, whether its files have changed or not.
+            // A refused version is tried again, even if its files did not change.
             model.failed.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
-        self.look(true);
+        self.scan(true);
         let table = self.shared.table.load();
         let Some(model) = table.get(name) else {
             return Err(InferError::NotFound(format!("there is no model `{name}` in the repository")));
@@ -279,7 +283,7 @@ impl State {
         self.unloaded.insert(model.name.clone());
         model.ready.store(Arc::default());
         model.failed.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        tracing::info!("model {name}: unloaded as asked");
+        tracing::info!("model {name}: unloaded by request");
         Ok(())
     }
 }
@@ -287,4 +291,14 @@ impl State {
 fn same_models(before: &Table, after: &Table) -> bool {
     before.len() == after.len()
         && after.iter().all(|(name, model)| before.get(name).is_some_and(|other| Arc::ptr_eq(model, other)))
+}
+
+/// Settings of a model's queue in the pool.
+fn queue_settings(settings: &ModelSettings) -> QueueSettings {
+    QueueSettings {
+        priority: settings.priority,
+        limit: settings.limit,
+        max_batch: settings.max_batch.unwrap_or(1),
+        max_delay: settings.max_delay.unwrap_or(Duration::ZERO),
+    }
 }

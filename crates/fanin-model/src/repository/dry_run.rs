@@ -1,4 +1,4 @@
-//! A look at the repository without loading anything, for whoever checks a configuration.
+//! Dry-run scan: finds problems of a repository without loading anything, for `fanin check`.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,13 +8,12 @@ use fanin_config::Versions;
 use super::{load, scan};
 use crate::LoadError;
 
-/// What is wrong with the models of a repository at first sight, one text each: a model without a version, a version without a
-/// model file, a file that is larger than allowed or none of the formats. A model that passes may still be refused when it is
-/// loaded.
+/// Problems of a repository, one text each: a model without a version, a version without a model file, a file that is too
+/// large or of no known format. A model that passes may still fail to load.
 ///
 /// # Errors
 /// The repository's folder cannot be read.
-pub fn look(config: &fanin_config::Models) -> Result<Vec<String>, LoadError> {
+pub fn dry_run(config: &fanin_config::Models) -> Result<Vec<String>, LoadError> {
     let mut problems = Vec::new();
     for (name, path) in scan::models(&config.repository)? {
         let about = |what: &dyn std::fmt::Display| format!("model {name}: {what}");
@@ -36,7 +35,7 @@ pub fn look(config: &fanin_config::Models) -> Result<Vec<String>, LoadError> {
             problems.push(about(&format_args!("there is {what} in {}", path.display())));
         }
         for version in wanted {
-            if let Err(error) = first_sight(config, version) {
+            if let Err(error) = check_version(config, version) {
                 problems.push(format!("model {name} version {}: {error}", version.number));
             }
         }
@@ -49,7 +48,7 @@ pub fn look(config: &fanin_config::Models) -> Result<Vec<String>, LoadError> {
     Ok(problems)
 }
 
-fn first_sight(config: &fanin_config::Models, version: &scan::Found) -> Result<(), LoadError> {
+fn check_version(config: &fanin_config::Models, version: &scan::Found) -> Result<(), LoadError> {
     let file = scan::model_file(&version.path)?;
     let failed = |source| LoadError::Read { path: file.clone(), source };
     let mut head = Vec::new();
@@ -57,5 +56,5 @@ fn first_sight(config: &fanin_config::Models, version: &scan::Found) -> Result<(
     let size = opened.metadata().map_err(failed)?.len();
     load::fits("the model's file", size, config.max_file as u64, "models.max_file")?;
     opened.take(load::HEAD).read_to_end(&mut head).map_err(failed)?;
-    load::Format::of(&file, &head).map(|_| ())
+    load::Format::detect(&file, &head).map(|_| ())
 }

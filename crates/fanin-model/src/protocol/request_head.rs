@@ -1,17 +1,19 @@
-//! What a request is about, told from its bytes: a request that has no time left is refused before its tensors are read.
+//! Request head parsing: model, version and number of rows of an encoded ModelInferRequest.
+//!
+//! Admission needs no more than that, so an overloaded server refuses a request without decoding its tensors.
 
-/// The part of a ModelInferRequest that says how long it will take.
+/// The part of a ModelInferRequest from which its computing time is predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Peek<'a> {
+pub(super) struct RequestHead<'a> {
     pub model: &'a str,
     pub version: &'a str,
     /// First dimension of the first input.
     pub rows: usize,
 }
 
-/// Looks at a message; `None` is one that the decoder has to judge.
-pub(super) fn peek(mut message: &[u8]) -> Option<Peek<'_>> {
-    let mut found = Peek { rows: 1, ..Peek::default() };
+/// Parses the head of a message; `None` if only the full decoder can judge it.
+pub(super) fn parse_head(mut message: &[u8]) -> Option<RequestHead<'_>> {
+    let mut found = RequestHead { rows: 1, ..RequestHead::default() };
     let mut is_first = true;
     while !message.is_empty() {
         let (field, bytes) = field(&mut message)?;
@@ -32,14 +34,14 @@ pub(super) fn peek(mut message: &[u8]) -> Option<Peek<'_>> {
 fn rows(mut tensor: &[u8]) -> Option<usize> {
     while !tensor.is_empty() {
         if let (3, mut shape) = field(&mut tensor)? {
-            // A negative one is refused when the tensor is read.
+            // A negative dimension is refused when the tensor is decoded.
             return Some(usize::try_from(varint(&mut shape)? as i64).unwrap_or(1));
         }
     }
     Some(1)
 }
 
-/// The next field: its number, and its bytes. Numbers are given as they stand.
+/// The next field: its number and its bytes. A varint is returned undecoded.
 fn field<'a>(rest: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
     let key = varint(rest)?;
     let length = match key & 7 {
@@ -99,27 +101,27 @@ mod tests {
     #[test]
     fn it_says_what_the_decoder_says() {
         let mut request = request();
-        assert_eq!(peek(&request.encode_to_vec()), Some(Peek { model: "spam", version: "3", rows: 300 }));
+        assert_eq!(parse_head(&request.encode_to_vec()), Some(RequestHead { model: "spam", version: "3", rows: 300 }));
         request.inputs.clear();
         request.model_version.clear();
-        assert_eq!(peek(&request.encode_to_vec()), Some(Peek { model: "spam", version: "", rows: 1 }));
-        assert_eq!(peek(&[]), Some(Peek { model: "", version: "", rows: 1 }));
+        assert_eq!(parse_head(&request.encode_to_vec()), Some(RequestHead { model: "spam", version: "", rows: 1 }));
+        assert_eq!(parse_head(&[]), Some(RequestHead { model: "", version: "", rows: 1 }));
     }
 
     #[test]
-    fn what_it_cannot_read_is_left_to_the_decoder() {
+    fn unreadable_messages_are_left_to_the_decoder() {
         let message = request().encode_to_vec();
-        // Cut off anywhere it either sees a shorter message or gives up; it never panics.
+        // A truncated message parses as a shorter one or not at all; it never panics.
         for end in 0..message.len() {
-            let _ = peek(&message[..end]);
+            let _ = parse_head(&message[..end]);
         }
         for broken in [&[0xff; 12][..], b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", b"\x0a\x02\xff\xfe", b"\x0b"] {
-            assert_eq!(peek(broken), None, "{broken:?}");
+            assert_eq!(parse_head(broken), None, "{broken:?}");
         }
         // A shape that is not packed, and a negative one.
-        assert_eq!(peek(b"\x2a\x04\x18\x05\x18\x02").map(|it| it.rows), Some(5));
+        assert_eq!(parse_head(b"\x2a\x04\x18\x05\x18\x02").map(|it| it.rows), Some(5));
         let mut negative = request();
         negative.inputs[0].shape = vec![-1, 4];
-        assert_eq!(peek(&negative.encode_to_vec()).map(|it| it.rows), Some(1));
+        assert_eq!(parse_head(&negative.encode_to_vec()).map(|it| it.rows), Some(1));
     }
 }

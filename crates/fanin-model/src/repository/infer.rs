@@ -1,26 +1,28 @@
-//! Asking a model: what is asked is checked, computed at once or put into the pool's queue, and waited for until the deadline.
+//! An inference request: checked, then computed inline or by the pool, awaited until its deadline.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::{Model, Models, Version};
+use super::model::Model;
+use super::models::Models;
+use super::version::Version;
 use crate::pool::Job;
 use crate::{InferError, Tensor};
 
-/// A question to a model.
+/// An inference request.
 #[derive(Debug)]
 pub struct Infer<'a> {
     /// The model's name.
     pub model: &'a str,
-    /// The version's number; empty is the highest one that is ready.
+    /// The version's number; empty means the highest that is ready.
     pub version: &'a str,
-    /// All inputs of the signature.
+    /// The inputs, all that the signature has.
     pub inputs: Vec<Tensor>,
-    /// Names of the outputs that are wanted; none is all.
+    /// Names of the requested outputs; empty means all.
     pub outputs: &'a [&'a str],
-    /// The answer is of no use after this.
+    /// The request fails after this.
     pub deadline: tokio::time::Instant,
 }
 
@@ -34,12 +36,11 @@ pub struct Answer {
 }
 
 impl Models {
-    /// Refuses a request that would be refused for its time, before its inputs are read: whatever else is wrong with it is not
-    /// looked at.
+    /// Refuses a request that cannot meet its deadline, before its inputs are decoded. Checks nothing else.
     ///
     /// # Errors
     /// [`InferError::Overloaded`].
-    pub(crate) fn in_time(
+    pub(crate) fn check_deadline(
         &self,
         name: &str,
         version: &str,
@@ -54,34 +55,34 @@ impl Models {
         if is_inline(&version, predicted, self.shared.config.load().inline) {
             return Ok(());
         }
-        let refused = self.shared.pool.in_time(model.lane, predicted, deadline.into_std());
+        let refused = self.shared.pool.check_deadline(model.queue, predicted, deadline.into_std());
         refused.inspect_err(|error| {
             self.shared.outcomes.count(error);
             version.stats.fail();
         })
     }
 
-    /// Asks a model. The future may be dropped at any point; what has not begun to be computed is then not computed.
+    /// Runs an inference request. Dropping the future cancels it, unless the engine already runs.
     ///
     /// # Errors
     /// See [`InferError`].
     pub async fn infer(&self, request: Infer<'_>) -> Result<Answer, InferError> {
-        let result = self.ask(request).await;
+        let result = self.infer_uncounted(request).await;
         if let Err(error) = &result {
             self.shared.outcomes.count(error);
         }
         result
     }
 
-    async fn ask(&self, request: Infer<'_>) -> Result<Answer, InferError> {
+    async fn infer_uncounted(&self, request: Infer<'_>) -> Result<Answer, InferError> {
         let Infer { model, version, inputs, outputs, deadline } = request;
         let (model, version) = self.find(model, version)?;
-        let outputs = self.ask_version(&model, &version, inputs, outputs, deadline).await?;
+        let outputs = self.infer_version(&model, &version, inputs, outputs, deadline).await?;
         Ok(Answer { version, outputs })
     }
 
-    /// Asks a version that was found before.
-    pub(crate) async fn ask_version(
+    /// Runs a request on a version that was looked up before.
+    pub(crate) async fn infer_version(
         &self,
         model: &Model,
         version: &Arc<Version>,
@@ -90,7 +91,7 @@ impl Models {
         deadline: tokio::time::Instant,
     ) -> Result<Vec<Tensor>, InferError> {
         let signature = version.engine.signature();
-        let result = signature.check(&inputs).and_then(|()| wanted(signature, outputs));
+        let result = signature.check(&inputs).and_then(|()| output_mask(signature, outputs));
         let wanted = match result {
             Ok(wanted) => wanted,
             Err(problem) => {
@@ -119,10 +120,12 @@ impl Models {
         let deadline = deadline.into_std();
         if deadline <= started {
             version.stats.fail();
-            return Err(InferError::Deadline("the deadline had passed before the model was asked".to_owned()));
+            return Err(InferError::Deadline(
+                "the deadline had passed before the request reached the model".to_owned(),
+            ));
         }
         let predicted = version.predict(rows);
-        let result = if is_inline(version, predicted, inline) && self.shared.pool.is_free(model.lane) {
+        let result = if is_inline(version, predicted, inline) && self.shared.pool.is_free(model.queue) {
             crate::pool::compute(version, &inputs, wanted, rows)
         } else {
             let (reply, answer) = oneshot::channel();
@@ -137,17 +140,19 @@ impl Models {
                 expected: 0,
                 reply,
             };
-            match self.shared.pool.submit(model.lane, job) {
+            match self.shared.pool.submit(model.queue, job) {
                 Err(error) => Err(error),
                 Ok(()) => match tokio::time::timeout_at(deadline.into(), answer).await {
                     Ok(Ok(result)) => result,
                     Ok(Err(_)) => Err(InferError::Engine("the pool dropped the request".to_owned())),
-                    Err(_) => Err(InferError::Deadline("the deadline came before the answer".to_owned())),
+                    Err(_) => {
+                        Err(InferError::Deadline("the deadline passed before the answer was computed".to_owned()))
+                    }
                 },
             }
         };
         match result {
-            // What is not told by the signature is known now.
+            // Dimensions of any size are known only now.
             Ok(outputs) => match outputs.iter().map(Tensor::bytes).sum::<usize>() {
                 bytes if bytes > most => too_large(bytes),
                 _ => Ok(outputs),
@@ -160,13 +165,13 @@ impl Models {
     }
 }
 
-/// Whether a request is so short that it is computed where it is, if nothing of its model waits.
+/// Whether a request is short enough to be computed inline, if no other request of its model waits.
 fn is_inline(version: &Version, predicted: u64, bound: Option<Duration>) -> bool {
     predicted <= bound.map_or(0, |bound| bound.as_nanos() as u64) && version.engine.may_compute_inline()
 }
 
-/// A bit for each output that is asked for.
-fn wanted(signature: &crate::Signature, outputs: &[&str]) -> Result<u64, String> {
+/// A bit for each requested output.
+fn output_mask(signature: &crate::Signature, outputs: &[&str]) -> Result<u64, String> {
     if outputs.is_empty() {
         return Ok(u64::MAX);
     }

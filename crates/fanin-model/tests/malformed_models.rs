@@ -72,16 +72,16 @@ fn what_contradicts_itself_is_named_with_its_place() {
     };
     assert_eq!(
         changed("objective=binary sigmoid:1", "objective=my_own"),
-        "head: objective `my_own`; this engine does not compute it, so the model is refused"
+        "head: objective `my_own`; this engine does not support it, so the model is refused"
     );
     assert_eq!(
         changed("version=v4", "version=v9"),
-        "head: version `v9` of the format (v2, v3 and v4 are known); this engine does not compute it, so the model is \
+        "head: version `v9` of the format (v2, v3 and v4 are known); this engine does not support it, so the model is \
          refused"
     );
     assert_eq!(
         changed("is_linear=0", "is_linear=1"),
-        "tree 0: its leaves are linear models (linear_tree); this engine does not compute it, so the model is refused"
+        "tree 0: its leaves are linear models (linear_tree); this engine does not support it, so the model is refused"
     );
     assert_eq!(changed("max_feature_idx=3", "max_feature_idx=1"), "tree 0: node 2 asks feature 2 of 2");
     assert_eq!(
@@ -102,11 +102,11 @@ fn what_contradicts_itself_is_named_with_its_place() {
     };
     assert_eq!(
         changed("binary:logistic", "reg:magic"),
-        "learner.objective.name: objective `reg:magic`; this engine does not compute it, so the model is refused"
+        "learner.objective.name: objective `reg:magic`; this engine does not support it, so the model is refused"
     );
     assert_eq!(
         changed("\"name\":\"gbtree\"", "\"name\":\"gblinear\""),
-        "learner.gradient_booster: booster `gblinear`; this engine does not compute it, so the model is refused"
+        "learner.gradient_booster: booster `gblinear`; this engine does not support it, so the model is refused"
     );
     assert_eq!(
         changed("\"num_trees\":\"3\"", "\"num_trees\":\"4\""),

@@ -1,4 +1,4 @@
-//! Poisson arrivals for a while, in a time of their own: what all rules together make of them.
+//! The scheduler under Poisson arrivals in simulated time.
 
 use tokio::sync::oneshot;
 
@@ -22,7 +22,7 @@ struct Counted {
 /// Offers each model its share of what one thread can do, for so long. One run in fifty takes four times as long as expected.
 fn offer(shares: [f64; MODELS], time: Duration) -> [Counted; MODELS] {
     let mut bench = bench(1, 10_000);
-    let lanes: Vec<usize> = (0..MODELS).map(|_| bench.state.add(settings(Priority::Normal))).collect();
+    let queues: Vec<usize> = (0..MODELS).map(|_| bench.scheduler.add(settings(Priority::Normal))).collect();
     let mut random = fastrand::Rng::with_seed(7);
     let begun = bench.now;
     let gap = |random: &mut fastrand::Rng, share: f64| {
@@ -36,16 +36,16 @@ fn offer(shares: [f64; MODELS], time: Duration) -> [Counted; MODELS] {
         let done = running.as_ref().map(|(until, ..)| *until);
         if let Some(until) = done.filter(|until| *until <= next[model]) {
             bench.now = until;
-            let (_, lane, job) = running.take().expect("it is done");
-            let mut ends = Ends::default();
-            ends.count(&job, until);
-            let counted = &mut counted[lanes.iter().position(|one| *one == lane.0).expect("a lane")];
+            let (_, queue, job) = running.take().expect("it is done");
+            let mut outcome = RunOutcome::default();
+            outcome.count(&job, until);
+            let counted = &mut counted[queues.iter().position(|one| *one == queue.0).expect("a queue")];
             if until + BACK <= job.deadline {
                 counted.good += 1
             } else {
                 counted.late += 1
             }
-            bench.state.done(lane, ends);
+            bench.scheduler.done(queue, outcome);
         } else {
             bench.now = next[model];
             if bench.now > begun + time {
@@ -53,14 +53,14 @@ fn offer(shares: [f64; MODELS], time: Duration) -> [Counted; MODELS] {
             }
             next[model] += gap(&mut random, shares[model]);
             counted[model].offered += 1;
-            // Who is refused is missing in the sum.
-            let _ = bench.state.push(lanes[model], job(&bench), bench.now);
+            // Refused requests are missing in the sums.
+            let _ = bench.scheduler.push(queues[model], job(&bench), bench.now);
         }
         if running.is_none()
-            && let Next::Run { lane, mut jobs } = bench.state.next(bench.now)
+            && let Next::Run { queue, mut jobs } = bench.scheduler.next(bench.now)
         {
             let takes = if random.u32(..50) == 0 { 4 * TAKES } else { TAKES };
-            running = jobs.pop().map(|job| (bench.now + Duration::from_nanos(takes), lane, job));
+            running = jobs.pop().map(|job| (bench.now + Duration::from_nanos(takes), queue, job));
         }
     }
 }
@@ -85,14 +85,14 @@ fn sum(counted: &[Counted], of: fn(&Counted) -> u32) -> f64 {
 }
 
 #[test]
-fn below_capacity_nearly_all_are_in_time() {
+fn below_capacity_nearly_all_meet_their_deadline() {
     let counted = offer([0.08; MODELS], Duration::from_secs(60));
     let good = sum(&counted, |it| it.good) / sum(&counted, |it| it.offered);
     assert!(good >= 0.999, "{good}");
 }
 
 #[test]
-fn above_capacity_hardly_anything_is_computed_for_nobody() {
+fn above_capacity_goodput_stays_near_the_peak() {
     let time = Duration::from_secs(20);
     let counted = offer([0.5; MODELS], time);
     // What the thread could do, with one in fifty that takes four times as long.
@@ -104,7 +104,7 @@ fn above_capacity_hardly_anything_is_computed_for_nobody() {
 }
 
 #[test]
-fn a_flood_of_one_model_does_not_keep_the_others_out() {
+fn a_flood_of_one_model_leaves_the_others_their_share() {
     let mut shares = [0.05; MODELS];
     shares[0] = 5.0;
     let counted = offer(shares, Duration::from_secs(60));
