@@ -9,19 +9,19 @@ use serde_json::json;
 use crate::app::Origin;
 use crate::report;
 
-/// What to check, and how to tell.
+/// What to check, and how to report it.
 #[derive(Debug, clap::Args)]
 pub struct CheckArgs {
     /// Folder that holds fanin.toml, or the file itself
     #[arg(default_value = ".")]
     pub dir: PathBuf,
-    /// One JSON object on standard output: {"ok": ..., "diagnostics": [...]}
+    /// Print one JSON object to standard output: {"ok": ..., "diagnostics": [...]}
     #[arg(long)]
     pub json: bool,
-    /// Exit status 1 for warnings too
+    /// Exit with status 1 for warnings, too
     #[arg(long)]
     pub deny_warnings: bool,
-    /// For each route: rounds, calls and effects at worst, what waits for what, what runs in order and why
+    /// Show for each route the most rounds, calls and effects, what waits for what, and what runs in order
     #[arg(long)]
     pub plan: bool,
 }

@@ -4,19 +4,19 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-/// What the program was asked to do.
+/// The parsed command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "fanin",
     version,
-    about = "Answers a request with straight-line code over many backends",
-    long_about = "Fanin stands between clients and backends. A request runs a flow: straight-line code that calls \
-                  backends, looks at what they say, and returns one answer. Calls that do not need each other run side \
-                  by side; nothing blocks; threads, memory and waiting are bounded.",
+    about = "Answers requests with straight-line code over many backends",
+    long_about = "Fanin is a server for the tier between clients and backends. A request runs a flow: straight-line \
+                  code that calls backends, looks at their answers, and returns one response. Independent calls run in \
+                  parallel. Nothing blocks. Threads, memory and waiting are bounded.",
     after_help = "Start here:\n  \
-                  fanin demo                 see it work: backends, server and sample requests on this machine\n  \
-                  fanin check my-service     is my-service/fanin.toml right, and all flows that it names?\n  \
-                  fanin serve my-service     serve it until SIGTERM or Ctrl-C",
+                  fanin demo                 show an example: backends, server and sample requests on this machine\n  \
+                  fanin check my-service     check my-service/fanin.toml and its flows\n  \
+                  fanin serve my-service     serve them until SIGTERM or Ctrl-C",
     arg_required_else_help = true,
     max_term_width = 100
 )]
@@ -31,58 +31,55 @@ pub struct Cli {
 pub enum Command {
     /// Serve the flows of a folder
     #[command(after_help = "Examples:\n  \
-        fanin serve                          ./fanin.toml\n  \
+        fanin serve                          serves ./fanin.toml\n  \
         fanin serve examples/vacancies\n  \
-        RUST_LOG=fanin=debug fanin serve     more to standard error\n\n\
+        RUST_LOG=fanin=debug fanin serve     logs more\n\n\
         Signals:\n  \
-        SIGTERM, Ctrl-C   take no more requests, let running ones end ([server] drain_timeout), exit 0;\n  \
-        \x20                 the second time exit at once\n  \
-        SIGHUP            read fanin.toml and all flows again; wrong ones are refused, the old ones stay\n\n\
-        The access log goes to standard output, everything else to standard error.\n\
+        SIGTERM, Ctrl-C   drain: take no new requests, end the running ones ([server] drain_timeout),\n  \
+        \x20                 exit with 0; a second signal ends at once\n  \
+        SIGHUP            reload fanin.toml and all flows; if one is wrong, the old ones stay\n\n\
+        The access log goes to standard output, all other output to standard error.\n\
         Health, metrics and the configuration in force: http://127.0.0.1:9090 ([server] admin).")]
     Serve {
         /// Folder that holds fanin.toml, or the file itself
         #[arg(default_value = ".")]
         dir: PathBuf,
     },
-    /// Check fanin.toml and all flows that it names; say everything that is wrong
+    /// Check fanin.toml and its flows, and report every error
     #[command(after_help = "Examples:\n  \
         fanin check                     ./fanin.toml and its flows\n  \
         fanin check --json my-service   for editors and CI\n  \
-        fanin check --plan              what each route calls, what waits for what\n\n\
-        Each problem comes as file:line:column with the line and a hint.\n\
-        Exit status: 0 if all is right (warnings allowed unless denied), 1 if not, 2 for a wrong command line.")]
+        fanin check --plan              what each route calls, and what waits for what\n\n\
+        Each problem is shown as file:line:column, with the line and a hint.\n\
+        Exit status: 0 without errors (warnings are allowed, unless denied), 1 with errors, 2 for a\n\
+        wrong command line.")]
     Check(crate::check::CheckArgs),
-    /// Show an example at work: real backends on loopback, the server before them, sample requests
+    /// Run an example: backends on loopback, the server in front of them, sample requests
     #[command(after_help = "Examples:\n  \
         fanin demo                   the job site of examples/vacancies, until Ctrl-C\n  \
         fanin demo shop              the retailer of examples/shop\n  \
         fanin demo vacancies --once  only the samples; exit status 1 if one of them fails\n\n\
-        Run it where the folder examples/ is, and you can change its flows while it serves.")]
+        In the folder that holds examples/, the demo uses its files: change a flow while it serves.")]
     Demo {
-        /// Which example
+        /// The example
         #[arg(value_enum, default_value_t = Example::Vacancies)]
         example: Example,
         /// End after the samples
         #[arg(long)]
         once: bool,
     },
-    /// Send requests at a constant, rising or stepped rate, whatever becomes of them, and measure
+    /// Send requests at a constant, rising or stepped rate, and measure the responses
     #[command(after_help = "Examples:\n  \
         fanin load http://127.0.0.1:8080/vacancies?text=rust --rate 500 --duration 30s\n  \
         fanin load URL --rate 100..2000 --duration 1m --plot load.html\n  \
         fanin load grpc://127.0.0.1:8001/antispam --rate 1000 --body inputs.json --timeout 50ms\n  \
         fanin load URL --rate 50,100,200 -X POST --body order.json -H 'content-type: application/json'\n\n\
-        The load is open: requests are sent at their moments even when earlier ones have no answer yet, and latency\n\
-        counts from that moment. Send load only to servers of your own.")]
+        The load is open-loop: each request is sent at its planned moment, even if earlier ones have no\n\
+        response yet. Latency counts from that moment. Send load only to servers of your own.")]
     Load(crate::load::LoadArgs),
-    /// How many threads, or how much memory, does the tier behind an access log need?
-    #[command(after_help = "Examples:\n  \
-        fanin size access.log                              Fanin's, nginx's, Apache's or Jetty's form\n  \
-        fanin size logs/*.gz --growth 2 --slow 2 --servers 4\n  \
-        fanin size - --json < access.log")]
+    /// Compute from access logs how many threads, or how much memory, a tier needs
     Size(fanin_lab::size::SizeArgs),
-    /// Measure threads, coroutines, slow backends and memory on this machine, beside published figures
+    /// Measure threads, coroutines, slow backends and memory here, beside published figures
     Lab(fanin_lab::lab::LabArgs),
     /// One part of an experiment, as a process of its own
     #[command(hide = true)]
@@ -90,7 +87,7 @@ pub enum Command {
     /// Print the JSON Schema of fanin.toml
     #[command(after_help = "Examples:\n  \
         fanin schema > fanin.schema.json\n\n\
-        Editors with a TOML language server complete and check keys when fanin.toml begins with\n  \
+        Editors with a TOML language server complete and check keys if fanin.toml begins with\n  \
         #:schema ./fanin.schema.json")]
     Schema,
 }
@@ -98,7 +95,7 @@ pub enum Command {
 /// The examples that `demo` can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Example {
-    /// Ids from a search, then descriptions; suggestions when nothing is found
+    /// Ids from a search, then their descriptions; suggestions if nothing is found
     Vacancies,
     /// Products by mask from the services that own their attributes, with recommendations
     Shop,

@@ -11,57 +11,57 @@ use http::Method;
 
 use crate::report;
 
-/// What `fanin load` was asked to do.
+/// The options of `fanin load`.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// What to ask for: `http://127.0.0.1:8080/vacancies?text=rust`, or a model over gRPC: `grpc://127.0.0.1:8001/antispam`
+    /// A URL: `http://127.0.0.1:8080/vacancies?text=rust`, or a model over gRPC: `grpc://127.0.0.1:8001/antispam`
     url: String,
-    /// Requests a second, one rate or several: `100`, `100..500` (rising evenly), `100,200,400` (steps)
+    /// Requests per second: `100`, `100..500` (rising evenly) or `100,200,400` (steps)
     #[arg(long, short, default_value = "100", value_parser = shape)]
     rate: Rates,
-    /// How long each rate, or the whole rise, lasts
+    /// Duration of each step, or of the whole rise
     #[arg(long, short, default_value = "10s", value_parser = duration)]
     duration: Duration,
-    /// Space requests as independent users do, with random numbers of this seed; without it, evenly
+    /// Space requests at random, as independent users do, with this seed; otherwise evenly
     #[arg(long, value_name = "SEED")]
     poisson: Option<u64>,
-    /// Speak HTTP/2 (prior knowledge, with https by ALPN) instead of HTTP/1.1
+    /// Use HTTP/2 (by prior knowledge, with https by ALPN) instead of HTTP/1.1
     #[arg(long)]
     http2: bool,
-    /// Believe any certificate of an https server
+    /// Accept any certificate of an https server
     #[arg(long, conflicts_with = "ca")]
     insecure: bool,
-    /// PEM file with the root certificates to trust instead of the system's
+    /// PEM file with root certificates to trust instead of the system's
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Connections at most
+    /// Most connections at a time
     #[arg(long, short, default_value_t = 1000)]
     connections: usize,
-    /// Method; POST by itself when there is a body
+    /// Method; by default GET, or POST with a body
     #[arg(long, short = 'X')]
     method: Option<Method>,
-    /// A header, "name: value"; may be given several times
+    /// A header, "name: value"; may be repeated
     #[arg(long, short = 'H', value_name = "HEADER")]
     header: Vec<String>,
-    /// File of headers, one a line
+    /// File of headers, one per line
     #[arg(long, value_name = "FILE")]
     headers: Option<PathBuf>,
-    /// File with the body; for a model its inputs as the Open Inference Protocol's JSON has them
+    /// File with the body; for a model its inputs, as JSON of the Open Inference Protocol
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
-    /// Give a request up that has no answer so long after its moment
+    /// Give up a request that has no response after this time
     #[arg(long, default_value = "10s", value_parser = duration)]
     timeout: Duration,
-    /// Count an answer as good only if it took at most this long
+    /// Count a response as good only if it took at most this long
     #[arg(long, value_parser = duration)]
     good_within: Option<Duration>,
-    /// Let a client that got no good answer try again so often, each time after a random pause of up to 200 ms
+    /// Retry up to this often without a good response, after a random pause of up to 200 ms each time
     #[arg(long, default_value_t = 0, value_name = "TIMES")]
     retries: u32,
     /// Write the result as JSON to this file, `-` for standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw rate, goodput and percentiles over time into this file (.svg or .html)
+    /// Plot rate, goodput and percentiles over time to this file (.svg or .html)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }

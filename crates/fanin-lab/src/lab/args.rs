@@ -11,38 +11,37 @@ use super::error::LabError;
 use super::outcome::Outcome;
 use super::{Context, EXPERIMENTS, Experiment, experiment, process, report, role as roles, text};
 
-/// Run experiments and put their figures beside those of published stories
+/// Run experiments, and put their figures beside those of published stories
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fanin lab all --quick          every experiment in its short form, under ten minutes\n  \
-    fanin lab http coroutines      two of them, with the real figures\n  \
+    fanin lab http coroutines      two of them, in full\n  \
     fanin lab all --out figures    everything; figures/index.html is the report\n\n\
     Experiments:\n  \
-    threads       does it cost CPU to have many threads? pools of 1 to 4096\n  \
+    threads       do many threads cost CPU? pools of 1 to 4096\n  \
     slow-backend  one of three backends becomes slow or hangs: who else suffers?\n  \
     deserialise   which share of a request's CPU goes into JSON?\n  \
     tiny          how small may a task be before a coroutine costs more than it saves?\n  \
     files         reading files: on the pool's threads, or beside them?\n  \
-    sql           waiting for a connection by time, or by number? (needs PostgreSQL)\n  \
-    http          100 calls in a row and at once, threads against coroutines\n  \
-    coroutines    a million of them, suspended: time and bytes\n  \
+    sql           a queue for connections bounded by time, or by number? (needs PostgreSQL)\n  \
+    http          100 calls in sequence and in parallel, threads against coroutines\n  \
+    coroutines    a million suspended coroutines: time and bytes\n  \
     retailer      the ways to build a page of many services\n  \
     blocked-loop  a callback that blocks its own event loop\n  \
-    memory        threads that come and go, and what allocators make of it\n  \
-    keepalive     an instance vanishes without a word\n\n\
-    They need no root, use loopback only, and remove what they made. One after another on a machine that\n\
-    does nothing else; figures of a busy machine are worth little. One that lacks a server says how to get\n\
-    it, and the rest goes on. Each run adds to the report in the --out folder.\n\
-    Exit status: 0 if all ran (bars that fall short are told), 1 if something failed, 2 for a wrong command\n\
-    line.")]
+    memory        threads that start and end, and their effect on allocators\n  \
+    keepalive     an instance vanishes without closing its connections\n\n\
+    Experiments need no root, use loopback only, and remove their files. Run them on an idle\n\
+    machine: figures of a busy one are worth little. If one lacks a server, it reports how to get it,\n\
+    and the others run. Each run adds to the report in the --out folder.\n\
+    Exit status: 0 if all ran (even if bars fall short), 1 if one failed, 2 for a wrong command line.")]
 pub struct LabArgs {
     /// Experiments, or `all`
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
-    /// Minutes instead of the real figures
+    /// Run the short forms, with rougher figures
     #[arg(long)]
     pub quick: bool,
-    /// Folder for JSON, SVG and the report index.html
+    /// Folder for JSON, SVG and the report, index.html
     #[arg(long, value_name = "DIR", default_value = "lab-report")]
     pub out: PathBuf,
 }

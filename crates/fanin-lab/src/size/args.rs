@@ -9,50 +9,50 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::format::stamp;
 use super::{Format, MAX_REQUESTS, Options, SizeError, Stamps, Unit, size, svg, text};
 
-/// Say from access logs how many threads, or how much memory, a tier needs
+/// Compute from access logs how many threads, or how much memory, a tier needs
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    fanin size access.log                            what twice the load with slow backends needs\n  \
-    fanin size --servers 4 --svg load.svg *.log.gz   shared by four servers; a plot\n  \
-    fanin size --size 600 --waiting 200 access.log   try 600 threads and 200 places to wait\n  \
+    fanin size access.log                            for twice the load with slow backends\n  \
+    fanin size --servers 4 --svg load.svg *.log.gz   shared by four servers; with a plot\n  \
+    fanin size --size 600 --waiting 200 access.log   try 600 threads and a queue of 200\n  \
     zstdcat access.log.zst | fanin size --json -     from standard input, for programs\n\n\
-    Forms, found for each log by itself, gzip too: Fanin's JSON; nginx combined with $request_time;\n\
-    Jetty, Apache and NCSA with a latency; `15:04:00 400 ms GET /path`.\n\
-    Logs given together are one tier.\n\
-    Exit status: 0 if there is a report (warnings and broken lines allowed), 1 if not, 2 for a wrong\n\
+    Fanin detects the format of each log, also with gzip: Fanin's JSON; nginx combined with\n\
+    $request_time; Jetty, Apache and NCSA with a latency; `15:04:00 400 ms GET /path`.\n\
+    All logs of a command are one tier.\n\
+    Exit status: 0 with a report (warnings and broken lines are allowed), 1 without, 2 for a wrong\n\
     command line.")]
 pub struct SizeArgs {
     /// Access logs; `-` is standard input
     #[arg(required = true, value_name = "LOG")]
     pub logs: Vec<PathBuf>,
-    /// Form of all logs [default: found by itself]
+    /// Format of all logs [default: detected]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
-    /// What a stamp marks [default: start for fanin and ncsa, end for nginx and plain]
+    /// What a timestamp marks [default: start for fanin and ncsa, end for nginx and plain]
     #[arg(long, value_enum)]
     pub stamps: Option<Stamps>,
     /// Unit of nginx and ncsa latencies [default: s for nginx, ms for ncsa; Apache's %D is us]
     #[arg(long, value_enum)]
     pub unit: Option<Unit>,
-    /// Only requests stamped at or after this time: 2026-01-31T15:04:05Z, or 15:04:05 for logs without dates
+    /// Only requests with a timestamp at or after this: 2026-01-31T15:04:05Z, or 15:04:05 for logs without dates
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub from: Option<i64>,
-    /// Only requests stamped before this time
+    /// Only requests with a timestamp before this
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub to: Option<i64>,
-    /// Size for so many times the requests
+    /// Size for this many times the requests
     #[arg(long, value_name = "FACTOR", default_value_t = 2.0)]
     pub growth: f64,
-    /// Size for requests so many times as long, as when backends are slow
+    /// Size for requests that take this many times as long, because backends are slow
     #[arg(long, value_name = "FACTOR", default_value_t = 2.0)]
     pub slow: f64,
     /// Servers that share the load evenly
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub servers: u32,
-    /// Try so many threads on each server
+    /// Try this many threads on each server
     #[arg(long, value_name = "N")]
     pub size: Option<u32>,
-    /// Let at most so many wait on each server and refuse the rest [default: all wait]
+    /// Let at most this many requests wait on each server, refuse the rest [default: all wait]
     #[arg(long, value_name = "N")]
     pub waiting: Option<u32>,
     /// Share of requests that may wait in the recommended size
@@ -64,13 +64,13 @@ pub struct SizeArgs {
     /// Memory of one coroutine in progress, with its request and answers
     #[arg(long, value_name = "SIZE", default_value = "16KiB", value_parser = fanin_config::parse_size)]
     pub flow_memory: u64,
-    /// Requests held at most, 16 bytes each
+    /// Most requests to hold in memory, 16 bytes each
     #[arg(long, value_name = "N", default_value_t = MAX_REQUESTS)]
     pub max_requests: usize,
-    /// One JSON object on standard output
+    /// Print one JSON object to standard output
     #[arg(long)]
     pub json: bool,
-    /// Write a plot of the number in progress over time
+    /// Plot the requests in progress over time to this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
