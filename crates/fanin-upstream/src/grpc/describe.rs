@@ -36,7 +36,7 @@ fn read(path: &Path) -> Result<DescriptorPool, String> {
     let bytes = fs::read(path).map_err(|error| error.to_string())?;
     DescriptorPool::decode(bytes.as_slice()).map_err(|error| {
         format!(
-            "is no FileDescriptorSet with all that it imports: {error} (protoc --include_imports --descriptor_set_out)"
+            "is not a FileDescriptorSet with all its imports: {error} (protoc --include_imports --descriptor_set_out)"
         )
     })
 }
@@ -65,7 +65,7 @@ fn explain(error: &protox::Error) -> String {
     let plain = error.to_string();
     let mut text = if first.ends_with(&plain) { first } else { plain };
     if text.contains("not found") || text.contains("not in any include path") {
-        text.push_str(" (proto_path names the folders in which imports are looked for)");
+        text.push_str(" (proto_path lists the folders that are searched for imports)");
     }
     text
 }

@@ -73,10 +73,10 @@ pub(crate) fn decode(
     let list = method.is_server_streaming();
     match messages.len() {
         0 if !list => {
-            return Err(Failure::new(ErrorKind::Protocol, "success without the message that the method gives"));
+            return Err(Failure::new(ErrorKind::Protocol, "success without a message"));
         }
         2.. if !list => {
-            return Err(Failure::new(ErrorKind::Protocol, "several messages where the method gives one"));
+            return Err(Failure::new(ErrorKind::Protocol, "several messages from a method that returns one"));
         }
         _ => {}
     }
@@ -90,11 +90,11 @@ pub(crate) fn decode(
             json.push(b',');
         }
         let decoded = DynamicMessage::decode(of.clone(), message).map_err(|error| {
-            Failure::new(ErrorKind::Decode, format!("the answer is no {}: {error}", of.full_name()))
+            Failure::new(ErrorKind::Decode, format!("the answer is not a valid {}: {error}", of.full_name()))
         })?;
-        decoded
-            .serialize_with_options(&mut serde_json::Serializer::new(&mut json), shown)
-            .map_err(|error| Failure::new(ErrorKind::Decode, format!("a {} has no JSON: {error}", of.full_name())))?;
+        decoded.serialize_with_options(&mut serde_json::Serializer::new(&mut json), shown).map_err(|error| {
+            Failure::new(ErrorKind::Decode, format!("a {} cannot be written as JSON: {error}", of.full_name()))
+        })?;
         if json.len() > max_bytes {
             let detail = format!("the answer as JSON has more than {max_bytes} bytes (max_answer)");
             return Err(Failure::new(ErrorKind::TooLarge, detail));

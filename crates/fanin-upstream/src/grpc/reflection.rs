@@ -184,7 +184,7 @@ impl Reflection {
             }
             wanted = missing.into_iter().cloned().map(RequestedFile::FileByFilename).collect();
         }
-        Err(invalid("imports without an end"))
+        Err(invalid("too many levels of imports"))
     }
 
     async fn round(

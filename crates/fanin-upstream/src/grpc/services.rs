@@ -44,7 +44,7 @@ impl Services {
             if let Some(wrong) = config.safe_methods.iter().find(|safe| !services.names(safe)) {
                 let names = services.known.by_name.values().flat_map(|method| [method.full_name(), method.name()]);
                 let near = nearest(wrong, names).map(|near| format!("; did you mean {near}?"));
-                let detail = format!("{wrong} is no method and no service{}", near.unwrap_or_default());
+                let detail = format!("{wrong} is neither a method nor a service{}", near.unwrap_or_default());
                 return Err(error("safe_methods", detail));
             }
         }

@@ -144,9 +144,7 @@ impl Snapshot {
         let old = self.table();
         if table.is_empty() && !self.config.allow_empty && old.as_ref().is_some_and(|old| !old.is_empty()) {
             let rows = old.map_or(0, |old| old.len());
-            return Err(format!(
-                "the new table is empty, the old one has {rows} rows (allow_empty = true would take it)"
-            ));
+            return Err(format!("the new table is empty, the old one has {rows} rows (allow_empty = true accepts it)"));
         }
         let table = Arc::new(table);
         self.table.send_replace(Some(table.clone()));

@@ -60,8 +60,8 @@ pub(crate) fn read(path: &Path, config: &Snapshot, most: usize) -> Result<Option
         return Err("it is larger than max_answer allows".into());
     }
     let bytes = Bytes::from(bytes);
-    let line = bytes.iter().position(|byte| *byte == b'\n').ok_or("it is no dump of a snapshot")?;
-    let head = Doc::parse(bytes.slice(..line), 4).map_err(|_| "it is no dump of a snapshot")?;
+    let line = bytes.iter().position(|byte| *byte == b'\n').ok_or("it is not a dump of a snapshot")?;
+    let head = Doc::parse(bytes.slice(..line), 4).map_err(|_| "it is not a dump of a snapshot")?;
     let of = head.root().get("snapshot").and_then(|path| path.as_str());
     if of.as_deref() != Some(&config.path) {
         return Err(format!("it is the dump of {}", of.as_deref().unwrap_or("something else")));
@@ -98,8 +98,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("masks.dump");
         for (text, problem) in [
-            ("", "no dump"),
-            ("hello\nworld", "no dump"),
+            ("", "not a dump"),
+            ("hello\nworld", "not a dump"),
             ("{\"snapshot\":\"/other\",\"fetched\":1}\n{}", "the dump of /other"),
             ("{\"snapshot\":\"/masks?x=\\\"1\\\"\",\"fetched\":1}\n{\"a\": ", "not JSON"),
         ] {

@@ -37,8 +37,10 @@ impl SnapshotTable {
         };
         let by_key = match (&config.key, rows.kind()) {
             (None, Kind::Object) => None,
-            (None, _) => return Err("it is no object, so a `key` has to say how rows are found".into()),
-            (Some(_), kind) if kind != Kind::Array => return Err("its rows are no list, as `key` has it".into()),
+            (None, _) => return Err("it is not an object, so `key` must name the member that identifies a row".into()),
+            (Some(_), kind) if kind != Kind::Array => {
+                return Err("its rows are not a list, which `key` requires".into());
+            }
             (Some(key), _) => {
                 let mut by_key = HashMap::with_capacity(rows.len().unwrap_or_default());
                 for (at, row) in rows.elements().enumerate() {
@@ -122,8 +124,8 @@ mod tests {
     fn a_half_broken_table_is_refused_as_a_whole() {
         for (text, key, items, problem) in [
             ("{", None, None, "is not JSON"),
-            ("[]", None, None, "`key` has to say"),
-            ("{}", Some("id"), None, "no list"),
+            ("[]", None, None, "`key` must name"),
+            ("{}", Some("id"), None, "not a list"),
             ("{}", Some("id"), Some("rows"), "has no \"rows\""),
             (r#"[{"id": 1}, {"ID": 2}]"#, Some("id"), None, "row 1 has no \"id\""),
             (r#"[{"id": 1}, 2]"#, Some("id"), None, "row 1 has no \"id\""),

@@ -119,7 +119,7 @@ impl Decoding {
     fn run(mut self, is_abandoned: &dyn Fn() -> bool) -> Result<Bytes, Failure> {
         match self.run_until(&mut || is_abandoned())? {
             true => Ok(self.bytes),
-            false => Err(Failure::new(ErrorKind::Cancelled, "nobody waits for the answer any more")),
+            false => Err(Failure::new(ErrorKind::Cancelled, "the call was cancelled")),
         }
     }
 
@@ -281,7 +281,7 @@ fn header_length(bytes: &[u8]) -> Result<usize, Broken> {
     const NAME: u8 = 8;
     const COMMENT: u8 = 16;
     if !bytes.starts_with(&GZIP[..GZIP.len().min(bytes.len())]) {
-        return Err(Broken::Because("it does not begin as one"));
+        return Err(Broken::Because("it has no gzip header"));
     }
     let flags = *bytes.get(3).ok_or(TRUNCATED)?;
     let mut at = 10;
@@ -403,7 +403,7 @@ mod tests {
         let at = wrong_checksum.len() - 8;
         wrong_checksum[at] ^= 1;
         for (encoding, body, what) in [
-            ("gzip", TEXT.to_vec(), "gzip stream is broken: it does not begin as one"),
+            ("gzip", TEXT.to_vec(), "gzip stream is broken: it has no gzip header"),
             ("gzip", wrong_checksum, "gzip stream is broken: its checksum is wrong"),
             ("gzip", [gzip(TEXT), b"more".to_vec()].concat(), "gzip stream is broken: bytes follow its end"),
             ("deflate", [zlib(TEXT), b"more".to_vec()].concat(), "deflate stream is broken: bytes follow its end"),

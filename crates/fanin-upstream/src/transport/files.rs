@@ -175,7 +175,7 @@ impl Job {
         options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
         let file = root.open_with(&self.path, &options)?;
         if !file.metadata()?.is_file() {
-            return Err(ReadError::BadRequest(format!("{} is no file", self.path)));
+            return Err(ReadError::BadRequest(format!("{} is not a file", self.path)));
         }
         Ok(file)
     }
@@ -193,7 +193,7 @@ impl Job {
     }
 
     fn not_utf8(&self) -> ReadError {
-        ReadError::Failed(Failure::new(ErrorKind::Decode, format!("{} is no UTF-8 text", self.path)))
+        ReadError::Failed(Failure::new(ErrorKind::Decode, format!("{} is not UTF-8 text", self.path)))
     }
 
     fn read(&self, file: &File, kind: &'static str) -> Result<Received, ReadError> {

@@ -30,7 +30,7 @@ const SMALL: usize = 16 << 10;
 
 /// Sends a call and reads its whole answer.
 pub(crate) async fn send(pool: &Rc<Pool<Http2>>, attempt: &Attempt<'_>) -> Result<Received, Failure> {
-    let Some(services) = attempt.services else { return Err(Failure::ours("nothing is known of its services")) };
+    let Some(services) = attempt.services else { return Err(Failure::ours("its services are not described")) };
     let full = attempt.request.path.path().trim_start_matches('/');
     match &services.reflection {
         None => {

@@ -83,7 +83,7 @@ impl Model {
     /// Sends the request to the backend.
     pub async fn send(&self, attempt: &Attempt<'_>) -> Result<Received, Failure> {
         let Some(backend) = &self.backend else {
-            return Err(Failure::ours("nobody computes models in this process"));
+            return Err(Failure::ours("this process serves no models"));
         };
         attempt.phase.set(Phase::Sent);
         attempt.metrics.count(Extra::Sent);

@@ -90,7 +90,7 @@ fn an_undecodable_answer_fails_the_call_with_its_reason() {
         let cases = [
             ("br", gzip(b"hello"), "the answer has content-encoding \"br\"; only gzip and deflate can be decoded"),
             ("gzip", gzip(b"hello").slice(..10), "the answer's gzip stream is broken: it ends too early"),
-            ("gzip", Bytes::from_static(b"hello"), "the answer's gzip stream is broken: it does not begin as one"),
+            ("gzip", Bytes::from_static(b"hello"), "the answer's gzip stream is broken: it has no gzip header"),
         ];
         for (encoding, body, expected) in cases {
             let server = serve(Version::One, move |_| {

@@ -113,8 +113,8 @@ fn unreadable_values_have_one_clear_error() {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         for (method, path, says) in [
             ("read", "none", "404 {\"message\":\"none: No such file"),
-            ("read", "sub", "400 {\"message\":\"sub is no file"),
-            ("read", "pipe", "400 {\"message\":\"pipe is no file"),
+            ("read", "sub", "400 {\"message\":\"sub is not a file"),
+            ("read", "pipe", "400 {\"message\":\"pipe is not a file"),
             ("list", "a.txt", "400 "),
             ("read", "a.txt/b", "400 "),
             ("read", "", "40"),

@@ -159,6 +159,6 @@ fn an_answer_is_bounded_and_a_worker_without_models_fails() {
         assert_eq!(kind, ErrorKind::TooLarge);
         assert!(detail.contains("11 bytes as JSON, 8 are allowed (max_answer)"), "{detail}");
         let without = Setup { worker: WorkerClient::new(), ..it };
-        assert_eq!(without.told().await.2, "nobody computes models in this process");
+        assert_eq!(without.told().await.2, "this process serves no models");
     });
 }

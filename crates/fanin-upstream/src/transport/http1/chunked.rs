@@ -76,7 +76,7 @@ impl Chunked {
                     None => match first {
                         b'\r' => self.state = State::SizeEnd,
                         b';' | b' ' | b'\t' => self.state = State::Extension,
-                        _ => return Err(Some("a chunk's size is no number")),
+                        _ => return Err(Some("a chunk's size is not a number")),
                     },
                 },
                 State::Extension => match first {

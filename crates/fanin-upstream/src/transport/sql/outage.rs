@@ -33,7 +33,7 @@ impl Outage {
             known.until = now + known.pause;
             return Ok(());
         }
-        tracing::trace!(endpoint = %endpoint.address, "not tried again so soon");
+        tracing::trace!(endpoint = %endpoint.address, "no attempt to connect during the backoff");
         Err(known.why.clone())
     }
 

@@ -265,7 +265,7 @@ impl<D: Dialect> WorkerPool<D> {
         let begun = Instant::now();
         let endpoint = &self.endpoint;
         let Some(access) = access::<D>(endpoint) else {
-            return Err(Failure::ours("the endpoint is no database"));
+            return Err(Failure::ours("the endpoint is not a database"));
         };
         // The slots bound the connections. The budget only counts them for the metrics.
         let Some(permit) = endpoint.budget.try_start(&self.pool.signal) else {

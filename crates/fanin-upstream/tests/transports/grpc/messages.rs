@@ -219,14 +219,14 @@ fn wrong_descriptors_are_errors() {
     };
     for (more, says) in [
         ("proto = 'syntax.proto'", "upstream probe: proto: syntax.proto:3:9: "),
-        ("proto = 'import.proto'", "import 'none/there.proto' not found (proto_path names"),
+        ("proto = 'import.proto'", "import 'none/there.proto' not found (proto_path lists"),
         ("proto = 'type.proto'", "type.proto:2:"),
         ("proto = 'empty.proto'", "proto: describes no method of any service"),
-        ("descriptors = 'noise'", "is no FileDescriptorSet"),
-        ("descriptors = 'good.proto'", "is no FileDescriptorSet"),
+        ("descriptors = 'noise'", "is not a FileDescriptorSet"),
+        ("descriptors = 'good.proto'", "is not a FileDescriptorSet"),
         (
             "proto = 'good.proto'\nsafe_methods = ['Gett']",
-            "safe_methods: Gett is no method and no service; did you mean Get?",
+            "safe_methods: Gett is neither a method nor a service; did you mean Get?",
         ),
     ] {
         let text = told(more);
@@ -247,7 +247,7 @@ fn an_answer_that_does_not_fit_its_descriptor_is_an_error() {
         let probe = Probe::at(&server(), &format!("timeout = '60s'\nproto = {proto:?}"));
         let error = probe.refused("Echo", json!({"text": "x", "new": true})).await;
         assert_eq!((error.kind, error.fault), (ErrorKind::Decode, Fault::Upstream));
-        assert!(error.to_string().contains("the answer is no fanin.probe.Out: "), "{error}");
+        assert!(error.to_string().contains("the answer is not a valid fanin.probe.Out: "), "{error}");
         // The server ignores unknown fields, and fields that are not described here are left out.
         assert_eq!(probe.get("Echo", json!({"new": true})).await, json!({"text": "0"}));
     });

@@ -55,7 +55,7 @@ impl Reader {
                     false => Reader::Text,
                 }
             }
-            _ => return Err("a type that is not known here"),
+            _ => return Err("a type that is not supported"),
         })
     }
 

@@ -103,7 +103,7 @@ impl<'a> Body<'a> {
 #[cold]
 pub(super) fn unexpected(tag: u8) -> Failure {
     let shown = char::from(tag).escape_default();
-    Failure::new(ErrorKind::Protocol, format!("message {shown} of the server cannot be understood"))
+    Failure::new(ErrorKind::Protocol, format!("unexpected message {shown} from the server"))
 }
 
 #[cfg(test)]

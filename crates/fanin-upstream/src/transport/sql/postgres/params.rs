@@ -65,7 +65,7 @@ fn text(value: Node<'_>, of: &Type, out: &mut Vec<u8>) -> Result<(), String> {
             (Some(digits), _) => out.extend_from_slice(digits.as_bytes()),
             // The database writes numbers that JSON does not have as strings.
             (None, Some(text)) if is_number(&text) => out.extend_from_slice(text.as_bytes()),
-            (None, Some(_)) => return Err(format!("is a string that is no number; {} needs one", of.name())),
+            (None, Some(_)) => return Err(format!("is a string that is not a number; {} needs one", of.name())),
             _ => return wrong("a number"),
         },
         Type::BOOL => match value.as_bool() {
@@ -75,7 +75,7 @@ fn text(value: Node<'_>, of: &Type, out: &mut Vec<u8>) -> Result<(), String> {
         Type::JSON | Type::JSONB => out.extend_from_slice(value.raw()),
         Type::BYTEA => {
             let Some(encoded) = value.as_str() else { return wrong("a string of base64") };
-            let bytes = STANDARD.decode(&*encoded).map_err(|_| "is no base64, as bytea needs".to_owned())?;
+            let bytes = STANDARD.decode(&*encoded).map_err(|_| "is not base64, which bytea needs".to_owned())?;
             out.reserve(2 + 2 * bytes.len());
             out.extend_from_slice(b"\\x");
             for byte in bytes {
@@ -84,7 +84,7 @@ fn text(value: Node<'_>, of: &Type, out: &mut Vec<u8>) -> Result<(), String> {
         }
         _ => match value.as_str() {
             Some(text) if text.contains('\0') => {
-                return Err("holds a zero byte, which PostgreSQL's texts cannot".to_owned());
+                return Err("holds a zero byte, which PostgreSQL's text types do not allow".to_owned());
             }
             Some(text) => out.extend_from_slice(text.as_bytes()),
             None => return wrong("a string"),
@@ -183,10 +183,10 @@ mod tests {
             ("1.5", Type::INT4, "is 1.5; int4 needs a whole number"),
             ("40000", Type::INT2, "is 40000, which does not fit into int2"),
             ("99999999999999999999", Type::INT8, "does not fit into int8"),
-            ("\"abc\"", Type::NUMERIC, "is a string that is no number"),
+            ("\"abc\"", Type::NUMERIC, "is a string that is not a number"),
             ("1", Type::BOOL, "is a number; bool needs True or False"),
             ("1", Type::TEXT, "is a number; text needs a string"),
-            ("\"!\"", Type::BYTEA, "is no base64"),
+            ("\"!\"", Type::BYTEA, "is not base64"),
             ("1", Type::INT4_ARRAY, "is a number; int4[] needs a list"),
             ("[\"a\"]", Type::INT4_ARRAY, "has an item 0 that is a string; int4 needs a whole number"),
             ("{}", Type::UUID, "is a dict; uuid needs a string"),

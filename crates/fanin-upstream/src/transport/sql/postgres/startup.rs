@@ -146,7 +146,7 @@ async fn authenticate(stream: &mut MessageStream, access: &Access) -> Result<(),
             None
         }
         _ => {
-            let what = format!("the server wants to be signed on to in a way that is not known here ({what})");
+            let what = format!("the server requires an authentication method that is not supported ({what})");
             return Err(StartupError::Because(what));
         }
     };
@@ -166,7 +166,7 @@ async fn authenticate(stream: &mut MessageStream, access: &Access) -> Result<(),
 async fn scram(stream: &mut MessageStream, password: &str) -> Result<(), StartupError> {
     const CONTINUE: u32 = 11;
     const FINAL: u32 = 12;
-    let broken = |error: std::io::Error| StartupError::Because(format!("signing on by SCRAM: {error}"));
+    let broken = |error: std::io::Error| StartupError::Because(format!("SCRAM authentication: {error}"));
     let mut scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
     message(stream.write_buffer(), b'p', |out| {
         text(out, SCRAM_SHA_256);
