@@ -2,12 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use http::Method;
 use prometheus_client::registry::Registry;
 
-use crate::{Activity, LoadError, MemoryPressure, Priority, Request, Response};
+use crate::{Activity, LoadError, MemoryPressure, Request, Response, RouteSpec};
 
 /// One loaded configuration with everything compiled. All workers share it; a reload replaces it as a whole, and requests
 /// that run on the old one end there.
@@ -124,58 +122,4 @@ pub struct WorkerContext {
     pub activity: Activity,
     /// For what the application serves on listeners of its own: requests on routes are refused by the server.
     pub memory: MemoryPressure,
-}
-
-/// A route as the server sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RouteSpec {
-    /// HTTP method. A GET route answers HEAD too, unless the same path has a HEAD route.
-    pub method: Method,
-    /// Path pattern: `{name}` is one segment or a part of one, `{*name}` at the end is all that is left.
-    pub path: String,
-    /// The longest time from a request's head to its response.
-    pub timeout: Duration,
-    /// Requests in flight.
-    pub limit: usize,
-    /// Requests that may wait for a place below `limit`.
-    pub max_waiting: usize,
-    /// Bytes of a request's body.
-    pub max_body: usize,
-    /// Who waits in front of whom, and who is refused first.
-    pub priority: Priority,
-}
-
-impl RouteSpec {
-    /// A route with the defaults of `fanin.toml`.
-    pub fn new(method: Method, path: impl Into<String>) -> RouteSpec {
-        let server = fanin_config::Server::default();
-        RouteSpec {
-            method,
-            path: path.into(),
-            timeout: Duration::from_secs(10),
-            limit: server.limit,
-            max_waiting: server.max_waiting,
-            max_body: server.max_body,
-            priority: Priority::Normal,
-        }
-    }
-
-    /// How logs and metrics name it: `"GET /products/{id}"`.
-    pub fn label(&self) -> String {
-        format!("{} {}", self.method, self.path)
-    }
-}
-
-impl From<&fanin_config::Route> for RouteSpec {
-    fn from(route: &fanin_config::Route) -> RouteSpec {
-        RouteSpec {
-            method: route.method.clone(),
-            path: route.path.clone(),
-            timeout: route.timeout,
-            limit: route.limit,
-            max_waiting: route.max_waiting,
-            max_body: route.max_body,
-            priority: route.priority,
-        }
-    }
 }

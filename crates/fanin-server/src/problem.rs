@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use crate::RequestId;
-use crate::access_log::escape;
+use crate::json_text::escape;
 
 /// An error as a client sees it. It never carries a trace: that goes to the log.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,11 +1,9 @@
 //! What an application answers.
 
-use std::time::Duration;
-
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::{Body, Problem};
+use crate::{Body, Problem, Report};
 
 /// An answer to a request.
 #[derive(Clone, Debug, Default)]
@@ -20,26 +18,6 @@ pub struct Response {
     /// What access log and metrics tell about it.
     pub report: Report,
 }
-
-/// What an application tells about a response, for access log and metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Something optional is missing in the response.
-    pub partial: bool,
-    /// Calls made.
-    pub calls: u32,
-    /// Time in which at least one call was on its way.
-    pub upstream: Duration,
-    /// Steps of evaluation.
-    pub steps: u64,
-    /// Bytes taken for values.
-    pub memory: u64,
-    /// The limit that ended it, one of [`LIMITS`].
-    pub limit: Option<&'static str>,
-}
-
-/// Limits that a [`Report`] can name.
-pub const LIMITS: [&str; 7] = ["steps", "memory", "value", "depth", "fibers", "calls", "response"];
 
 impl Response {
     /// A response without headers.

@@ -1,4 +1,4 @@
-//! From method and path to a route.
+//! The router: from method and path to a route.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ struct Methods {
     allow: HeaderValue,
 }
 
-/// What a path and method lead to.
+/// The result for a method and a path.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Found {
     Route { route: usize, values: SmallVec<[Box<str>; 2]> },
@@ -37,18 +37,17 @@ impl Router {
         let mut by_path = BTreeMap::<String, Vec<(Method, usize)>>::new();
         for (at, route) in routes.iter().enumerate() {
             let of_path = by_path.entry(anonymous(&route.path)).or_default();
-            match of_path.iter().find(|(method, _)| *method == route.method) {
-                Some((_, first)) if routes[*first].path == route.path => {
-                    errors.push(format!("two routes {}", route.label()));
+            for method in &route.methods {
+                match of_path.iter().find(|(known, _)| known == method) {
+                    Some((_, first)) if routes[*first].path == route.path => {
+                        errors.push(format!("two routes {method} {}", route.path));
+                    }
+                    Some((_, first)) => errors.push(format!(
+                        "routes {method} {} and {method} {} match the same paths",
+                        routes[*first].path, route.path
+                    )),
+                    None => of_path.push((method.clone(), at)),
                 }
-                Some((_, first)) => {
-                    errors.push(format!(
-                        "routes {} and {} match the same paths",
-                        routes[*first].label(),
-                        route.label()
-                    ));
-                }
-                None => of_path.push((route.method.clone(), at)),
             }
         }
         let mut paths = matchit::Router::new();
@@ -99,7 +98,7 @@ impl Methods {
     }
 }
 
-/// The pattern with its parameters numbered, so that routes of several methods may call them differently.
+/// The pattern with its parameters numbered, so that routes of different methods may name them differently.
 fn anonymous(pattern: &str) -> String {
     let mut result = String::with_capacity(pattern.len());
     let mut number = 0;
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_method_says_which_are_right() {
+    fn an_unknown_method_gets_the_allowed_ones() {
         let router = router(&[("POST", "/a"), ("GET", "/a")]).unwrap();
         let allow = HeaderValue::from_static("GET, HEAD, POST");
         assert_eq!(router.find(&Method::DELETE, "/a"), Found::NoMethod { allow });
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn all_conflicts_are_named() {
+    fn every_conflict_is_reported() {
         let error =
             router(&[("GET", "/a/{x}"), ("GET", "/a/{y}"), ("GET", "/b"), ("GET", "/b"), ("GET", "/c/{")]).unwrap_err();
         assert_eq!(error.diagnostics.len(), 3, "{error}");

@@ -11,50 +11,15 @@ use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 
 use crate::access_log::LogThread;
-use crate::activity::Pulse;
-use crate::admission::Gates;
+use crate::admission::Limiters;
 use crate::control::{self, Command, Control};
 use crate::error::{LoadError, StartError};
 use crate::generation::Generation;
-use crate::memory::Readings;
+use crate::heartbeat::Heartbeat;
+use crate::memory_budget::MemoryReader;
 use crate::metrics::Metrics;
 use crate::watchdog::{self, Watched};
-use crate::{Application, Loader, limits, listen, worker};
-
-/// What is not configuration.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// SIGTERM and SIGINT drain (a second one ends at once), SIGHUP reloads.
-    pub signals: bool,
-    /// For the metric `fanin_build_info`.
-    pub build: BuildInfo,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { signals: true, build: BuildInfo { version: env!("CARGO_PKG_VERSION") } }
-    }
-}
-
-/// What the program is.
-#[derive(Clone, Copy, Debug)]
-pub struct BuildInfo {
-    /// Its version.
-    pub version: &'static str,
-}
-
-/// How a server ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// All requests had ended.
-    Drained,
-    /// Some had not by the drain's timeout.
-    DrainTimeout,
-    /// A second signal came.
-    Forced,
-    /// A worker's thread ended by itself, which is a fault of ours or of the application. The others were drained.
-    Failed,
-}
+use crate::{Application, Exit, Loader, Options, listeners, open_files, worker};
 
 /// A server that runs.
 #[derive(Debug)]
@@ -103,14 +68,14 @@ impl Handle {
 /// # Errors
 /// See [`StartError`]. Nothing is left running then.
 pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartError> {
-    let open_files = limits::raise_open_files();
+    let file_limit = open_files::raise_limit();
     let app = Arc::new(loader.load(None)?);
     let server = app.server().clone();
     let workers = match server.workers {
         0 => thread::available_parallelism().map_or(1, usize::from),
         workers => workers,
     };
-    if let Some(files) = open_files
+    if let Some(files) = file_limit
         && files < server.max_connections as u64 * 2
     {
         tracing::warn!(
@@ -120,16 +85,16 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
         );
     }
 
-    let gates = Arc::new(Gates::new());
-    let generation = Arc::new(Generation::new(app, 1, &gates)?);
-    let metrics = Arc::new(Metrics::new(options.build, workers, gates));
+    let limiters = Arc::new(Limiters::new());
+    let generation = Arc::new(Generation::new(app, 1, &limiters)?);
+    let metrics = Arc::new(Metrics::new(options.build, workers, limiters));
     metrics.reloaded(true);
 
     let mut addresses = Vec::new();
     let mut sockets = (0..workers).map(|_| Vec::new()).collect::<Vec<_>>();
     for address in &server.listen {
         let error = |source| StartError::Listen { key: "listen", address: *address, source };
-        let (address, of_workers) = listen::listen(*address, workers).map_err(error)?;
+        let (address, of_workers) = listeners::bind(*address, workers).map_err(error)?;
         addresses.push(address);
         for (worker, socket) in sockets.iter_mut().zip(of_workers) {
             worker.push(socket);
@@ -139,7 +104,7 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
         None => None,
         Some(address) => {
             let error = |source| StartError::Listen { key: "admin", address, source };
-            Some(listen::listen_alone(address).map_err(error)?)
+            Some(listeners::bind_exclusive(address).map_err(error)?)
         }
     };
     let (log, log_thread) = LogThread::start(&server.access_log)
@@ -153,8 +118,8 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
     let mut watched = Vec::new();
     for (index, listeners) in sockets.into_iter().enumerate() {
         let (sender, messages) = mpsc::unbounded_channel();
-        let pulse = Arc::<Pulse>::default();
-        watched.push(Watched { pulse: pulse.clone(), stats: metrics.worker(index) });
+        let heartbeat = Arc::<Heartbeat>::default();
+        watched.push(Watched { heartbeat: heartbeat.clone(), stats: metrics.worker(index) });
         senders.push(sender);
         let setup = worker::Setup {
             index,
@@ -162,7 +127,7 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
             generation: generation.clone(),
             listeners,
             metrics: metrics.clone(),
-            pulse,
+            heartbeat,
             log: log.clone(),
             open: open.clone(),
             memory: metrics.memory.clone(),
@@ -180,7 +145,7 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
     let (end_watchdog, watchdog_ends) = channel::<()>();
     let (watched_app, memory) = (current.clone(), metrics.memory.clone());
     let watchdog = spawn("the watchdog", "fanin-watchdog".into(), move || {
-        let mut readings = Readings::find();
+        let mut readings = MemoryReader::find();
         let look = |now| {
             let generation = watched_app.load();
             readings.tick(generation.app.server().memory, &memory, now);
@@ -218,7 +183,7 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
 }
 
 fn run_worker<A: Application>(setup: worker::Setup<A>, ready: &Sender<std::io::Result<()>>) {
-    match worker::runtime(&setup.pulse) {
+    match worker::runtime(&setup.heartbeat) {
         Err(error) => {
             let _ = ready.send(Err(error));
         }
@@ -235,6 +200,3 @@ fn spawn<T: Send + 'static>(
 ) -> Result<JoinHandle<T>, StartError> {
     thread::Builder::new().name(name).spawn(run).map_err(|source| StartError::System { what, source })
 }
-
-/// Where a reload's result goes.
-pub(crate) type ReloadReply = Sender<Result<(), LoadError>>;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use crate::activity::Pulse;
+use crate::heartbeat::Heartbeat;
 use crate::metrics::WorkerStats;
 
 /// What else is looked at cannot wait longer.
@@ -15,7 +15,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A worker under watch.
 pub(crate) struct Watched {
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) stats: Arc<WorkerStats>,
 }
 
@@ -37,12 +37,12 @@ pub(crate) fn run(
         }
         let now = Instant::now();
         for (index, (worker, seen)) in workers.iter().zip(&mut seen).enumerate() {
-            match seen.look(worker.pulse.running(), now, bound) {
+            match seen.look(worker.heartbeat.awake_beat(), now, bound) {
                 Look::Fine => {}
                 Look::Held(since) => {
                     worker.stats.stalls.add(1);
                     let held_ms = since.as_millis() as u64;
-                    match worker.pulse.activity() {
+                    match worker.heartbeat.activity() {
                         0 => tracing::warn!(worker = index, held_ms, "a worker is held"),
                         activity => {
                             tracing::warn!(worker = index, held_ms, by = %describe(activity), "a worker is held");
@@ -50,7 +50,7 @@ pub(crate) fn run(
                     }
                 }
                 Look::Released(after) => {
-                    worker.stats.held_micros.add(after.as_micros() as u64);
+                    worker.stats.stalled_micros.add(after.as_micros() as u64);
                     tracing::warn!(worker = index, held_ms = after.as_millis() as u64, "the worker goes on");
                 }
             }

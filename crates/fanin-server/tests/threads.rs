@@ -25,13 +25,13 @@ fn threads_do_not_depend_on_load() {
     let all = std::fs::read_dir("/proc/self/task").unwrap().count();
     let mut clients = (0..300).map(|_| server.connect()).collect::<Vec<_>>();
     for client in &mut clients {
-        client.send_get("/gate");
+        client.send_get("/limiter");
     }
     eventually("all run", || server.shared.begun.load(SeqCst) == 300);
     server.handle().reload().unwrap();
     // The reload's own thread may still be ending.
     eventually("the same threads as at rest", || threads() == expected);
     assert_eq!(std::fs::read_dir("/proc/self/task").unwrap().count(), all);
-    server.shared.gate.add_permits(300);
+    server.shared.limiter.add_permits(300);
     assert!(clients.iter_mut().all(|client| client.reply().status == 200));
 }

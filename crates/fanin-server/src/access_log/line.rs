@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use http::{Method, Version};
 
-use crate::clock::WallClock;
+use crate::json_text::escape;
+use crate::wall_clock::WallClock;
 use crate::{Report, RequestId};
 
 /// What a line says. A query may carry secrets, so only the path is logged.
@@ -75,23 +76,6 @@ fn milliseconds(duration: Duration, to: &mut Vec<u8>) {
     number(micros / 1000, to);
     let rest = (micros % 1000) as u16;
     to.extend_from_slice(&[b'.', b'0' + (rest / 100) as u8, b'0' + (rest / 10 % 10) as u8, b'0' + (rest % 10) as u8]);
-}
-
-/// The inside of a JSON string.
-pub(crate) fn escape(text: &str, to: &mut Vec<u8>) {
-    let bytes = text.as_bytes();
-    let mut from = 0;
-    for (at, byte) in bytes.iter().enumerate() {
-        if matches!(byte, b'"' | b'\\' | 0..=0x1f | 0x7f) {
-            to.extend_from_slice(&bytes[from..at]);
-            from = at + 1;
-            match byte {
-                b'"' | b'\\' => to.extend_from_slice(&[b'\\', *byte]),
-                _ => to.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            }
-        }
-    }
-    to.extend_from_slice(&bytes[from..]);
 }
 
 #[cfg(test)]

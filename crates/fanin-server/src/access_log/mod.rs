@@ -5,11 +5,11 @@ mod writer;
 
 use std::sync::Arc;
 
-pub(crate) use line::{Line, escape};
+pub(crate) use line::Line;
 pub(crate) use writer::{LogSender, LogThread};
 
-use crate::clock::WallClock;
 use crate::metrics::WorkerStats;
+use crate::wall_clock::WallClock;
 
 /// A buffer is handed over when it has this many bytes, or at the next tick.
 const CHUNK: usize = 64 << 10;

@@ -38,7 +38,7 @@ impl LogSender {
         }
     }
 
-    /// Changes where lines go; also opens the file anew if it has been moved away. Waits until the thread takes the message.
+    /// FileChanges where lines go; also opens the file anew if it has been moved away. Waits until the thread takes the message.
     pub(crate) fn target(&self, target: AccessLog) {
         // The thread is gone only when the server ends.
         let _ = self.0.send(Message::Target(target));

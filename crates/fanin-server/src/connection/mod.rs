@@ -1,11 +1,16 @@
 //! A client's connection, from the first byte to the last.
+//!
+//! - `protocol_detection`: HTTP/1.1 or HTTP/2.
+//! - `state`: phase and timeouts.
+//! - `hyper_io`: the socket as hyper sees it; `coalesced_socket`: write coalescing.
+//! - `fast_rejection`, `pre_request_errors`: responses without hyper.
 
-mod conn;
-mod early;
-mod io;
-mod line;
-mod shed;
-mod sniff;
+mod coalesced_socket;
+mod fast_rejection;
+mod hyper_io;
+mod pre_request_errors;
+mod protocol_detection;
+mod state;
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -22,30 +27,30 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
-pub(crate) use conn::Conn;
-use io::Io;
-pub(crate) use line::Departures;
-use line::Line;
-pub(crate) use shed::Shed;
-use sniff::Prefix;
+use coalesced_socket::CoalescedSocket;
+pub(crate) use coalesced_socket::ResponseBatch;
+pub(crate) use fast_rejection::FastRejection;
+use hyper_io::HyperIo;
+use protocol_detection::Prefix;
+pub(crate) use state::ConnectionState;
 
 use crate::Application;
 use crate::metrics::Closed;
 use crate::serve::Service;
-use crate::worker::{Site, WorkerState};
+use crate::worker::{WorkerGeneration, WorkerState};
 
-/// Streams of an HTTP/2 connection that may be open at once. More wait at the client.
+/// Most open streams of an HTTP/2 connection. More wait at the client.
 const MAX_STREAMS: u32 = 256;
 
-/// Serves the connection in a task of its own. It has been counted in [`WorkerState::open`].
+/// Serves the connection in a task of its own. The caller has counted it in [`WorkerState::open`].
 pub(crate) fn start<A: Application>(
     worker: &Rc<WorkerState<A>>,
-    site: &Site<A>,
+    generation: &WorkerGeneration<A>,
     stream: TcpStream,
     remote: SocketAddr,
 ) {
     let open = Open::new(worker, remote);
-    match &site.generation.tls {
+    match &generation.shared.tls {
         None => spawn_local(serve(open, stream)),
         Some(tls) => spawn_local(serve_tls(open, stream, TlsAcceptor::from(tls.clone()))),
     };
@@ -54,13 +59,13 @@ pub(crate) fn start<A: Application>(
 /// An open connection in the worker's table, until it is dropped.
 struct Open<A: Application> {
     worker: Rc<WorkerState<A>>,
-    conn: Rc<Conn>,
+    conn: Rc<ConnectionState>,
     key: usize,
 }
 
 impl<A: Application> Open<A> {
     fn new(worker: &Rc<WorkerState<A>>, remote: SocketAddr) -> Open<A> {
-        let conn = Rc::new(Conn::new(remote, worker.now.clone(), worker.stats.clone()));
+        let conn = Rc::new(ConnectionState::new(remote, worker.now.clone(), worker.stats.clone()));
         let mut connections = worker.connections.borrow_mut();
         if connections.is_empty() {
             worker.first_connection.notify_one();
@@ -69,13 +74,12 @@ impl<A: Application> Open<A> {
         Open { worker: worker.clone(), key: connections.insert(conn.clone()), conn }
     }
 
-    /// Runs a part of the connection's life until it ends, times out, or the server drains (which ends what has not become a
-    /// request yet).
+    /// Runs a part of the connection's life until it ends, times out, or the server drains. For parts before the first request.
     async fn unless_expired<T>(&self, part: impl Future<Output = T>) -> Result<T, Option<Closed>> {
         let mut part = pin!(part);
         poll_fn(|cx| {
-            self.conn.note_waker(cx);
-            self.worker.pulse.turn();
+            self.conn.register_waker(cx);
+            self.worker.heartbeat.beat();
             if let Poll::Ready(done) = part.as_mut().poll(cx) {
                 return Poll::Ready(Ok(done));
             }
@@ -98,7 +102,7 @@ impl<A: Application> Drop for Open<A> {
 }
 
 async fn serve_tls<A: Application>(open: Open<A>, stream: TcpStream, acceptor: TlsAcceptor) {
-    open.conn.handshake();
+    open.conn.on_tls_handshake();
     let Ok(handshake) = open.unless_expired(acceptor.accept(stream)).await else { return };
     match handshake {
         Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
@@ -113,14 +117,14 @@ async fn serve_tls<A: Application>(open: Open<A>, stream: TcpStream, acceptor: T
 }
 
 async fn serve<A: Application>(open: Open<A>, mut stream: TcpStream) {
-    match open.unless_expired(sniff::sniff(&mut stream, || open.conn.has_read())).await {
+    match open.unless_expired(protocol_detection::detect(&mut stream, || open.conn.on_read())).await {
         Ok(Ok((prefix, true))) => serve_http2(open, stream, prefix).await,
         Ok(Ok((prefix, false))) => serve_http1(open, stream, prefix).await,
         Err(Some(Closed::Header)) => {
-            let line = Line::new(stream, open.conn.clone(), open.worker.departures.clone());
-            too_slow(&open, &line).await;
+            let socket = CoalescedSocket::new(stream, open.conn.clone(), open.worker.response_batch.clone());
+            send_head_timeout(&open, &socket).await;
         }
-        // The client closed, stayed silent, or the server ends: nobody is owed an answer.
+        // The client closed or sent nothing, or the server ends: no response is due.
         Ok(Err(_)) | Err(_) => {}
     }
 }
@@ -130,26 +134,26 @@ where
     A: Application,
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let site = open.worker.site();
-    let line = Line::new(stream, open.conn.clone(), open.worker.departures.clone());
-    let io = Io::new(line.clone(), open.conn.clone(), open.worker.clone(), prefix);
+    let generation = open.worker.generation();
+    let socket = CoalescedSocket::new(stream, open.conn.clone(), open.worker.response_batch.clone());
+    let io = HyperIo::new(socket.clone(), open.conn.clone(), open.worker.clone(), prefix);
     let service = Service::new(open.worker.clone(), open.conn.clone());
     let mut connection = http1::Builder::new()
         .header_read_timeout(None)
-        .max_header_size(site.server().max_header_size)
+        .max_header_size(generation.server().max_header_size)
         .serve_connection(io, service);
-    drop(site);
+    drop(generation);
     let mut draining = false;
     let ended = poll_fn(|cx| {
-        open.conn.note_waker(cx);
-        open.worker.pulse.turn();
-        if let Poll::Ready(Err(error)) = line.poll_rest(cx) {
-            return Poll::Ready(Ended::Unwritten(error));
+        open.conn.register_waker(cx);
+        open.worker.heartbeat.beat();
+        if let Poll::Ready(Err(error)) = socket.poll_unsent(cx) {
+            return Poll::Ready(Ended::WriteFailed(error));
         }
         if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
             return Poll::Ready(Ended::ByItself(result));
         }
-        // Only now: a request whose bytes are here already has become one and is served.
+        // After the poll: a request whose bytes have arrived is served.
         if open.worker.draining.get() && !draining {
             draining = true;
             Pin::new(&mut connection).graceful_shutdown();
@@ -162,38 +166,38 @@ where
     .await;
     match ended {
         Ended::ByItself(Err(error)) => {
-            if error.is_parse() && !open.conn.has_answered_early() {
+            if error.is_parse() && !open.conn.has_pre_request_error() {
                 open.worker.stats.protocol_errors.add(1);
             }
             tracing::debug!(%error, remote = %open.conn.remote, "connection ended");
         }
-        Ended::Unwritten(error) => tracing::debug!(%error, remote = %open.conn.remote, "connection ended"),
-        Ended::Expired(Closed::Header) => too_slow(&open, &line).await,
+        Ended::WriteFailed(error) => tracing::debug!(%error, remote = %open.conn.remote, "connection ended"),
+        Ended::Expired(Closed::Header) => send_head_timeout(&open, &socket).await,
         Ended::ByItself(Ok(())) | Ended::Expired(_) => {}
     }
 }
 
 enum Ended {
     ByItself(hyper::Result<()>),
-    /// What was written did not get through.
-    Unwritten(std::io::Error),
+    /// A batched write failed.
+    WriteFailed(std::io::Error),
     Expired(Closed),
 }
 
-/// 408 to a client whose request's head has begun but does not end. It gets one attempt: the socket has room, or never mind.
-async fn too_slow<A: Application, S>(open: &Open<A>, line: &Line<S>)
+/// Sends 408 to a client whose request's head did not arrive in time. One attempt: if the socket has no room, nothing is sent.
+async fn send_head_timeout<A: Application, S>(open: &Open<A>, socket: &CoalescedSocket<S>)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    if !open.conn.is_in_head() || line.is_queued() {
+    if !open.conn.is_receiving_head() || socket.is_batched() {
         return;
     }
-    open.conn.answers_early();
-    let answer = early::answer(StatusCode::REQUEST_TIMEOUT, "");
+    open.conn.on_pre_request_error();
+    let response = pre_request_errors::response(StatusCode::REQUEST_TIMEOUT, "");
     let attempt = |cx: &mut Context<'_>| {
-        ready!(line.poll_rest(cx))?;
-        ready!(line.with(|stream| stream.poll_write(cx, &answer)))?;
-        line.poll_shutdown(cx)
+        ready!(socket.poll_unsent(cx))?;
+        ready!(socket.with(|stream| stream.poll_write(cx, &response)))?;
+        socket.poll_shutdown(cx)
     };
     let _: Poll<std::io::Result<()>> = poll_fn(|cx| Poll::Ready(attempt(cx))).await;
 }
@@ -203,36 +207,36 @@ where
     A: Application,
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    open.conn.speaks_http2();
-    let site = open.worker.site();
-    let line = Line::new(stream, open.conn.clone(), open.worker.departures.clone());
-    let io = Io::new(line.clone(), open.conn.clone(), open.worker.clone(), prefix);
+    open.conn.set_http2();
+    let generation = open.worker.generation();
+    let socket = CoalescedSocket::new(stream, open.conn.clone(), open.worker.response_batch.clone());
+    let io = HyperIo::new(socket.clone(), open.conn.clone(), open.worker.clone(), prefix);
     let service = Service::new(open.worker.clone(), open.conn.clone());
     let mut connection = http2::Builder::new(Local)
         .max_concurrent_streams(MAX_STREAMS)
-        .max_header_list_size(u32::try_from(site.server().max_header_size).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(generation.server().max_header_size).unwrap_or(u32::MAX))
         .serve_connection(io, service);
-    drop(site);
-    let mut leaving = false;
+    drop(generation);
+    let mut shutting_down = false;
     let ended = poll_fn(|cx| {
-        open.conn.note_waker(cx);
-        open.worker.pulse.turn();
-        if let Poll::Ready(Err(error)) = line.poll_rest(cx) {
-            return Poll::Ready(Ended::Unwritten(error));
+        open.conn.register_waker(cx);
+        open.worker.heartbeat.beat();
+        if let Poll::Ready(Err(error)) = socket.poll_unsent(cx) {
+            return Poll::Ready(Ended::WriteFailed(error));
         }
-        if open.worker.draining.get() && !leaving {
-            leaving = true;
-            open.conn.says_goodbye();
+        if open.worker.draining.get() && !shutting_down {
+            shutting_down = true;
+            open.conn.begin_shutdown();
             Pin::new(&mut connection).graceful_shutdown();
         }
         if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
             return Poll::Ready(Ended::ByItself(result));
         }
         match open.conn.expired() {
-            Some(Closed::Idle) if !leaving => {
-                // Says goodbye; the client has as long as after any last answer.
-                leaving = true;
-                open.conn.says_goodbye();
+            Some(Closed::Idle) if !shutting_down => {
+                // Send GOAWAY and give the client as much time as after any last response.
+                shutting_down = true;
+                open.conn.begin_shutdown();
                 Pin::new(&mut connection).graceful_shutdown();
                 cx.waker().wake_by_ref();
                 Poll::Pending

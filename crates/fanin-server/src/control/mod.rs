@@ -1,8 +1,8 @@
 //! The control thread: signals, reload, drain, admin pages.
 
 mod admin;
+mod file_watcher;
 mod reload;
-mod watch;
 
 use std::io;
 use std::net::TcpListener;
@@ -25,9 +25,8 @@ use crate::access_log::LogSender;
 use crate::error::StartError;
 use crate::generation::Generation;
 use crate::metrics::Metrics;
-use crate::server::ReloadReply;
 use crate::worker::Message;
-use crate::{Exit, Loader};
+use crate::{LoadError, Loader};
 
 /// What the control thread is started with.
 pub(crate) struct Control<L: Loader> {
@@ -42,7 +41,23 @@ pub(crate) struct Control<L: Loader> {
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
 }
 
-/// What a handle asks for.
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All requests had ended.
+    Drained,
+    /// Some had not by the drain's timeout.
+    DrainTimeout,
+    /// A second signal came.
+    Forced,
+    /// A worker's thread ended by itself, which is a fault of ours or of the application. The others were drained.
+    Failed,
+}
+
+/// Where a reload's result goes.
+pub(crate) type ReloadReply = Sender<Result<(), LoadError>>;
+
+/// A request of a handle.
 #[derive(Debug)]
 pub(crate) enum Command {
     Reload(ReloadReply),
@@ -79,7 +94,7 @@ async fn supervise<L: Loader>(
 ) -> Exit {
     let Control { loader, current, metrics, workers, threads, log, admin, signals: _, mut commands } = control;
     let reloader = Rc::new(Reloader::new(loader, current, metrics, workers, log));
-    let mut changes = watch::Changes::new(reloader.loader.clone());
+    let mut changes = file_watcher::FileChanges::new(reloader.loader.clone());
     changes.set(reloader.watched());
     if let Some(admin) = admin {
         match tokio::net::TcpListener::from_std(admin) {

@@ -97,7 +97,7 @@ impl<L: Loader> Reloader<L> {
             .spawn(load)
             .map_err(|error| LoadError::new(format!("cannot start a thread: {error}")))?;
         let app = receiver.await.map_err(|_| LoadError::new("the loader panicked"))??;
-        let generation = Arc::new(Generation::new(Arc::new(app), old.number + 1, &self.metrics.gates)?);
+        let generation = Arc::new(Generation::new(Arc::new(app), old.number + 1, &self.metrics.limiters)?);
 
         let (before, now) = (old.app.server(), generation.app.server());
         for (key, changed) in [

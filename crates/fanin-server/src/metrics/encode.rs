@@ -8,12 +8,12 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::cell::{Count, Merged};
 use super::process::Process;
+use super::single_writer::{Count, Merged};
 use super::stats::{Closed, RouteStats, WorkerStats};
 use super::{Label, Metrics};
 use crate::admission::Refusal;
-use crate::response::LIMITS;
+use crate::report::LIMITS;
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
@@ -56,11 +56,11 @@ impl Metrics {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         // Routes that no application has any more, not even one whose last requests still run, are forgotten.
         routes.retain(|_, cells| cells.workers.iter().any(|stats| Arc::strong_count(stats) > 1));
-        let row = |(label, cells): (&Label, &super::RouteCells)| Row {
+        let row = |(label, cells): (&Label, &super::PerWorkerStats)| Row {
             label: label.clone(),
             workers: cells.workers.clone(),
-            in_flight: cells.gate.as_ref().map_or(0, |gate| gate.in_flight()),
-            waiting: cells.gate.as_ref().map_or(0, |gate| gate.waiting()),
+            in_flight: cells.limiter.as_ref().map_or(0, |limiter| limiter.in_flight()),
+            waiting: cells.limiter.as_ref().map_or(0, |limiter| limiter.waiting()),
         };
         routes.iter().map(row).collect()
     }
@@ -140,10 +140,10 @@ impl Metrics {
             })
         })?;
         family(to, "fanin_server_in_flight", "Requests being worked on in the server.", MetricType::Gauge, |metric| {
-            metric.encode_gauge(&(self.gates.server.in_flight() as f64))
+            metric.encode_gauge(&(self.limiters.server.in_flight() as f64))
         })?;
         family(to, "fanin_server_waiting", "Requests that wait for the server's limit.", MetricType::Gauge, |metric| {
-            metric.encode_gauge(&(self.gates.server.waiting() as f64))
+            metric.encode_gauge(&(self.limiters.server.waiting() as f64))
         })
     }
 
@@ -184,7 +184,7 @@ impl Metrics {
         let help = "Seconds that stalled workers were held.";
         family(to, "fanin_worker_stalled_seconds", help, MetricType::Counter, |metric| {
             each().try_for_each(|(stats, labels)| {
-                let seconds = stats.held_micros.get() as f64 / 1e6;
+                let seconds = stats.stalled_micros.get() as f64 / 1e6;
                 metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)
             })
         })?;

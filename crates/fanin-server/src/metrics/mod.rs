@@ -3,9 +3,9 @@
 //! Each worker counts into cells of its own, which nobody else writes, so counting costs plain stores. They are summed when
 //! somebody asks.
 
-mod cell;
 mod encode;
 mod process;
+mod single_writer;
 mod stats;
 
 use std::collections::BTreeMap;
@@ -16,18 +16,18 @@ use std::time::Instant;
 pub(crate) use stats::{Closed, RouteStats, WorkerStats};
 
 use crate::BuildInfo;
-use crate::admission::{Gate, Gates};
-use crate::memory::Memory;
+use crate::admission::{Limiter, Limiters};
+use crate::memory_budget::Memory;
 
 /// Everything that the server counts.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     build: BuildInfo,
     started: Instant,
-    pub(crate) gates: Arc<Gates>,
+    pub(crate) limiters: Arc<Limiters>,
     pub(crate) memory: Arc<Memory>,
     workers: Vec<Arc<WorkerStats>>,
-    routes: Mutex<BTreeMap<Label, RouteCells>>,
+    routes: Mutex<BTreeMap<Label, PerWorkerStats>>,
     pub(crate) reloads_ok: AtomicU64,
     pub(crate) reloads_failed: AtomicU64,
     /// Seconds since the epoch.
@@ -42,18 +42,18 @@ pub(crate) struct Label {
 }
 
 #[derive(Debug)]
-struct RouteCells {
+struct PerWorkerStats {
     workers: Vec<Arc<RouteStats>>,
     /// `None` for requests without a route.
-    gate: Option<Arc<Gate>>,
+    limiter: Option<Arc<Limiter>>,
 }
 
 impl Metrics {
-    pub(crate) fn new(build: BuildInfo, workers: usize, gates: Arc<Gates>) -> Metrics {
+    pub(crate) fn new(build: BuildInfo, workers: usize, limiters: Arc<Limiters>) -> Metrics {
         Metrics {
             build,
             started: Instant::now(),
-            gates,
+            limiters,
             memory: Arc::default(),
             workers: (0..workers).map(|_| Arc::default()).collect(),
             routes: Mutex::default(),
@@ -68,13 +68,13 @@ impl Metrics {
     }
 
     /// The cells of a route on a worker. Counts go on across reloads.
-    pub(crate) fn route(&self, worker: usize, label: Label, gate: Option<&Arc<Gate>>) -> Arc<RouteStats> {
+    pub(crate) fn route(&self, worker: usize, label: Label, limiter: Option<&Arc<Limiter>>) -> Arc<RouteStats> {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        let cells = routes.entry(label).or_insert_with(|| RouteCells {
+        let cells = routes.entry(label).or_insert_with(|| PerWorkerStats {
             workers: self.workers.iter().map(|_| Arc::default()).collect(),
-            gate: None,
+            limiter: None,
         });
-        cells.gate = gate.cloned();
+        cells.limiter = limiter.cloned();
         cells.workers[worker].clone()
     }
 

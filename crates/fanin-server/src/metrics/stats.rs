@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::cell::{Count, Histogram};
+use super::single_writer::{Count, Histogram};
 use crate::admission::Refusal;
-use crate::response::LIMITS;
+use crate::report::LIMITS;
 
 /// One route on one worker. Written by that worker only.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl RouteStats {
         self.refused[refusal as usize].add(1);
     }
 
-    pub(crate) fn client_left(&self) {
+    pub(crate) fn client_disconnected(&self) {
         self.left.add(1);
     }
 
@@ -66,7 +66,7 @@ impl RouteStats {
     }
 }
 
-/// One worker. Written by that worker only, `stalls` and `held_micros` by the watchdog only.
+/// One worker. Written by that worker only, `stalls` and `stalled_micros` by the watchdog only.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerStats {
     pub(crate) accepted: Count,
@@ -86,7 +86,7 @@ pub(crate) struct WorkerStats {
     pub(crate) queued: Count,
     pub(crate) log_lines_dropped: Count,
     pub(crate) stalls: Count,
-    pub(crate) held_micros: Count,
+    pub(crate) stalled_micros: Count,
 }
 
 /// Why the server closed a connection.

@@ -1,10 +1,15 @@
-//! From a parsed head to a response.
+//! One request: from the parsed head to the response.
+//!
+//! - `response_future`: the future that hyper polls, and its states.
+//! - `read_body`: the request's body. `response_body`: the response's.
+//! - `error_responses`: what the server answers without the application.
+//! - `fast_rejection`: refusals that hyper never sees.
 
-mod answers;
-mod future;
-mod outgoing;
+mod error_responses;
+mod fast_rejection;
 mod read_body;
-mod shed;
+mod response_body;
+mod response_future;
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -19,40 +24,38 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use answers::Answer;
-use future::{Serve, State, Wait, Waiting};
-use outgoing::Outgoing;
+use error_responses::ErrorResponse;
 use read_body::ReadBody;
-
-pub(crate) use shed::HttpDate;
+use response_body::ResponseBody;
+use response_future::{PendingRequest, RequestState, ResponseFuture, Wait};
 
 use crate::admission::{Admission, Permit, Refusal, admit};
-use crate::connection::Conn;
+use crate::connection::ConnectionState;
 use crate::router::Found;
-use crate::worker::{Route, Site, WorkerState};
+use crate::worker::{Route, WorkerGeneration, WorkerState};
 use crate::{Application, Params, Priority, Request, RequestId, Worker};
 
 /// What hyper calls for each request of a connection.
 pub(crate) struct Service<A: Application> {
     worker: Rc<WorkerState<A>>,
-    conn: Rc<Conn>,
+    conn: Rc<ConnectionState>,
 }
 
-/// What log and metrics need of a request after the application has taken it.
+/// What the log and the metrics need after the application has taken the request.
 #[derive(Debug)]
-struct Meta {
+struct RequestMeta {
     id: RequestId,
     start: Instant,
     method: Method,
-    /// `None` for a target that has no path, as that of CONNECT.
+    /// `None` for a target without a path, as in CONNECT.
     target: Option<PathAndQuery>,
     version: Version,
     route: Option<Rc<Route>>,
 }
 
-/// An admitted request whose body is not read yet, and all that it takes to go on.
+/// A request whose body is not read yet.
 #[derive(Debug)]
-struct Head {
+struct RequestHead {
     parts: Parts,
     params: Params,
     deadline: Instant,
@@ -61,193 +64,207 @@ struct Head {
 }
 
 impl<A: Application> Service<A> {
-    pub(crate) fn new(worker: Rc<WorkerState<A>>, conn: Rc<Conn>) -> Service<A> {
+    pub(crate) fn new(worker: Rc<WorkerState<A>>, conn: Rc<ConnectionState>) -> Service<A> {
         Service { worker, conn }
     }
 }
 
 impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Service<A> {
-    type Response = http::Response<Outgoing>;
+    type Response = http::Response<ResponseBody>;
     type Error = Infallible;
-    type Future = Serve<A>;
+    type Future = ResponseFuture<A>;
 
-    fn call(&self, request: http::Request<Incoming>) -> Serve<A> {
+    fn call(&self, request: http::Request<Incoming>) -> ResponseFuture<A> {
         let start = Instant::now();
-        self.worker.request_begins(start);
-        self.conn.request_begins();
+        self.worker.on_request_start(start);
+        self.conn.on_request_start();
         let (parts, body) = request.into_parts();
-        let mut meta = Meta {
-            id: self.worker.next_id(),
+        let mut meta = RequestMeta {
+            id: self.worker.next_request_id(),
             start,
             method: parts.method.clone(),
             target: parts.uri.path_and_query().cloned(),
             version: parts.version,
             route: None,
         };
-        let site = self.worker.site();
+        let generation = self.worker.generation();
         let unread = !body.is_end_stream();
         if unread {
-            self.conn.has_body();
+            self.conn.on_request_body();
         }
-        let state = match self.begin(&site, &mut meta, parts, body) {
+        let state = match self.begin(&generation, &mut meta, parts, body) {
             Ok(state) => state,
             Err(answer) => {
                 if unread {
-                    self.conn.leaves_unread();
+                    self.conn.mark_unread();
                 }
-                if matches!(answer, Answer::Refused(_)) {
-                    self.worker.has_refused(start);
+                if matches!(answer, ErrorResponse::Refused(_)) {
+                    self.worker.note_refusal(start);
                 }
-                State::Answer { answer: Some(answer) }
+                RequestState::ErrorResponse { answer: Some(answer) }
             }
         };
-        Serve::new(self.worker.clone(), self.conn.clone(), site, meta, state)
+        ResponseFuture::new(self.worker.clone(), self.conn.clone(), generation, meta, state)
     }
 }
 
-impl Meta {
+impl RequestMeta {
     fn path(&self) -> &str {
         self.target.as_ref().map_or("", PathAndQuery::path)
     }
 }
 
 impl<A: Application> Service<A> {
-    /// All that can be said without waiting; nothing here reads the body.
+    /// Every check that needs no waiting. Does not read the body.
     fn begin(
         &self,
-        site: &Site<A>,
-        meta: &mut Meta,
+        generation: &WorkerGeneration<A>,
+        meta: &mut RequestMeta,
         parts: Parts,
         body: Incoming,
-    ) -> Result<State<<A::Worker as Worker>::Future>, Answer> {
+    ) -> Result<RequestState<<A::Worker as Worker>::Future>, ErrorResponse> {
         let mut hosts = parts.headers.get_all(HOST).iter();
         if parts.version == Version::HTTP_11 && (hosts.next().is_none() || hosts.next().is_some()) {
-            return Err(Answer::Host);
+            return Err(ErrorResponse::Host);
         }
-        let (route, values) = match site.generation.router.find(&parts.method, parts.uri.path()) {
-            Found::Route { route, values } => (&site.routes[route], values),
-            Found::NoPath => return Err(Answer::NotFound),
-            Found::NoMethod { allow } => return Err(Answer::NotAllowed { allow }),
-            Found::Bad(error) => return Err(Answer::Path(error)),
+        let (route, values) = match generation.shared.router.find(&parts.method, parts.uri.path()) {
+            Found::Route { route, values } => (&generation.routes[route], values),
+            Found::NoPath => return Err(ErrorResponse::NotFound),
+            Found::NoMethod { allow } => return Err(ErrorResponse::NotAllowed { allow }),
+            Found::Bad(error) => return Err(ErrorResponse::Path(error)),
         };
         meta.route = Some(route.clone());
-        let timeout = match &site.server().timeout_header {
+        let timeout = match &generation.server().timeout_header {
             None => route.timeout,
             Some(name) => match parts.headers.get(name) {
                 None => route.timeout,
                 Some(value) => {
-                    let sent = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-                    let sent = sent.map(Duration::from_millis).ok_or_else(|| Answer::TimeoutHeader(name.clone()))?;
+                    let millis = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+                    let sent =
+                        millis.map(Duration::from_millis).ok_or_else(|| ErrorResponse::TimeoutHeader(name.clone()))?;
                     if sent.is_zero() {
-                        return Err(Answer::Deadline);
+                        return Err(ErrorResponse::Deadline);
                     }
                     sent.min(route.timeout)
                 }
             },
         };
         if body.size_hint().lower() > route.max_body as u64 {
-            return Err(Answer::TooLarge { limit: route.max_body });
+            return Err(ErrorResponse::TooLarge { limit: route.max_body });
         }
         let deadline = meta.start + timeout;
         let params = Params { names: if values.is_empty() { None } else { route.names.clone() }, values };
-        let priority = match &site.server().priority_header {
+        let priority = match &generation.server().priority_header {
             None => route.priority,
-            Some(name) => self.said_priority(site, name, &parts)?.unwrap_or(route.priority),
+            Some(name) => self.client_priority(generation, name, &parts)?.unwrap_or(route.priority),
         };
         if self.worker.memory.refuses(priority) {
             route.stats.refused(Refusal::Memory);
-            return Err(Answer::Refused(Refusal::Memory));
+            return Err(ErrorResponse::Refused(Refusal::Memory));
         }
-        if self.worker.ready.is_on() {
-            let Ok(ready) = self.worker.ready.enqueue(priority, meta.start) else {
+        if self.worker.run_queue.is_active() {
+            let Ok(queued) = self.worker.run_queue.enqueue(priority, meta.start) else {
                 route.stats.refused(Refusal::Queueing);
-                return Err(Answer::Refused(Refusal::Queueing));
+                return Err(ErrorResponse::Refused(Refusal::Queueing));
             };
-            let head = Head { parts, params, deadline, priority, route: route.clone() };
-            return Ok(State::Admit {
-                waiting: Box::new(Waiting { wait: Wait::Worker(ready), head: Some((head, body)) }),
+            let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
+            return Ok(RequestState::Admit {
+                waiting: Box::new(PendingRequest { wait: Wait::Worker(queued), head: Some((head, body)) }),
             });
         }
-        match admit(route, priority) {
-            // Nearly every request: no body, and a place. Nothing of it is moved once more than needed.
-            Admission::Admitted(permit) if body.is_end_stream() => {
-                Ok(handle(site, meta, &self.conn, route, parts, params, (deadline, priority), Bytes::new(), permit))
-            }
+        match admit(&route.limiters, priority) {
+            // The common case, no body and a free permit: without an extra move of the head.
+            Admission::Admitted(permit) if body.is_end_stream() => Ok(handle(
+                generation,
+                meta,
+                &self.conn,
+                route,
+                parts,
+                params,
+                (deadline, priority),
+                Bytes::new(),
+                permit,
+            )),
             Admission::Admitted(permit) => {
-                let head = Head { parts, params, deadline, priority, route: route.clone() };
-                Ok(admitted(site, meta, &self.conn, head, body, permit))
+                let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
+                Ok(admitted(generation, meta, &self.conn, head, body, permit))
             }
             Admission::Wait(admitting) => {
-                let head = Head { parts, params, deadline, priority, route: route.clone() };
-                let wait = Wait::Place(admitting);
-                Ok(State::Admit { waiting: Box::new(Waiting { wait, head: Some((head, body)) }) })
+                let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
+                let wait = Wait::Permit(admitting);
+                Ok(RequestState::Admit { waiting: Box::new(PendingRequest { wait, head: Some((head, body)) }) })
             }
             Admission::Refused(refusal) => {
                 route.stats.refused(refusal);
-                Err(Answer::Refused(refusal))
+                Err(ErrorResponse::Refused(refusal))
             }
         }
     }
 }
 
 impl<A: Application> Service<A> {
-    /// What a trusted client says of the request's importance; `None` if nothing, or not to us.
+    /// The priority that a trusted client gives in the header; `None` without one, or from other clients.
     #[cold]
-    fn said_priority(&self, site: &Site<A>, name: &HeaderName, parts: &Parts) -> Result<Option<Priority>, Answer> {
+    fn client_priority(
+        &self,
+        generation: &WorkerGeneration<A>,
+        name: &HeaderName,
+        parts: &Parts,
+    ) -> Result<Option<Priority>, ErrorResponse> {
         let Some(value) = parts.headers.get(name) else { return Ok(None) };
         let from = self.conn.remote.ip();
-        if !site.server().trusted.iter().any(|network| network.contains(from)) {
+        if !generation.server().trusted.iter().any(|network| network.contains(from)) {
             return Ok(None);
         }
-        let said = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-        said.map(Some).ok_or_else(|| Answer::PriorityHeader(name.clone()))
+        let priority = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+        priority.map(Some).ok_or_else(|| ErrorResponse::PriorityHeader(name.clone()))
     }
 }
 
 /// Reads the body if there is one, else hands the request over.
 fn admitted<A: Application>(
-    site: &Site<A>,
-    meta: &Meta,
-    conn: &Conn,
-    head: Head,
+    generation: &WorkerGeneration<A>,
+    meta: &RequestMeta,
+    conn: &ConnectionState,
+    head: RequestHead,
     body: Incoming,
     permit: Permit,
-) -> State<<A::Worker as Worker>::Future> {
+) -> RequestState<<A::Worker as Worker>::Future> {
     if body.is_end_stream() {
-        return handle_head(site, meta, conn, head, Bytes::new(), permit);
+        return handle_head(generation, meta, conn, head, Bytes::new(), permit);
     }
-    let bound = (Instant::now() + site.server().body_timeout).min(head.deadline);
+    let bound = (Instant::now() + generation.server().body_timeout).min(head.deadline);
     let limit = head.route.max_body;
-    State::Read { reading: Box::new((ReadBody::new(body, limit), bound, Some((head, permit)))) }
+    RequestState::Read { reading: Box::new((ReadBody::new(body, limit), bound, Some((head, permit)))) }
 }
 
-/// Hands a request over that had to wait or whose body had to be read.
+/// Hands a request over that waited or whose body was read.
 fn handle_head<A: Application>(
-    site: &Site<A>,
-    meta: &Meta,
-    conn: &Conn,
-    head: Head,
+    generation: &WorkerGeneration<A>,
+    meta: &RequestMeta,
+    conn: &ConnectionState,
+    head: RequestHead,
     body: Bytes,
     permit: Permit,
-) -> State<<A::Worker as Worker>::Future> {
-    let Head { parts, params, deadline, priority, route } = head;
-    handle(site, meta, conn, &route, parts, params, (deadline, priority), body, permit)
+) -> RequestState<<A::Worker as Worker>::Future> {
+    let RequestHead { parts, params, deadline, priority, route } = head;
+    handle(generation, meta, conn, &route, parts, params, (deadline, priority), body, permit)
 }
 
 /// Hands the request over to the application.
 #[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "a struct of them would be one more copy of some hundred bytes")]
+#[allow(clippy::too_many_arguments, reason = "a struct of them would copy some hundred bytes once more")]
 fn handle<A: Application>(
-    site: &Site<A>,
-    meta: &Meta,
-    conn: &Conn,
+    generation: &WorkerGeneration<A>,
+    meta: &RequestMeta,
+    conn: &ConnectionState,
     route: &Route,
     parts: Parts,
     params: Params,
     (deadline, priority): (Instant, Priority),
     body: Bytes,
     permit: Permit,
-) -> State<<A::Worker as Worker>::Future> {
+) -> RequestState<<A::Worker as Worker>::Future> {
     let request = Request {
         id: meta.id,
         route: route.index,
@@ -263,11 +280,11 @@ fn handle<A: Application>(
         priority,
         permit,
     };
-    match future::caught(|| site.app.handle(request)) {
-        Some(future) => State::Run { future, deadline },
+    match response_future::catch_panic(|| generation.app.handle(request)) {
+        Some(future) => RequestState::Run { future, deadline },
         None => {
             route.stats.panicked();
-            State::Answer { answer: Some(Answer::Panic) }
+            RequestState::ErrorResponse { answer: Some(ErrorResponse::Panic) }
         }
     }
 }

@@ -7,10 +7,10 @@ use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
-/// What a body may reserve on its announced length alone; more only as bytes arrive.
-const TRUST: usize = 64 << 10;
+/// Most bytes reserved because of `Content-Length` alone; more only as bytes arrive.
+const MAX_RESERVED: usize = 64 << 10;
 
-/// A body being read. One that comes in a single piece is not copied.
+/// A body being read. One that arrives in a single piece is not copied.
 #[derive(Debug)]
 pub(super) struct ReadBody {
     incoming: Incoming,
@@ -38,7 +38,7 @@ impl ReadBody {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         while let Some(frame) = ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
             let frame = frame.map_err(BodyError::Broken)?;
-            // Trailers say nothing that we use.
+            // Trailers are ignored.
             let Ok(data) = frame.into_data() else { continue };
             if self.first.len() + self.rest.len() + data.len() > self.limit {
                 return Poll::Ready(Err(BodyError::TooLarge));
@@ -49,7 +49,7 @@ impl ReadBody {
             }
             if self.rest.is_empty() {
                 let announced = self.incoming.size_hint().lower() as usize + data.len() + self.first.len();
-                self.rest.reserve(announced.min(TRUST));
+                self.rest.reserve(announced.min(MAX_RESERVED));
                 self.rest.extend_from_slice(&std::mem::take(&mut self.first));
             }
             self.rest.extend_from_slice(&data);

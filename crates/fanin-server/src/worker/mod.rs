@@ -1,10 +1,17 @@
 //! A worker: one OS thread with a current-thread runtime and its own listeners.
+//!
+//! - `accept`: from the listening socket to connections.
+//! - `run_queue`, `overload_detector`: requests in front of a worker that cannot keep up.
+//! - `state`, `worker_generation`, `route`: what its requests share.
+//! - `queueing_probe`: measures queueing delay.
 
 mod accept;
-mod probe;
-mod ready;
-mod site;
+mod overload_detector;
+mod queueing_probe;
+mod route;
+mod run_queue;
 mod state;
+mod worker_generation;
 
 use std::io;
 use std::net;
@@ -20,14 +27,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 
-pub(crate) use ready::{Ready, ReadyQueue};
-pub(crate) use site::{Route, Site};
+pub(crate) use route::Route;
+pub(crate) use run_queue::QueuedRequest;
 pub(crate) use state::WorkerState;
+pub(crate) use worker_generation::WorkerGeneration;
 
 use crate::access_log::{LogSender, WorkerLog};
-use crate::activity::{Activity, Pulse};
 use crate::generation::Generation;
-use crate::memory::{Memory, MemoryPressure};
+use crate::heartbeat::{Activity, Heartbeat};
+use crate::memory_budget::{Memory, MemoryPressure};
 use crate::metrics::Metrics;
 use crate::{Application, Worker, WorkerContext};
 
@@ -38,56 +46,56 @@ pub(crate) struct Setup<A> {
     pub(crate) generation: Arc<Generation<A>>,
     pub(crate) listeners: Vec<net::TcpListener>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) log: LogSender,
     pub(crate) open: Arc<AtomicUsize>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) messages: mpsc::UnboundedReceiver<Message<A>>,
 }
 
-/// What the control thread tells a worker.
+/// A message of the control thread to a worker.
 pub(crate) enum Message<A> {
     /// New requests run on this application from now on.
     Swap { generation: Arc<Generation<A>>, done: oneshot::Sender<()> },
-    /// Accept nothing more, end when the last request has ended.
+    /// Accept no more connections, end when the last request has ended.
     Drain,
     /// End now.
     Stop,
 }
 
-/// The worker's runtime. Made before the thread reports that it is ready, since it may fail.
-pub(crate) fn runtime(pulse: &Arc<Pulse>) -> io::Result<LocalRuntime> {
-    let (parks, unparks) = (pulse.clone(), pulse.clone());
+/// Makes the worker's runtime. Called before the thread reports that it is ready, since it may fail.
+pub(crate) fn runtime(heartbeat: &Arc<Heartbeat>) -> io::Result<LocalRuntime> {
+    let (park, unpark) = (heartbeat.clone(), heartbeat.clone());
     Builder::new_current_thread()
         .enable_all()
-        .on_thread_park(move || parks.park())
-        .on_thread_unpark(move || unparks.unpark())
+        .on_thread_park(move || park.park())
+        .on_thread_unpark(move || unpark.unpark())
         .build_local(LocalOptions::default())
 }
 
-/// Serves until told to end.
+/// Serves until a message ends it.
 pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::Result<()>)) {
-    let Setup { index, workers, generation, listeners, metrics, pulse, log, open, memory, mut messages } = setup;
+    let Setup { index, workers, generation, listeners, metrics, heartbeat, log, open, memory, mut messages } = setup;
     let context =
-        WorkerContext { index, workers, activity: Activity(pulse.clone()), memory: MemoryPressure(memory.clone()) };
+        WorkerContext { index, workers, activity: Activity(heartbeat.clone()), memory: MemoryPressure(memory.clone()) };
     let stats = metrics.worker(index);
-    let site = Site::new(generation, &metrics, context.clone());
+    let generation = WorkerGeneration::new(generation, &metrics, context.clone());
     let mut log = WorkerLog::new(log, stats.clone());
-    log.enable(site.server().access_log != AccessLog::Off);
-    let worker = WorkerState::new(site, pulse, stats, log, open, memory);
+    log.enable(generation.server().access_log != AccessLog::Off);
+    let worker = WorkerState::new(generation, heartbeat, stats, log, open, memory);
 
     let listeners = match listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<Vec<_>>>() {
         Ok(listeners) => listeners.into_iter().map(Rc::new).collect::<Vec<_>>(),
         Err(error) => return ready(Err(error)),
     };
-    spawn_local(worker.sweep.clone().run());
-    spawn_local(worker.departures.clone().run());
+    spawn_local(worker.timeouts.clone().run());
+    spawn_local(worker.response_batch.writer());
     spawn_local(housekeeping(worker.clone()));
-    spawn_local(probe::run(worker.clone()));
-    let observed = worker.clone();
-    spawn_local(worker.ready.clone().run(move |waiting| {
-        observed.stats.queued.set(waiting as u64);
-        observed.site().app.computing()
+    spawn_local(queueing_probe::run(worker.clone()));
+    let observing = worker.clone();
+    spawn_local(worker.run_queue.clone().run(move |waiting| {
+        observing.stats.queued.set(waiting as u64);
+        observing.generation().app.computing()
     }));
     let accepting =
         listeners.iter().map(|listener| spawn_local(accept::run(worker.clone(), listener.clone()))).collect::<Vec<_>>();
@@ -96,9 +104,9 @@ pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::
     loop {
         match messages.recv().await {
             Some(Message::Swap { generation, done }) => {
-                let site = Site::new(generation, &metrics, context.clone());
-                worker.log.borrow_mut().enable(site.server().access_log != AccessLog::Off);
-                worker.set_site(site);
+                let generation = WorkerGeneration::new(generation, &metrics, context.clone());
+                worker.log.borrow_mut().enable(generation.server().access_log != AccessLog::Off);
+                worker.set_generation(generation);
                 let _ = done.send(());
             }
             Some(Message::Drain) => break,
@@ -110,9 +118,9 @@ pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::
     for (task, listener) in accepting.into_iter().zip(listeners) {
         task.abort();
         let _ = task.await;
-        accept::last(&worker, &listener).await;
+        accept::accept_pending(&worker, &listener).await;
     }
-    worker.site().app.drain();
+    worker.generation().app.drain();
     wake_all(&worker);
     tokio::select! {
         () = ended(&worker) => {}
@@ -123,8 +131,8 @@ pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::
 /// Ready when no connection is open on this worker and no request runs in the process: a detached flow has no connection.
 async fn ended<A: Application>(worker: &WorkerState<A>) {
     loop {
-        let idle = worker.connections.borrow().is_empty() && !worker.site().app.is_busy();
-        if idle && worker.site().generation.server_gate.in_flight() == 0 {
+        let idle = worker.connections.borrow().is_empty() && !worker.generation().app.is_busy();
+        if idle && worker.generation().shared.server_limiter.in_flight() == 0 {
             return;
         }
         sleep(Duration::from_millis(10)).await;
@@ -141,12 +149,12 @@ fn wake_all<A: Application>(worker: &WorkerState<A>) {
     }
 }
 
-fn pause(server: &fanin_config::Server) -> Duration {
+fn housekeeping_interval(server: &fanin_config::Server) -> Duration {
     let shortest = server.header_timeout.min(server.idle_timeout);
     (shortest / 10).clamp(Duration::from_millis(10), Duration::from_millis(200))
 }
 
-/// What is done some times a second while there are connections or lines to write: time out connections, hand over the log.
+/// Runs several times a second while connections are open: times connections out, hands log lines over.
 async fn housekeeping<A: Application>(worker: Rc<WorkerState<A>>) {
     loop {
         worker.log.borrow_mut().tick();
@@ -154,15 +162,15 @@ async fn housekeeping<A: Application>(worker: Rc<WorkerState<A>>) {
             worker.first_connection.notified().await;
             worker.log.borrow_mut().tick();
         }
-        // In a statement of its own, and below not kept across the pause: the site would outlive a reload.
-        let pause = pause(worker.site().server());
-        sleep(pause).await;
+        // The generation must not be held across the pause: it would outlive a reload.
+        let interval = housekeeping_interval(worker.generation().server());
+        sleep(interval).await;
         let now = Instant::now();
         worker.now.set(now);
-        let site = worker.site();
-        let server = site.server();
+        let generation = worker.generation();
+        let server = generation.server();
         for (_, conn) in worker.connections.borrow().iter() {
-            if let Some(closed) = conn.check(now, server) {
+            if let Some(closed) = conn.check_timeouts(now, server) {
                 worker.stats.timeouts[closed as usize].add(1);
                 conn.wake();
             }

@@ -28,14 +28,14 @@ pub use client::{Client, Reply, connect};
 pub struct Shared {
     /// What the next load gives.
     pub next: Mutex<Result<Setup, LoadError>>,
-    /// `GET /gate` requests that have begun.
+    /// `GET /limiter` requests that have begun.
     pub begun: AtomicUsize,
-    /// `GET /gate` requests that ended without an answer.
+    /// `GET /limiter` requests that ended without an answer.
     pub dropped: AtomicUsize,
     /// `GET /detach` requests that ran to their end although the client had left.
     pub finished: AtomicUsize,
-    /// Lets `GET /gate` requests go.
-    pub gate: Semaphore,
+    /// Lets `GET /limiter` requests go.
+    pub limiter: Semaphore,
     /// Where the loader says files are.
     pub watch: Option<PathBuf>,
 }
@@ -68,7 +68,7 @@ impl Default for Setup {
             get("/greeting"),
             get("/items/{id}"),
             get("/files/{*rest}"),
-            get("/gate"),
+            get("/limiter"),
             get("/detach"),
             get("/big"),
             get("/headers"),
@@ -115,7 +115,7 @@ impl TestServer {
             begun: AtomicUsize::new(0),
             dropped: AtomicUsize::new(0),
             finished: AtomicUsize::new(0),
-            gate: Semaphore::new(0),
+            limiter: Semaphore::new(0),
             watch,
         });
         let handle = start(TestLoader(shared.clone()), Options { signals: false, ..Options::default() }).unwrap();
@@ -166,7 +166,7 @@ impl TestServer {
 impl Drop for TestServer {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
-            self.shared.gate.add_permits(10_000);
+            self.shared.limiter.add_permits(10_000);
             handle.drain();
             if !std::thread::panicking() {
                 assert_eq!(handle.wait(), Exit::Drained);
@@ -284,10 +284,10 @@ async fn answer(app: Arc<TestApp>, activity: Activity, request: Request) -> Resp
     match request.path() {
         "/hello" | "/greeting" => Response::new(StatusCode::OK, app.setup.greeting),
         "/echo" | "/small" => Response::new(StatusCode::OK, request.body),
-        "/gate" | "/limited" | "/limited-briefly" | "/limited-low" => {
+        "/limiter" | "/limited" | "/limited-briefly" | "/limited-low" => {
             shared.begun.fetch_add(1, SeqCst);
             let mut alarm = Alarm(Some(&shared.dropped));
-            shared.gate.acquire().await.unwrap().forget();
+            shared.limiter.acquire().await.unwrap().forget();
             alarm.0 = None;
             Response::new(StatusCode::OK, app.setup.greeting)
         }
@@ -368,7 +368,7 @@ impl Drop for Detached {
     fn drop(&mut self) {
         let (shared, permit) = (self.shared.clone(), self.permit.take());
         tokio::task::spawn_local(async move {
-            shared.gate.acquire().await.unwrap().forget();
+            shared.limiter.acquire().await.unwrap().forget();
             shared.finished.fetch_add(1, SeqCst);
             drop(permit);
         });

@@ -22,7 +22,7 @@ fn the_excess_of_a_route_waits_and_then_is_refused() {
     assert_eq!(server.get("/hello").status, 200, "other routes are not concerned");
     assert_eq!(server.shared.begun.load(SeqCst), 1);
 
-    server.shared.gate.add_permits(2);
+    server.shared.limiter.add_permits(2);
     assert_eq!((first.reply().status, second.reply().status), (200, 200));
     assert_eq!(third.send_get("/hello").reply().status, 200, "a refusal does not end the connection");
     let page = server.metrics();
@@ -42,7 +42,7 @@ fn the_servers_limit_holds_over_all_workers() {
     });
     let mut clients = (0..5).map(|_| server.connect()).collect::<Vec<_>>();
     for client in &mut clients {
-        client.send_get("/gate");
+        client.send_get("/limiter");
     }
     eventually("three run, two wait", || {
         let page = server.metrics();
@@ -51,7 +51,7 @@ fn the_servers_limit_holds_over_all_workers() {
     assert_eq!(server.shared.begun.load(SeqCst), 3);
     let reply = server.get("/hello");
     assert_eq!((reply.status, &reply.json()["reason"]), (503, &"server-limit".into()));
-    server.shared.gate.add_permits(5);
+    server.shared.limiter.add_permits(5);
     assert!(clients.iter_mut().all(|client| client.reply().status == 200));
     assert_eq!(server.get("/hello").status, 200);
 }
@@ -78,7 +78,7 @@ fn who_waits_and_leaves_gives_the_place_in_the_queue_back() {
     eventually("the second waits", || waiting(&server, "/limited") == 1.0);
     drop(second);
     eventually("nobody waits", || waiting(&server, "/limited") == 0.0);
-    server.shared.gate.add_permits(1);
+    server.shared.limiter.add_permits(1);
     assert_eq!(first.reply().status, 200);
     assert_eq!(server.shared.begun.load(SeqCst), 1);
 }
@@ -90,12 +90,12 @@ fn a_refusal_does_not_read_the_body() {
         setup.server.max_waiting = 0;
     });
     let mut first = server.connect();
-    first.send_get("/gate");
+    first.send_get("/limiter");
     eventually("the first runs", || server.shared.begun.load(SeqCst) == 1);
     let mut second = server.connect();
     second.send("POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n");
     assert_eq!(second.reply().status, 503);
-    server.shared.gate.add_permits(1);
+    server.shared.limiter.add_permits(1);
     assert_eq!(first.reply().status, 200);
 }
 
@@ -282,10 +282,10 @@ fn slow_answers_are_no_reason_to_refuse() {
     });
     let mut clients = (0..50).map(|_| server.connect()).collect::<Vec<_>>();
     for (at, client) in clients.iter_mut().enumerate() {
-        client.send_get("/gate");
+        client.send_get("/limiter");
         eventually("it runs", || server.shared.begun.load(SeqCst) == at + 1);
     }
-    server.shared.gate.add_permits(50);
+    server.shared.limiter.add_permits(50);
     assert!(clients.iter_mut().all(|client| client.reply().status == 200));
-    assert_eq!(refused(&server, "/gate", "queueing"), 0.0);
+    assert_eq!(refused(&server, "/limiter", "queueing"), 0.0);
 }

@@ -8,12 +8,12 @@ use crate::common::{TestServer, eventually, metric};
 fn the_request_of_a_client_that_leaves_is_dropped() {
     let server = TestServer::start();
     let mut client = server.connect();
-    client.send_get("/gate");
+    client.send_get("/limiter");
     eventually("it runs", || server.shared.begun.load(SeqCst) == 1);
     drop(client);
     eventually("it is dropped", || server.shared.dropped.load(SeqCst) == 1);
     eventually("its place is free", || metric(&server.metrics(), "fanin_server_in_flight") == 0.0);
-    assert_eq!(metric(&server.metrics(), "fanin_requests_left_total{method=\"GET\",route=\"/gate\"}"), 1.0);
+    assert_eq!(metric(&server.metrics(), "fanin_requests_left_total{method=\"GET\",route=\"/limiter\"}"), 1.0);
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_detached_flow_keeps_its_place_until_its_end() {
         metric(&server.metrics(), "fanin_requests_left_total{method=\"GET\",route=\"/detach\"}") == 1.0
     });
     assert_eq!(metric(&server.metrics(), "fanin_server_in_flight"), 1.0);
-    server.shared.gate.add_permits(1);
+    server.shared.limiter.add_permits(1);
     eventually("it has finished", || server.shared.finished.load(SeqCst) == 1);
     eventually("its place is free", || metric(&server.metrics(), "fanin_server_in_flight") == 0.0);
 }

@@ -11,7 +11,7 @@ fn running_requests_end_and_new_connections_do_not_begin() {
     let server = TestServer::start();
     let (mut running, mut idle, mut fresh) = (server.connect(), server.connect(), server.connect());
     assert_eq!(idle.get("/hello").status, 200);
-    running.send_get("/gate");
+    running.send_get("/limiter");
     eventually("it runs", || server.shared.begun.load(SeqCst) == 1);
     assert_eq!(server.admin_get("/ready").status, 200);
 
@@ -23,7 +23,7 @@ fn running_requests_end_and_new_connections_do_not_begin() {
     eventually("nobody listens", || crate::common::connect(server.address).is_err());
     assert!(running.is_silent());
 
-    server.shared.gate.add_permits(1);
+    server.shared.limiter.add_permits(1);
     let reply = running.reply();
     assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
     assert!(running.is_closed());
@@ -40,7 +40,7 @@ fn a_detached_flow_is_waited_for() {
     server.handle().drain();
     eventually("not ready", || server.admin_get("/ready").status == 503);
     let shared = server.shared.clone();
-    shared.gate.add_permits(1);
+    shared.limiter.add_permits(1);
     assert_eq!(server.end(), Exit::Drained);
     assert_eq!(shared.finished.load(SeqCst), 1);
 }
@@ -49,7 +49,7 @@ fn a_detached_flow_is_waited_for() {
 fn what_does_not_end_is_cut_off() {
     let server = TestServer::with(|setup| setup.server.drain_timeout = Duration::from_millis(100));
     let mut client = server.connect();
-    client.send_get("/gate");
+    client.send_get("/limiter");
     eventually("it runs", || server.shared.begun.load(SeqCst) == 1);
     let shared = server.shared.clone();
     assert_eq!(server.end(), Exit::DrainTimeout);

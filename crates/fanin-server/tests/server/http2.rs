@@ -72,7 +72,7 @@ async fn streams_run_side_by_side() {
     let slow = (0..100).map(|_| {
         tokio::spawn({
             let sender = sender.clone();
-            async move { send(&sender, request("GET", "/gate"), None).await.0.status() }
+            async move { send(&sender, request("GET", "/limiter"), None).await.0.status() }
         })
     });
     let slow = slow.collect::<Vec<_>>();
@@ -81,7 +81,7 @@ async fn streams_run_side_by_side() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(send(&sender, request("GET", "/hello"), None).await.1, b"hello");
-    shared.gate.add_permits(100);
+    shared.limiter.add_permits(100);
     for status in slow {
         assert_eq!(status.await.unwrap(), 200);
     }
@@ -92,7 +92,7 @@ async fn a_reset_stream_drops_its_request_only() {
     let server = TestServer::start();
     let sender = connect(&server).await;
     let mut ready = sender.clone().ready().await.unwrap();
-    let (response, mut stream) = ready.send_request(request("GET", "/gate"), true).unwrap();
+    let (response, mut stream) = ready.send_request(request("GET", "/limiter"), true).unwrap();
     while server.shared.begun.load(SeqCst) < 1 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -125,7 +125,7 @@ async fn drain_lets_streams_end() {
     let server = TestServer::start();
     let sender = connect(&server).await;
     let mut ready = sender.clone().ready().await.unwrap();
-    let (response, _) = ready.send_request(request("GET", "/gate"), true).unwrap();
+    let (response, _) = ready.send_request(request("GET", "/limiter"), true).unwrap();
     while server.shared.begun.load(SeqCst) < 1 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -138,7 +138,7 @@ async fn drain_lets_streams_end() {
     {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    server.shared.gate.add_permits(1);
+    server.shared.limiter.add_permits(1);
     assert_eq!(whole(response.await.unwrap()).await.1, b"hello");
     assert_eq!(tokio::task::spawn_blocking(|| server.end()).await.unwrap(), fanin_server::Exit::Drained);
 }

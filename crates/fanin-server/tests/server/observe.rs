@@ -23,7 +23,7 @@ fn each_request_has_a_line() {
     client.get("/no\"where");
     client.send("HEAD /hello HTTP/1.1\r\nhost: a\r\n\r\n").reply_to("HEAD");
     let mut leaver = server.connect();
-    leaver.send_get("/gate");
+    leaver.send_get("/limiter");
     eventually("it runs", || server.shared.begun.load(SeqCst) == 1);
     drop(leaver);
 
@@ -45,7 +45,7 @@ fn each_request_has_a_line() {
     assert_eq!((&lines[2]["route"], &lines[2]["status"]), (&Value::Null, &404.into()));
     assert_eq!(lines[2]["path"], "/no\"where");
     assert_eq!((&lines[3]["method"], &lines[3]["bytes"]), (&"HEAD".into(), &0.into()));
-    assert_eq!((&lines[4]["status"], &lines[4]["route"]), (&499.into(), &"GET /gate".into()));
+    assert_eq!((&lines[4]["status"], &lines[4]["route"]), (&499.into(), &"GET /limiter".into()));
 }
 
 #[test]

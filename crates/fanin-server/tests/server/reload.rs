@@ -14,7 +14,7 @@ fn post_reload(server: &TestServer) -> crate::common::Reply {
 fn new_requests_run_on_the_new_application_and_old_ones_end_on_the_old() {
     let server = TestServer::start();
     let (mut running, mut kept) = (server.connect(), server.connect());
-    running.send_get("/gate");
+    running.send_get("/limiter");
     eventually("it runs", || server.shared.begun.load(SeqCst) == 1);
     assert_eq!(kept.get("/greeting").text(), "hello");
 
@@ -27,7 +27,7 @@ fn new_requests_run_on_the_new_application_and_old_ones_end_on_the_old() {
     assert_eq!(kept.get("/greeting").text(), "good evening", "connections stay open");
     assert_eq!(kept.get("/items/1/new").json()["params"]["id"], "1");
     assert_eq!(kept.get("/big").status, 404);
-    server.shared.gate.add_permits(1);
+    server.shared.limiter.add_permits(1);
     assert_eq!(running.reply().text(), "hello");
 
     let page = server.metrics();
@@ -95,7 +95,7 @@ fn limits_hold_across_reloads() {
     });
     server.handle().reload().unwrap();
     eventually("a raised limit lets it in", || server.shared.begun.load(SeqCst) == 2);
-    server.shared.gate.add_permits(2);
+    server.shared.limiter.add_permits(2);
     assert_eq!((running.reply().status, waiting.reply().status), (200, 200));
 }
 

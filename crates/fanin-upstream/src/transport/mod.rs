@@ -6,7 +6,7 @@
 //! - `http1`, `http2`, `content_encoding`: HTTP. `grpc` runs on the connections of `http2`.
 //! - `sql`: PostgreSQL and MySQL, with a pool that all workers share.
 //! - `files`, `model`: a local folder, a model of this process.
-//! - `stream`, `tls`, `body`, `departure`: sockets, TLS, bodies that are read in parts, write coalescing.
+//! - `stream`, `tls`, `body`, `write_coalescing`: sockets, TLS, bodies that are read in parts, write coalescing.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,7 +21,6 @@ mod body;
 pub(crate) mod connection_budget;
 mod connection_queue;
 pub(crate) mod content_encoding;
-mod departure;
 mod files;
 mod grpc;
 pub(crate) mod http1;
@@ -32,6 +31,7 @@ mod pool;
 pub(crate) mod sql;
 mod stream;
 pub(crate) mod tls;
+mod write_coalescing;
 
 pub(crate) use origin::origins;
 

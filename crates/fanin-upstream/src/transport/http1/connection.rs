@@ -13,13 +13,14 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fanin_io::write_coalescing::BatchTarget;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::request;
 use crate::transport::attempt::Attempt;
 use crate::transport::connection_budget::OpenConnection;
-use crate::transport::departure::{self, Departs};
 use crate::transport::stream::Stream;
+use crate::transport::write_coalescing::{self, AnswerWaker};
 
 /// A body up to this size is written in one buffer with the head.
 const TOGETHER: usize = 4 << 10;
@@ -69,7 +70,7 @@ impl Connection {
             Sending::Done | Sending::Failed(_) => {}
             Sending::Queued => {
                 // The task that polls may have changed.
-                departure::set_waker(&(shared.clone() as Rc<dyn Departs>), cx.waker());
+                write_coalescing::set_waker(&(shared.clone() as Rc<dyn BatchTarget<AnswerWaker>>), cx.waker());
                 return false;
             }
             Sending::Start => WRITE_BUFFER.with_borrow_mut(|head| {
@@ -82,7 +83,7 @@ impl Connection {
                     body = &[];
                 }
                 if connection.is_coalesced(attempt) {
-                    departure::push(shared.clone(), head, cx.waker());
+                    write_coalescing::push(shared.clone(), head, cx.waker());
                     connection.sending = Sending::Queued;
                     return;
                 }
@@ -130,7 +131,7 @@ impl Connection {
     pub fn withdraw(shared: &Shared) {
         let queued = matches!(shared.borrow().sending, Sending::Queued);
         if queued {
-            departure::withdraw(&(shared.clone() as Rc<dyn Departs>));
+            write_coalescing::withdraw(&(shared.clone() as Rc<dyn BatchTarget<AnswerWaker>>));
             let mut connection = shared.borrow_mut();
             connection.sending = Sending::Done;
             connection.busy = false;
@@ -158,8 +159,8 @@ impl Connection {
 /// A connection, shared by its call and the write batch. It is borrowed only within the methods here.
 pub(super) type Shared = Rc<RefCell<Connection>>;
 
-impl Departs for RefCell<Connection> {
-    fn depart(&self, bytes: &[u8], waker: &Waker) {
+impl BatchTarget<AnswerWaker> for RefCell<Connection> {
+    fn write(&self, bytes: &[u8], AnswerWaker(waker): &AnswerWaker) {
         let connection = &mut *self.borrow_mut();
         let Stream::Tcp(stream) = &connection.stream else { return };
         connection.sending = match stream.try_write(bytes) {
@@ -245,7 +246,7 @@ mod tests {
         let mut connection = Connection::new(Stream::Tcp(stream), permit.opened());
         connection.start_request();
         let connection = RefCell::new(connection);
-        connection.depart(&request, Waker::noop());
+        connection.write(&request, &AnswerWaker(Waker::noop().clone()));
         let written = match &connection.borrow().sending {
             Sending::Rest(rest) => rest.written,
             other => panic!("{other:?}"),
@@ -276,7 +277,7 @@ mod tests {
         stream.readable().await.unwrap();
         let permit = ConnectionBudget::new(1, 1).try_start(&Arc::new(PoolSignal::default())).unwrap();
         let connection = RefCell::new(Connection::new(Stream::Tcp(stream), permit.opened()));
-        connection.depart(b"GET / HTTP/1.1\r\n\r\n", Waker::noop());
+        connection.write(b"GET / HTTP/1.1\r\n\r\n", &AnswerWaker(Waker::noop().clone()));
         let (error, sent) = connection.borrow_mut().failure().unwrap();
         assert_eq!((error.kind(), sent), (io::ErrorKind::ConnectionReset, 0));
     }

@@ -25,7 +25,7 @@ use super::attempt::{Attempt, Phase, Received};
 use super::connection_budget::ConnectPermit;
 use super::pool::{Pool, PoolKind};
 use super::stream::{self, Stream};
-use super::{body, departure};
+use super::{body, write_coalescing};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
 use crate::metrics::Extra;
@@ -139,7 +139,7 @@ pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Resul
         };
         let is_coalesced = connection.borrow().is_coalesced(attempt);
         if !is_coalesced {
-            departure::together().await;
+            write_coalescing::after_ready_tasks().await;
         }
         attempt.phase.set(Phase::Sent);
         attempt.metrics.count(Extra::Sent);

@@ -23,7 +23,7 @@ use super::dialect::{Dialect, Statement};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
 use crate::transport::attempt::{Phase, Received};
-use crate::transport::departure;
+use crate::transport::write_coalescing;
 use message_stream::MessageStream;
 use messages::{Body, EXECUTE, message, text, unexpected};
 use rows::RowWriter;
@@ -130,7 +130,7 @@ impl Connection {
             None => Box::pin(self.statements.prepare(&mut self.stream, job)).await?,
         };
         // Before anything is in the write buffer: what a dropped call leaves there is sent by the cleanup task.
-        departure::together().await;
+        write_coalescing::after_ready_tasks().await;
         if self.send(job, &prepared)? {
             self.set().await?;
         }

@@ -59,7 +59,7 @@ fn clients_log_and_metrics_get_the_same_either_way() {
 
     // What would not be refused becomes a request, on the same connection too.
     assert_eq!(client.get("/hello").status, 200);
-    server.shared.gate.add_permits(3);
+    server.shared.limiter.add_permits(3);
     assert!(full.iter_mut().all(|client| client.reply().status == 200));
     assert_eq!(client.get("/limited").status, 200);
     assert_eq!(shed(&server), 3.0);

@@ -1,9 +1,8 @@
-//! Coarse deadlines, cheap enough for each request.
+//! Coarse timeouts, cheap enough for each request.
 //!
-//! A runtime's timers are exact and cost a lock and a wheel's work each time they are set and dropped. What the server
-//! bounds (a client that sends slowly, a request past its deadline) happens rarely and may be noticed some milliseconds
-//! late, so here setting a deadline is a store into a table, and one task looks at the whole table once a tick while there
-//! is anything in it.
+//! A runtime's timers are exact and cost a lock and work on a timer wheel whenever they are set or dropped. The server's timeouts (a
+//! client that sends slowly, a request past its deadline) rarely fire and may fire some milliseconds late. So setting one here is a
+//! store into a table, and one task scans the whole table once a tick while it has entries.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,12 +13,12 @@ use slab::Slab;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// The deadlines of one worker. [`run`](Self::run) must run for them to fire.
+/// The coarse timeouts of one worker. [`run`](Self::run) must run for them to fire.
 #[derive(Debug)]
-pub(crate) struct Sweep {
+pub(crate) struct CoarseTimeouts {
     tick: Duration,
     entries: RefCell<Slab<Entry>>,
-    /// Wakes the task when the first entry comes.
+    /// Wakes the task when the table gets its first entry.
     first: Notify,
 }
 
@@ -30,14 +29,14 @@ struct Entry {
     fired: bool,
 }
 
-impl Sweep {
-    /// Deadlines fire at most `tick` late.
-    pub(crate) fn new(tick: Duration) -> Rc<Sweep> {
-        Rc::new(Sweep { tick, entries: RefCell::default(), first: Notify::new() })
+impl CoarseTimeouts {
+    /// Timeouts fire at most `tick` late.
+    pub(crate) fn new(tick: Duration) -> Rc<CoarseTimeouts> {
+        Rc::new(CoarseTimeouts { tick, entries: RefCell::default(), first: Notify::new() })
     }
 
-    /// Wakes whoever is due, for ever.
-    pub(crate) async fn run(self: Rc<Sweep>) {
+    /// Wakes the tasks whose timeout has passed. Never ends.
+    pub(crate) async fn run(self: Rc<CoarseTimeouts>) {
         loop {
             if self.entries.borrow().is_empty() {
                 self.first.notified().await;
@@ -69,24 +68,24 @@ impl Sweep {
     }
 }
 
-/// A deadline that enters the table only when it is first waited for: what is ready at once pays nothing.
+/// A timeout that enters the table only when it is first polled: a request that is ready at once pays nothing.
 #[derive(Debug)]
 pub(crate) struct Timeout {
-    sweep: Rc<Sweep>,
+    timeouts: Rc<CoarseTimeouts>,
     due: Instant,
     key: Cell<Option<usize>>,
 }
 
 impl Timeout {
-    pub(crate) fn new(sweep: &Rc<Sweep>, due: Instant) -> Timeout {
-        Timeout { sweep: sweep.clone(), due, key: Cell::new(None) }
+    pub(crate) fn new(timeouts: &Rc<CoarseTimeouts>, due: Instant) -> Timeout {
+        Timeout { timeouts: timeouts.clone(), due, key: Cell::new(None) }
     }
 
-    /// Ready once the deadline has passed and a tick has noticed it.
+    /// Ready once `due` has passed and a tick has noticed it.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         match self.key.get() {
             Some(key) => {
-                let mut entries = self.sweep.entries.borrow_mut();
+                let mut entries = self.timeouts.entries.borrow_mut();
                 let entry = &mut entries[key];
                 if entry.fired {
                     return Poll::Ready(());
@@ -94,7 +93,7 @@ impl Timeout {
                 entry.waker.clone_from(cx.waker());
             }
             None => {
-                self.key.set(Some(self.sweep.insert(self.due, cx.waker().clone())));
+                self.key.set(Some(self.timeouts.insert(self.due, cx.waker().clone())));
             }
         }
         Poll::Pending
@@ -104,7 +103,7 @@ impl Timeout {
 impl Drop for Timeout {
     fn drop(&mut self) {
         if let Some(key) = self.key.get() {
-            self.sweep.entries.borrow_mut().remove(key);
+            self.timeouts.entries.borrow_mut().remove(key);
         }
     }
 }
@@ -117,48 +116,48 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    async fn with_sweep(tick: Duration, test: impl AsyncFnOnce(Rc<Sweep>)) {
-        let sweep = Sweep::new(tick);
+    async fn with_sweep(tick: Duration, test: impl AsyncFnOnce(Rc<CoarseTimeouts>)) {
+        let timeouts = CoarseTimeouts::new(tick);
         let local = tokio::task::LocalSet::new();
-        local.spawn_local(sweep.clone().run());
-        local.run_until(test(sweep)).await;
+        local.spawn_local(timeouts.clone().run());
+        local.run_until(test(timeouts)).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fires_within_a_tick_after_the_deadline() {
-        with_sweep(10 * MS, async |sweep| {
+    async fn fires_within_a_tick() {
+        with_sweep(10 * MS, async |timeouts| {
             let start = Instant::now();
             for wait in [1, 10, 25, 1000] {
-                let begun = Instant::now();
-                let timeout = Timeout::new(&sweep, begun + wait * MS);
+                let begin = Instant::now();
+                let timeout = Timeout::new(&timeouts, begin + wait * MS);
                 poll_fn(|cx| timeout.poll(cx)).await;
-                let late = begun.elapsed() - wait * MS;
+                let late = begin.elapsed() - wait * MS;
                 assert!(late <= 11 * MS, "{wait} ms fired {late:?} late");
             }
             assert!(start.elapsed() >= 1036 * MS);
-            assert!(sweep.entries.borrow().is_empty());
+            assert!(timeouts.entries.borrow().is_empty());
         })
         .await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_dropped_leaves_the_table() {
-        with_sweep(10 * MS, async |sweep| {
+    async fn a_dropped_timeout_leaves_the_table() {
+        with_sweep(10 * MS, async |timeouts| {
             let start = Instant::now();
-            let kept = Timeout::new(&sweep, start + 200 * MS);
-            let dropped = Timeout::new(&sweep, start + 20 * MS);
-            let never_polled = Timeout::new(&sweep, start);
+            let kept = Timeout::new(&timeouts, start + 200 * MS);
+            let dropped = Timeout::new(&timeouts, start + 20 * MS);
+            let never_polled = Timeout::new(&timeouts, start);
             poll_fn(|cx| {
                 assert!(dropped.poll(cx).is_pending() && kept.poll(cx).is_pending());
                 Poll::Ready(())
             })
             .await;
-            assert_eq!(sweep.entries.borrow().len(), 2);
+            assert_eq!(timeouts.entries.borrow().len(), 2);
             drop((dropped, never_polled));
             poll_fn(|cx| kept.poll(cx)).await;
             assert!(start.elapsed() >= 200 * MS);
             drop(kept);
-            assert!(sweep.entries.borrow().is_empty());
+            assert!(timeouts.entries.borrow().is_empty());
         })
         .await;
     }

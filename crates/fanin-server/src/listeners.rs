@@ -13,7 +13,7 @@ const BACKLOG: i32 = 1024;
 /// # Errors
 /// What the system says, also when another process listens there: with `SO_REUSEPORT` alone, two servers started by mistake
 /// would silently share the clients.
-pub(crate) fn listen(address: SocketAddr, workers: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+pub(crate) fn bind(address: SocketAddr, workers: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
     if address.port() != 0 {
         open(address, false)?;
     }
@@ -27,7 +27,7 @@ pub(crate) fn listen(address: SocketAddr, workers: usize) -> io::Result<(SocketA
 }
 
 /// One socket, not shared.
-pub(crate) fn listen_alone(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
+pub(crate) fn bind_exclusive(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
     let socket = open(address, false)?;
     Ok((socket.local_addr()?, socket))
 }
@@ -50,10 +50,10 @@ mod tests {
 
     #[test]
     fn workers_share_a_port_that_nobody_else_gets() {
-        let (address, sockets) = listen("127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        let (address, sockets) = bind("127.0.0.1:0".parse().unwrap(), 3).unwrap();
         assert_eq!(sockets.len(), 3);
         assert!(sockets.iter().all(|socket| socket.local_addr().unwrap() == address));
-        let error = listen(address, 2).unwrap_err();
+        let error = bind(address, 2).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 or HTTP/2, by a connection's first bytes.
+//! Protocol detection: HTTP/1.1 or HTTP/2, by a connection's first bytes.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// What a client with prior knowledge of HTTP/2 begins with. No HTTP/1.1 request does.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes that were read already.
+/// The bytes read for the detection.
 #[derive(Debug, Default)]
 pub(super) struct Prefix {
     bytes: [u8; PREFACE.len()],
@@ -30,8 +30,9 @@ impl Prefix {
     }
 }
 
-/// Reads until it is clear. Ready with an empty prefix if the client closes first.
-pub(super) async fn sniff<S: AsyncRead + Unpin>(
+/// Reads until the protocol is known, and returns the bytes read and whether it is HTTP/2. The prefix is empty if the client closes
+/// first.
+pub(super) async fn detect<S: AsyncRead + Unpin>(
     stream: &mut S,
     mut on_bytes: impl FnMut(),
 ) -> io::Result<(Prefix, bool)> {
@@ -56,9 +57,9 @@ pub(super) async fn sniff<S: AsyncRead + Unpin>(
 mod tests {
     use super::*;
 
-    async fn sniffed(parts: &[&[u8]]) -> (Vec<u8>, bool) {
+    async fn detected(parts: &[&[u8]]) -> (Vec<u8>, bool) {
         let mut stream = tokio_test_reader(parts);
-        let (mut prefix, http2) = sniff(&mut stream, || ()).await.unwrap();
+        let (mut prefix, http2) = detect(&mut stream, || ()).await.unwrap();
         let mut bytes = Vec::new();
         loop {
             let some = prefix.take(7);
@@ -82,11 +83,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tells_them_apart_however_bytes_arrive() {
-        assert_eq!(sniffed(&[PREFACE, b"more"]).await, (PREFACE.to_vec(), true));
-        assert_eq!(sniffed(&[b"GET / HTTP/1.1\r\n"]).await, (b"G".to_vec(), false));
-        assert_eq!(sniffed(&[b"PRI * HTTP/1.1\r\n"]).await, (b"PRI * HTTP/1".to_vec(), false));
-        assert_eq!(sniffed(&[b"P"]).await, (b"P".to_vec(), false));
-        assert_eq!(sniffed(&[]).await, (Vec::new(), false));
+    async fn http1_and_http2_are_told_apart_however_bytes_arrive() {
+        assert_eq!(detected(&[PREFACE, b"more"]).await, (PREFACE.to_vec(), true));
+        assert_eq!(detected(&[b"GET / HTTP/1.1\r\n"]).await, (b"G".to_vec(), false));
+        assert_eq!(detected(&[b"PRI * HTTP/1.1\r\n"]).await, (b"PRI * HTTP/1".to_vec(), false));
+        assert_eq!(detected(&[b"P"]).await, (b"P".to_vec(), false));
+        assert_eq!(detected(&[]).await, (Vec::new(), false));
     }
 }

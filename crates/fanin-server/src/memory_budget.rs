@@ -112,7 +112,7 @@ fn refused_from(budget: u64, used: u64, before: u8) -> u8 {
 
 /// Where readings come from.
 #[derive(Debug)]
-pub(crate) struct Readings {
+pub(crate) struct MemoryReader {
     cgroup: Option<Cgroup>,
     machine: u64,
     /// Kept open: opening it costs more than reading it.
@@ -122,10 +122,10 @@ pub(crate) struct Readings {
     limit: Option<(Option<u64>, Instant)>,
 }
 
-impl Readings {
+impl MemoryReader {
     /// Looks where this process stands.
-    pub(crate) fn find() -> Readings {
-        Readings {
+    pub(crate) fn find() -> MemoryReader {
+        MemoryReader {
             cgroup: Cgroup::find(Path::new("/")),
             machine: machine(),
             statm: File::open("/proc/self/statm").ok(),
@@ -308,7 +308,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn readings_of_this_machine_make_sense() {
-        let mut readings = Readings::find();
+        let mut readings = MemoryReader::find();
         let memory = Memory::default();
         let start = Instant::now();
         readings.tick(MemoryBudget::Auto, &memory, start);

@@ -1,4 +1,4 @@
-//! The future of one request's response.
+//! The future of one response, and the states that its request passes.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,69 +14,69 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use super::answers::Answer;
-use super::outgoing::Outgoing;
+use super::error_responses::ErrorResponse;
 use super::read_body::{BodyError, ReadBody};
-use super::{Head, Meta, admitted, handle_head};
+use super::response_body::ResponseBody;
+use super::{RequestHead, RequestMeta, admitted, handle_head};
 use crate::access_log::Line;
-use crate::admission::{Admission, Admitting, Permit, Refusal, admit};
-use crate::connection::Conn;
-use crate::sweep::Timeout;
-use crate::worker::{Ready, Site, WorkerState};
+use crate::admission::{Admission, PendingAdmission, Permit, Refusal, admit};
+use crate::coarse_timeout::Timeout;
+use crate::connection::ConnectionState;
+use crate::worker::{QueuedRequest, WorkerGeneration, WorkerState};
 use crate::{Application, Body, Report, Response, Worker};
 
-/// The application is expected to answer by the deadline. After this much more the server answers instead.
+/// The application should answer by the deadline. After this much more the server answers instead.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// In the access log, the status of a request whose client left before the response.
-const CLIENT_LEFT: u16 = 499;
+/// In the access log, the status of a request whose client disconnected before the response.
+const CLIENT_DISCONNECTED: u16 = 499;
 
-/// A request that waits to be let in.
+/// A request that waits for admission.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct PendingRequest {
     pub(super) wait: Wait,
     /// `None` once it has been admitted.
-    pub(super) head: Option<(Head, Incoming)>,
+    pub(super) head: Option<(RequestHead, Incoming)>,
 }
 
-/// What for.
+/// What a request waits for.
 #[derive(Debug)]
 pub(super) enum Wait {
-    /// Its worker, which has more to do than it can.
-    Worker(Ready),
-    /// A place below the limits.
-    Place(Admitting),
+    /// Its turn in the run queue of an overloaded worker.
+    Worker(QueuedRequest),
+    /// Permits of its route and of the server.
+    Permit(PendingAdmission),
 }
 
-impl Waiting {
+impl PendingRequest {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Refusal>> {
-        if let Wait::Worker(ready) = &self.wait {
-            if ready!(ready.poll(cx)).is_err() {
+        if let Wait::Worker(queued) = &self.wait {
+            if ready!(queued.poll(cx)).is_err() {
                 return Poll::Ready(Err(Refusal::Queueing));
             }
-            // It is taken only on the way out of this state.
+            // Taken only when this state ends.
             let Some((head, _)) = &self.head else { return Poll::Pending };
-            match admit(&head.route, head.priority) {
+            match admit(&head.route.limiters, head.priority) {
                 Admission::Admitted(permit) => return Poll::Ready(Ok(permit)),
                 Admission::Refused(refusal) => return Poll::Ready(Err(refusal)),
-                Admission::Wait(admitting) => self.wait = Wait::Place(admitting),
+                Admission::Wait(admitting) => self.wait = Wait::Permit(admitting),
             }
         }
         match &mut self.wait {
-            Wait::Place(admitting) => admitting.poll(cx),
-            // It became a place above.
+            Wait::Permit(admitting) => admitting.poll(cx),
+            // It was replaced above.
             Wait::Worker(_) => Poll::Pending,
         }
     }
 }
 
 pin_project! {
-    /// Where a request is. What most requests never are is boxed.
+    /// The state of a request. States that most requests never reach are boxed.
     #[project = StateProj]
-    pub(crate) enum State<F> {
-        Answer { answer: Option<Answer> },
-        Admit { waiting: Box<Waiting> },
-        Read { reading: Box<(ReadBody, Instant, Option<(Head, Permit)>)> },
+    pub(crate) enum RequestState<F> {
+        ErrorResponse { answer: Option<ErrorResponse> },
+        Admit { waiting: Box<PendingRequest> },
+        Read { reading: Box<(ReadBody, Instant, Option<(RequestHead, Permit)>)> },
         Run { #[pin] future: F, deadline: Instant },
         Done,
     }
@@ -84,65 +84,65 @@ pin_project! {
 
 pin_project! {
     /// Ready with the response. Dropped before that, the client has left.
-    pub(crate) struct Serve<A: Application> {
+    pub(crate) struct ResponseFuture<A: Application> {
         worker: Rc<WorkerState<A>>,
-        conn: Rc<Conn>,
+        conn: Rc<ConnectionState>,
         // The application as it was when the request came: a reload must not change it midway.
-        site: Rc<Site<A>>,
+        generation: Rc<WorkerGeneration<A>>,
         // `None` once the response is made.
-        meta: Option<Meta>,
-        // Of the present state; set when it is first waited for.
+        meta: Option<RequestMeta>,
+        // Of the present state; set on its first pending poll.
         timeout: Option<Timeout>,
         #[pin]
-        state: State<<A::Worker as Worker>::Future>,
+        state: RequestState<<A::Worker as Worker>::Future>,
     }
 
-    impl<A: Application> PinnedDrop for Serve<A> {
+    impl<A: Application> PinnedDrop for ResponseFuture<A> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             if let Some(meta) = this.meta.take() {
-                client_left(this.worker, this.conn, this.site, &meta);
+                client_disconnected(this.worker, this.conn, this.generation, &meta);
             }
         }
     }
 }
 
-impl<A: Application> Serve<A> {
+impl<A: Application> ResponseFuture<A> {
     pub(super) fn new(
         worker: Rc<WorkerState<A>>,
-        conn: Rc<Conn>,
-        site: Rc<Site<A>>,
-        meta: Meta,
-        state: State<<A::Worker as Worker>::Future>,
-    ) -> Serve<A> {
-        Serve { worker, conn, site, meta: Some(meta), timeout: None, state }
+        conn: Rc<ConnectionState>,
+        generation: Rc<WorkerGeneration<A>>,
+        meta: RequestMeta,
+        state: RequestState<<A::Worker as Worker>::Future>,
+    ) -> ResponseFuture<A> {
+        ResponseFuture { worker, conn, generation, meta: Some(meta), timeout: None, state }
     }
 }
 
-impl<A: Application> Future for Serve<A> {
-    type Output = Result<http::Response<Outgoing>, Infallible>;
+impl<A: Application> Future for ResponseFuture<A> {
+    type Output = Result<http::Response<ResponseBody>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let Some(meta) = this.meta.as_ref() else { return Poll::Pending };
-        let sweep = &this.worker.sweep;
+        let timeouts = &this.worker.timeouts;
         let passed = |timeout: &mut Option<Timeout>, due: Instant, cx: &mut Context<'_>| {
-            timeout.get_or_insert_with(|| Timeout::new(sweep, due)).poll(cx).is_ready()
+            timeout.get_or_insert_with(|| Timeout::new(timeouts, due)).poll(cx).is_ready()
         };
         let response = loop {
             let next = match this.state.as_mut().project() {
-                StateProj::Run { future, deadline } => match caught(|| future.poll(cx)) {
+                StateProj::Run { future, deadline } => match catch_panic(|| future.poll(cx)) {
                     Some(Poll::Ready(response)) => break response,
                     Some(Poll::Pending) if !passed(this.timeout, *deadline + GRACE, cx) => return Poll::Pending,
-                    Some(Poll::Pending) => State::Answer { answer: Some(Answer::Deadline) },
+                    Some(Poll::Pending) => RequestState::ErrorResponse { answer: Some(ErrorResponse::Deadline) },
                     None => {
                         if let Some(route) = &meta.route {
                             route.stats.panicked();
                         }
-                        State::Answer { answer: Some(Answer::Panic) }
+                        RequestState::ErrorResponse { answer: Some(ErrorResponse::Panic) }
                     }
                 },
-                StateProj::Answer { answer } => match answer.take() {
+                StateProj::ErrorResponse { answer } => match answer.take() {
                     Some(answer) => break answer.response(meta.id),
                     None => return Poll::Pending,
                 },
@@ -152,19 +152,19 @@ impl<A: Application> Future for Serve<A> {
                         Poll::Ready(Ok(bytes)) => match head.take() {
                             Some((head, permit)) => {
                                 *this.timeout = None;
-                                Ok(handle_head(this.site, meta, this.conn, head, bytes, permit))
+                                Ok(handle_head(this.generation, meta, this.conn, head, bytes, permit))
                             }
-                            // It is taken only on the way out of this state.
+                            // Taken only when this state ends.
                             None => return Poll::Pending,
                         },
-                        Poll::Ready(Err(BodyError::TooLarge)) => Err(Answer::TooLarge { limit: body.limit() }),
-                        Poll::Ready(Err(BodyError::Broken(error))) => Err(Answer::BodyBroken(error.to_string())),
+                        Poll::Ready(Err(BodyError::TooLarge)) => Err(ErrorResponse::TooLarge { limit: body.limit() }),
+                        Poll::Ready(Err(BodyError::Broken(error))) => Err(ErrorResponse::BodyBroken(error.to_string())),
                         Poll::Pending if !passed(this.timeout, *bound, cx) => return Poll::Pending,
-                        Poll::Pending => Err(Answer::BodyTimeout),
+                        Poll::Pending => Err(ErrorResponse::BodyTimeout),
                     };
                     answer.unwrap_or_else(|answer| {
-                        this.conn.leaves_unread();
-                        State::Answer { answer: Some(answer) }
+                        this.conn.mark_unread();
+                        RequestState::ErrorResponse { answer: Some(answer) }
                     })
                 }
                 StateProj::Admit { waiting } => {
@@ -173,9 +173,9 @@ impl<A: Application> Future for Serve<A> {
                         (Poll::Ready(Ok(permit)), _) => match waiting.head.take() {
                             Some((head, body)) => {
                                 *this.timeout = None;
-                                Ok(admitted(this.site, meta, this.conn, head, body, permit))
+                                Ok(admitted(this.generation, meta, this.conn, head, body, permit))
                             }
-                            // It is taken only on the way out of this state.
+                            // Taken only when this state ends.
                             None => return Poll::Pending,
                         },
                         (Poll::Ready(Err(refusal)), _) => Err(refusal),
@@ -186,41 +186,41 @@ impl<A: Application> Future for Serve<A> {
                         if let Some(route) = &meta.route {
                             route.stats.refused(refusal);
                         }
-                        this.conn.leaves_unread();
-                        State::Answer { answer: Some(Answer::Refused(refusal)) }
+                        this.conn.mark_unread();
+                        RequestState::ErrorResponse { answer: Some(ErrorResponse::Refused(refusal)) }
                     })
                 }
                 StateProj::Done => return Poll::Pending,
             };
             this.state.set(next);
         };
-        this.state.set(State::Done);
+        this.state.set(RequestState::Done);
         *this.timeout = None;
-        // Seen above; taken so that the drop knows that the response is made.
+        // Taken so that the drop knows that the response was made.
         let Some(meta) = this.meta.take() else { return Poll::Pending };
-        Poll::Ready(Ok(respond(this.worker, this.conn, this.site, &meta, response)))
+        Poll::Ready(Ok(respond(this.worker, this.conn, this.generation, &meta, response)))
     }
 }
 
-/// Runs the application's code; a panic ends its request and nothing else. What the panic says is logged by the panic hook.
-pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
-    // What the request leaves behind half done is its own and is dropped with it.
+/// Runs the application's code; a panic ends its request and nothing else. The panic hook logs the message.
+pub(super) fn catch_panic<T>(run: impl FnOnce() -> T) -> Option<T> {
+    // RequestState that a panic leaves half changed belongs to the request and is dropped with it.
     catch_unwind(AssertUnwindSafe(run)).ok()
 }
 
 fn respond<A: Application>(
     worker: &WorkerState<A>,
-    conn: &Rc<Conn>,
-    site: &Site<A>,
-    meta: &Meta,
+    conn: &Rc<ConnectionState>,
+    generation: &WorkerGeneration<A>,
+    meta: &RequestMeta,
     mut response: Response,
-) -> http::Response<Outgoing> {
+) -> http::Response<ResponseBody> {
     if response.status.is_informational() {
-        tracing::error!(status = %response.status, "the application answered a status that is no answer");
-        response = Answer::BadResponse.response(meta.id);
+        tracing::error!(status = %response.status, "the application answered with an informational status");
+        response = ErrorResponse::BadResponse.response(meta.id);
     }
     let Response { status, mut headers, mut body, report } = response;
-    drop_headers_of_the_connection(&mut headers);
+    remove_connection_headers(&mut headers);
     let bytes = body.len() as u64;
     if meta.method == Method::HEAD {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
@@ -228,29 +228,34 @@ fn respond<A: Application>(
     }
     let now = Instant::now();
     let duration = now.saturating_duration_since(meta.start);
-    meta.route.as_ref().map_or(&site.unmatched, |route| &route.stats).responded(status, duration, &report);
+    meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).responded(status, duration, &report);
     log(worker, conn, meta, duration, status.as_u16(), report, bytes);
-    worker.request_ends(now);
-    conn.request_ends();
-    let mut result = http::Response::new(Outgoing::new(body, conn));
+    worker.on_request_end(now);
+    conn.on_request_end();
+    let mut result = http::Response::new(ResponseBody::new(body, conn));
     *result.status_mut() = status;
     *result.headers_mut() = headers;
     result
 }
 
-fn client_left<A: Application>(worker: &WorkerState<A>, conn: &Conn, site: &Site<A>, meta: &Meta) {
+fn client_disconnected<A: Application>(
+    worker: &WorkerState<A>,
+    conn: &ConnectionState,
+    generation: &WorkerGeneration<A>,
+    meta: &RequestMeta,
+) {
     let now = Instant::now();
-    meta.route.as_ref().map_or(&site.unmatched, |route| &route.stats).client_left();
-    log(worker, conn, meta, now.saturating_duration_since(meta.start), CLIENT_LEFT, Report::default(), 0);
-    worker.request_ends(now);
-    conn.request_ends();
+    meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).client_disconnected();
+    log(worker, conn, meta, now.saturating_duration_since(meta.start), CLIENT_DISCONNECTED, Report::default(), 0);
+    worker.on_request_end(now);
+    conn.on_request_end();
 }
 
 #[inline]
 fn log<A: Application>(
     worker: &WorkerState<A>,
-    conn: &Conn,
-    meta: &Meta,
+    conn: &ConnectionState,
+    meta: &RequestMeta,
     duration: Duration,
     status: u16,
     report: Report,
@@ -274,12 +279,12 @@ fn log<A: Application>(
     }
 }
 
-/// The application does not decide about these; a response copied from an upstream may have them.
-fn drop_headers_of_the_connection(headers: &mut HeaderMap) {
+/// Removes headers that the server owns. A response copied from an upstream may have them.
+fn remove_connection_headers(headers: &mut HeaderMap) {
     let ours =
         [CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION, header::UPGRADE, header::TRAILER, header::TE];
     let is_ours = |name: &http::HeaderName| ours.contains(name) || name == "keep-alive" || name == "proxy-connection";
-    // Names are compared as small integers; removing what is not there would hash each.
+    // Comparing known names is cheap; removing each would hash it.
     if headers.keys().any(is_ours) {
         for name in ours {
             headers.remove(name);
@@ -294,18 +299,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_of_the_connection_are_dropped() {
+    fn connection_headers_are_removed() {
         let mut headers = HeaderMap::new();
         for name in ["content-length", "connection", "keep-alive", "x-mine", "transfer-encoding"] {
             headers.insert(name, HeaderValue::from_static("1"));
         }
-        drop_headers_of_the_connection(&mut headers);
+        remove_connection_headers(&mut headers);
         assert_eq!(headers.keys().map(http::HeaderName::as_str).collect::<Vec<_>>(), ["x-mine"]);
     }
 
     #[test]
-    fn panics_are_caught() {
-        assert_eq!(caught(|| 1), Some(1));
-        assert_eq!(caught(|| -> u8 { panic!("expected by this test") }), None);
+    fn panics_are_catch_panic() {
+        assert_eq!(catch_panic(|| 1), Some(1));
+        assert_eq!(catch_panic(|| -> u8 { panic!("expected by this test") }), None);
     }
 }

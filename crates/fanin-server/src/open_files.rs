@@ -1,10 +1,10 @@
-//! Limits of the process.
+//! The limit of open files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the soft limit of open files to the hard one, since each client and each upstream connection needs one, and says
 /// what it is now. `None`: no limit.
-pub(crate) fn raise_open_files() -> Option<u64> {
+pub(crate) fn raise_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
         return limit.current;

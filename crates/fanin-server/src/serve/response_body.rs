@@ -1,4 +1,4 @@
-//! A response's body on its way.
+//! A response's body while hyper writes it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -7,31 +7,31 @@ use std::task::{Context, Poll};
 
 use http_body::{Frame, SizeHint};
 
-use crate::connection::Conn;
+use crate::connection::ConnectionState;
 use crate::{Body, Pieces};
 
-/// A body that tells its connection when hyper has all of it.
+/// A body that tells its connection when hyper has taken all of it.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct ResponseBody {
     body: Body,
-    conn: Rc<Conn>,
+    conn: Rc<ConnectionState>,
 }
 
-impl Outgoing {
-    pub(super) fn new(body: Body, conn: &Rc<Conn>) -> Outgoing {
-        conn.response_begins();
-        Outgoing { body, conn: conn.clone() }
+impl ResponseBody {
+    pub(super) fn new(body: Body, conn: &Rc<ConnectionState>) -> ResponseBody {
+        conn.on_response_start();
+        ResponseBody { body, conn: conn.clone() }
     }
 }
 
-impl Drop for Outgoing {
+impl Drop for ResponseBody {
     #[inline]
     fn drop(&mut self) {
-        self.conn.response_ends();
+        self.conn.on_response_end();
     }
 }
 
-impl http_body::Body for Outgoing {
+impl http_body::Body for ResponseBody {
     type Data = Pieces;
     type Error = Infallible;
 

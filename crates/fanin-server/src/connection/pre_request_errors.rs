@@ -1,20 +1,20 @@
-//! Answers to bytes that did not become a request, HTTP/1.1 only: no application and no hyper is there to write them.
+//! Pre-request errors: responses to bytes that did not become a request, HTTP/1.1 only. They are written in place of hyper's own.
 
 use http::StatusCode;
 
 use crate::Problem;
 
-/// A whole answer, as problem document. `date` is a header line to take over, if there is one.
-pub(super) fn answer(status: StatusCode, date: &str) -> Vec<u8> {
+/// A whole response with a problem document. `date` is a header line to copy, or empty.
+pub(super) fn response(status: StatusCode, date: &str) -> Vec<u8> {
     let problem = match status.as_u16() {
         408 => Problem::new(status, "head-timeout", "The request's head did not arrive in time"),
         414 => Problem::new(status, "uri-too-long", "The request's target is too long"),
         431 => Problem::new(status, "head-too-large", "The request's head is too large"),
-        505 => Problem::new(status, "http-version", "This version of HTTP is not spoken here"),
+        505 => Problem::new(status, "http-version", "This version of HTTP is not supported"),
         _ => Problem::new(status, "malformed-request", "The request is not valid HTTP"),
     };
     let body = problem.to_json();
-    let mut answer = format!(
+    let mut response = format!(
         "HTTP/1.1 {} {}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\nconnection: close\r\n\
          {date}content-length: {}\r\n\r\n",
         status.as_u16(),
@@ -22,11 +22,11 @@ pub(super) fn answer(status: StatusCode, date: &str) -> Vec<u8> {
         body.len()
     )
     .into_bytes();
-    answer.extend_from_slice(&body);
-    answer
+    response.extend_from_slice(&body);
+    response
 }
 
-/// The status and the date line of the answer that hyper wrote by itself, which has no body.
+/// The status and the date line of an error response that hyper made, which has no body.
 pub(super) fn status_of(head: &[u8]) -> Option<(StatusCode, &str)> {
     let head = std::str::from_utf8(head).ok()?;
     let status = head.strip_prefix("HTTP/1.1 ").or_else(|| head.strip_prefix("HTTP/1.0 "))?.get(..3)?;
@@ -41,11 +41,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_the_status_and_date_over() {
+    fn status_and_date_of_hypers_response_are_kept() {
         let hypers = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\
             date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n";
         let (status, date) = status_of(hypers).unwrap();
-        let ours = String::from_utf8(answer(status, date)).unwrap();
+        let ours = String::from_utf8(response(status, date)).unwrap();
         let (head, body) = ours.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\n"), "{head}");
         assert!(head.contains("\r\ndate: Thu, 01 Jan 1970 00:00:00 GMT\r\n"), "{head}");

@@ -17,7 +17,7 @@ const QUIET: Duration = Duration::from_millis(150);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Watches a folder and all below it. The folder is watched, not its files, so that a file may be replaced.
-pub(super) struct Changes<L> {
+pub(super) struct FileChanges<L> {
     loader: Arc<L>,
     watched: Option<PathBuf>,
     watcher: Option<RecommendedWatcher>,
@@ -25,11 +25,11 @@ pub(super) struct Changes<L> {
     receiver: mpsc::Receiver<()>,
 }
 
-impl<L: Loader> Changes<L> {
-    pub(super) fn new(loader: Arc<L>) -> Changes<L> {
+impl<L: Loader> FileChanges<L> {
+    pub(super) fn new(loader: Arc<L>) -> FileChanges<L> {
         // One pending change says all that there is to say.
         let (sender, receiver) = mpsc::channel(1);
-        Changes { loader, watched: None, watcher: None, sender, receiver }
+        FileChanges { loader, watched: None, watcher: None, sender, receiver }
     }
 
     /// Watches this folder from now on, or none.

@@ -1,0 +1,413 @@
+//! A connection's state: its phase and since when, for its timeouts.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::metrics::{Closed, WorkerStats};
+
+/// How long a client may take to close after the response to a request that was not read to its end.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// One connection, as the worker's housekeeping sees it. A request costs it a few stores.
+#[derive(Debug)]
+pub(crate) struct ConnectionState {
+    pub(crate) remote: SocketAddr,
+    /// The same as text, for the log.
+    remote_text: OnceCell<Box<str>>,
+    /// The worker's coarse time.
+    now: Rc<Cell<Instant>>,
+    phase: Cell<Phase>,
+    /// When the phase began or last made progress.
+    since: Cell<Instant>,
+    /// Requests being served; more than one only with HTTP/2.
+    active: Cell<u32>,
+    /// Responses that hyper has not taken all bytes of.
+    unfinished_responses: Cell<u32>,
+    /// Since then the socket has taken no bytes.
+    blocked_since: Cell<Option<Instant>>,
+    /// The next bytes that hyper writes belong to a response of ours. Otherwise they are hyper's own error response.
+    response_expected: Cell<bool>,
+    /// The client may still be sending a request that is not read to its end.
+    unread: Cell<bool>,
+    pre_request_error: Cell<bool>,
+    http2: Cell<bool>,
+    /// HTTP/1.1: complete heads that were read and have not become a request yet. 0 between two requests: hyper then holds no byte
+    /// behind the last request. Far below 0 once the count is lost.
+    heads: Cell<i32>,
+    shutting_down: Cell<bool>,
+    stats: Arc<WorkerStats>,
+    expired: Cell<Option<Closed>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// No byte of a next request has come.
+    Idle,
+    /// A TLS handshake or a request's head is arriving.
+    Head,
+    /// A request is being served.
+    Busy,
+    /// The last response is written; waiting for the client to close.
+    Linger,
+}
+
+impl ConnectionState {
+    pub(crate) fn new(remote: SocketAddr, now: Rc<Cell<Instant>>, stats: Arc<WorkerStats>) -> ConnectionState {
+        // The coarse time may be old when the worker was idle.
+        now.set(Instant::now());
+        ConnectionState {
+            remote,
+            remote_text: OnceCell::new(),
+            phase: Cell::new(Phase::Idle),
+            since: Cell::new(now.get()),
+            now,
+            active: Cell::new(0),
+            unfinished_responses: Cell::new(0),
+            blocked_since: Cell::new(None),
+            response_expected: Cell::new(false),
+            unread: Cell::new(false),
+            pre_request_error: Cell::new(false),
+            http2: Cell::new(false),
+            heads: Cell::new(0),
+            shutting_down: Cell::new(false),
+            stats,
+            expired: Cell::new(None),
+            waker: RefCell::new(None),
+        }
+    }
+
+    /// The client's address as text.
+    pub(crate) fn remote_text(&self) -> &str {
+        self.remote_text.get_or_init(|| self.remote.to_string().into())
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.phase.set(phase);
+        self.since.set(self.now.get());
+    }
+
+    /// The protocol is HTTP/2: bytes between requests are frames, not the start of a head.
+    pub(super) fn set_http2(&self) {
+        self.http2.set(true);
+        self.enter(Phase::Idle);
+    }
+
+    /// GOAWAY was sent to the HTTP/2 client: the connection lingers once no request runs.
+    pub(super) fn begin_shutdown(&self) {
+        self.shutting_down.set(true);
+        self.expired.set(None);
+        if self.active.get() == 0 {
+            self.enter(Phase::Linger);
+        }
+    }
+
+    /// A TLS handshake begins.
+    pub(super) fn on_tls_handshake(&self) {
+        self.enter(Phase::Head);
+    }
+
+    /// Bytes came in.
+    #[inline]
+    pub(super) fn on_read(&self) {
+        match self.phase.get() {
+            Phase::Idle if !self.http2.get() => self.enter(Phase::Head),
+            // A body, or a pipelined request.
+            Phase::Busy => self.stop_counting_heads(),
+            _ => {}
+        }
+    }
+
+    /// Whether the next bytes belong to a request's head.
+    #[inline]
+    pub(super) fn expects_head(&self) -> bool {
+        matches!(self.phase.get(), Phase::Idle | Phase::Head) && !self.http2.get()
+    }
+
+    /// Bytes of a head came in, and perhaps some behind it.
+    #[inline]
+    pub(super) fn on_head_bytes(&self, bytes: &[u8]) {
+        if self.phase.get() == Phase::Idle {
+            self.enter(Phase::Head);
+        }
+        if bytes.ends_with(b"\r\n\r\n") {
+            self.heads.set(self.heads.get() + 1);
+        }
+    }
+
+    /// Whether no byte of a request or a response is pending, neither here nor in hyper.
+    #[inline]
+    pub(super) fn is_between_requests(&self) -> bool {
+        self.phase.get() == Phase::Idle
+            && self.heads.get() == 0
+            && !self.response_expected.get()
+            && self.unfinished_responses.get() == 0
+    }
+
+    /// From now on it is unknown where heads begin.
+    fn stop_counting_heads(&self) {
+        self.heads.set(i32::MIN / 2);
+    }
+
+    /// The request that has begun has a body.
+    pub(crate) fn on_request_body(&self) {
+        self.stop_counting_heads();
+    }
+
+    /// A request's head is complete.
+    #[inline]
+    pub(crate) fn on_request_start(&self) {
+        self.heads.set(self.heads.get().saturating_sub(1));
+        self.active.set(self.active.get() + 1);
+        self.phase.set(Phase::Busy);
+        self.response_expected.set(true);
+        self.unread.set(false);
+    }
+
+    /// A request is answered or given up.
+    #[inline]
+    pub(crate) fn on_request_end(&self) {
+        self.active.set(self.active.get() - 1);
+        if self.active.get() == 0 {
+            self.enter(if self.shutting_down.get() { Phase::Linger } else { Phase::Idle });
+        }
+    }
+
+    /// hyper receives a response.
+    #[inline]
+    pub(crate) fn on_response_start(&self) {
+        self.unfinished_responses.set(self.unfinished_responses.get() + 1);
+    }
+
+    /// hyper has taken all bytes of a response, or dropped it.
+    #[inline]
+    pub(crate) fn on_response_end(&self) {
+        self.unfinished_responses.set(self.unfinished_responses.get() - 1);
+    }
+
+    /// The response is made before the request's body is read to its end.
+    pub(crate) fn mark_unread(&self) {
+        self.unread.set(true);
+    }
+
+    pub(super) fn has_unread_request(&self) -> bool {
+        self.unread.get()
+    }
+
+    pub(super) fn begin_linger(&self) {
+        self.enter(Phase::Linger);
+    }
+
+    /// The socket took bytes.
+    #[inline]
+    pub(super) fn on_write(&self) {
+        self.blocked_since.set(None);
+        if matches!(self.phase.get(), Phase::Idle | Phase::Linger) {
+            self.since.set(self.now.get());
+        }
+    }
+
+    /// The socket took nothing.
+    pub(super) fn on_write_blocked(&self) {
+        if self.blocked_since.get().is_none() {
+            self.blocked_since.set(Some(self.now.get()));
+        }
+    }
+
+    /// A pre-request error is written. It is the last response of this connection.
+    pub(super) fn on_pre_request_error(&self) {
+        self.stats.protocol_errors.add(1);
+        self.pre_request_error.set(true);
+        self.unread.set(true);
+    }
+
+    /// Whether [`on_pre_request_error`](Self::on_pre_request_error) was called.
+    pub(super) fn has_pre_request_error(&self) -> bool {
+        self.pre_request_error.get()
+    }
+
+    /// All bytes have been written.
+    #[inline]
+    pub(super) fn on_flush(&self) {
+        if self.active.get() == 0 && self.unfinished_responses.get() == 0 {
+            self.response_expected.set(false);
+        }
+    }
+
+    /// The next bytes that hyper writes are passed on unchanged.
+    pub(super) fn expect_response_bytes(&self) {
+        self.response_expected.set(true);
+    }
+
+    /// Whether hyper writes an error response of its own, to bytes that did not become a request.
+    #[inline]
+    pub(super) fn is_hyper_error(&self) -> bool {
+        !self.response_expected.get() && !self.http2.get()
+    }
+
+    /// Whether the head of a request has begun to arrive.
+    pub(super) fn is_receiving_head(&self) -> bool {
+        self.phase.get() == Phase::Head
+    }
+
+    /// Stores the waker of the connection's task for [`wake`](Self::wake). To be called on each poll.
+    #[inline]
+    pub(super) fn register_waker(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        if waker.is_none() {
+            *waker = Some(cx.waker().clone());
+        }
+    }
+
+    /// Runs something with the waker of the connection's task.
+    #[inline]
+    pub(super) fn with_waker<R>(&self, run: impl FnOnce(&Waker) -> R) -> R {
+        run(self.waker.borrow().as_ref().unwrap_or(Waker::noop()))
+    }
+
+    /// Wakes the connection's task, which checks [`expired`](Self::expired) and the worker's state.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// The timeout that ends it, once one has passed.
+    #[inline]
+    pub(super) fn expired(&self) -> Option<Closed> {
+        self.expired.get()
+    }
+
+    /// Records a timeout that has just passed, and returns it.
+    pub(crate) fn check_timeouts(&self, now: Instant, server: &fanin_config::Server) -> Option<Closed> {
+        if self.expired.get().is_some() {
+            return None;
+        }
+        let exceeded = |since: Instant, timeout: Duration| now.saturating_duration_since(since) > timeout;
+        let closed = match self.phase.get() {
+            _ if self.blocked_since.get().is_some_and(|since| exceeded(since, server.idle_timeout)) => Closed::Write,
+            Phase::Idle if exceeded(self.since.get(), server.idle_timeout) => Closed::Idle,
+            Phase::Head if exceeded(self.since.get(), server.header_timeout) => Closed::Header,
+            Phase::Linger if exceeded(self.since.get(), LINGER) => Closed::Linger,
+            _ => return None,
+        };
+        self.expired.set(Some(closed));
+        Some(closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conn() -> (ConnectionState, Rc<Cell<Instant>>, fanin_config::Server) {
+        let now = Rc::new(Cell::new(Instant::now()));
+        let conn = ConnectionState::new("127.0.0.1:1".parse().unwrap(), now.clone(), Arc::default());
+        (conn, now, fanin_config::Server::default())
+    }
+
+    fn after(
+        conn: &ConnectionState,
+        now: &Cell<Instant>,
+        wait: Duration,
+        server: &fanin_config::Server,
+    ) -> Option<Closed> {
+        now.set(now.get() + wait);
+        conn.check_timeouts(now.get(), server)
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn idle_and_head_have_timeouts_of_their_own() {
+        let (conn, now, server) = conn();
+        assert_eq!(after(&conn, &now, server.idle_timeout, &server), None);
+        conn.on_read();
+        assert_eq!(after(&conn, &now, server.header_timeout, &server), None);
+        // More bytes of the same head do not prolong it.
+        conn.on_read();
+        assert_eq!(after(&conn, &now, MS, &server), Some(Closed::Header));
+        assert_eq!(after(&conn, &now, MS, &server), None, "reported once");
+    }
+
+    #[test]
+    fn it_is_between_requests_only_if_one_head_arrived_at_a_time() {
+        fn ends_one(conn: &ConnectionState) {
+            conn.on_request_start();
+            conn.on_request_end();
+            assert!(!conn.is_between_requests(), "the response is still to be written");
+            conn.on_flush();
+        }
+        let begun = |reads: &[&[u8]]| {
+            let conn = conn().0;
+            reads.iter().for_each(|bytes| conn.on_head_bytes(bytes));
+            assert!(!conn.is_between_requests());
+            ends_one(&conn);
+            conn
+        };
+        assert!(conn().0.is_between_requests());
+        assert!(begun(&[b"GET\r\n\r\n"]).is_between_requests());
+        assert!(begun(&[b"GE", b"T\r\n\r\n"]).is_between_requests());
+        // A head whose end is not seen may have more bytes behind it.
+        assert!(!begun(&[b"GET\r\n", b"\r\n"]).is_between_requests());
+        let half_behind = begun(&[b"GET\r\n\r\nGE"]);
+        assert!(!half_behind.is_between_requests());
+        half_behind.on_head_bytes(b"T\r\n\r\n");
+        ends_one(&half_behind);
+        assert!(!half_behind.is_between_requests(), "for good");
+        let two = begun(&[b"GET\r\n\r\nGET\r\n\r\n"]);
+        ends_one(&two);
+        assert!(!two.is_between_requests());
+        let with_body = begun(&[b"GET\r\n\r\n"]);
+        with_body.on_head_bytes(b"GET\r\n\r\n");
+        with_body.on_request_body();
+        ends_one(&with_body);
+        assert!(!with_body.is_between_requests());
+        let ahead = begun(&[b"GET\r\n\r\n"]);
+        ahead.on_head_bytes(b"GET\r\n\r\n");
+        ahead.on_request_start();
+        ahead.on_read();
+        ahead.on_request_end();
+        ahead.on_flush();
+        assert!(!ahead.is_between_requests());
+    }
+
+    #[test]
+    fn a_running_request_is_not_timed_out_here() {
+        let (conn, now, server) = conn();
+        conn.on_read();
+        conn.on_request_start();
+        assert_eq!(after(&conn, &now, server.idle_timeout * 10, &server), None);
+        conn.on_request_end();
+        assert_eq!(after(&conn, &now, server.idle_timeout, &server), None);
+        assert_eq!(after(&conn, &now, MS, &server), Some(Closed::Idle));
+    }
+
+    #[test]
+    fn a_client_that_reads_nothing_is_closed_even_while_it_sends_requests() {
+        let (conn, now, server) = conn();
+        conn.set_http2();
+        conn.on_request_start();
+        conn.on_write_blocked();
+        assert_eq!(after(&conn, &now, server.idle_timeout, &server), None);
+        conn.on_write_blocked();
+        assert_eq!(after(&conn, &now, MS, &server), Some(Closed::Write));
+    }
+
+    #[test]
+    fn progress_of_a_download_is_not_idleness() {
+        let (conn, now, server) = conn();
+        conn.on_request_start();
+        conn.on_request_end();
+        for _ in 0..5 {
+            assert_eq!(after(&conn, &now, server.idle_timeout, &server), None);
+            conn.on_write();
+        }
+    }
+}

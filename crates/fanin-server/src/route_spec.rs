@@ -1,0 +1,66 @@
+//! A route as the server sees it.
+
+use std::time::Duration;
+
+use http::Method;
+
+use crate::Priority;
+
+/// A route as the server sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteSpec {
+    /// HTTP methods, at least one. A GET route answers HEAD too, unless the same path has a HEAD route.
+    pub methods: Vec<Method>,
+    /// Path pattern: `{name}` is one segment or a part of one, `{*name}` at the end is the rest of the path.
+    pub path: String,
+    /// The longest time from a request's head to its response.
+    pub timeout: Duration,
+    /// Requests in flight.
+    pub limit: usize,
+    /// Requests that may wait for a permit.
+    pub max_waiting: usize,
+    /// Bytes of a request's body.
+    pub max_body: usize,
+    /// Orders the queue, and decides which requests are shed first.
+    pub priority: Priority,
+}
+
+impl RouteSpec {
+    /// A route with the defaults of `fanin.toml`.
+    pub fn new(method: Method, path: impl Into<String>) -> RouteSpec {
+        let server = fanin_config::Server::default();
+        RouteSpec {
+            methods: vec![method],
+            path: path.into(),
+            timeout: Duration::from_secs(10),
+            limit: server.limit,
+            max_waiting: server.max_waiting,
+            max_body: server.max_body,
+            priority: Priority::Normal,
+        }
+    }
+
+    /// The label of logs and metrics: `"GET /products/{id}"`, or `"GET,POST /products"`.
+    pub fn label(&self) -> String {
+        format!("{} {}", self.methods_text(), self.path)
+    }
+
+    /// The methods, separated by commas.
+    pub(crate) fn methods_text(&self) -> String {
+        self.methods.iter().map(Method::as_str).collect::<Vec<_>>().join(",")
+    }
+}
+
+impl From<&fanin_config::Route> for RouteSpec {
+    fn from(route: &fanin_config::Route) -> RouteSpec {
+        RouteSpec {
+            methods: vec![route.method.clone()],
+            path: route.path.clone(),
+            timeout: route.timeout,
+            limit: route.limit,
+            max_waiting: route.max_waiting,
+            max_body: route.max_body,
+            priority: route.priority,
+        }
+    }
+}
