@@ -33,7 +33,7 @@ fn masks() -> String {
 }
 
 #[test]
-fn a_table_that_shrinks_to_nothing_is_kept_with_a_warning() {
+fn an_empty_table_does_not_replace_one_with_rows_and_is_logged() {
     let dir = tempfile::tempdir().expect("a folder");
     let toml = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nadmin = \"off\"\n[upstreams.masks]\nurl = \"http://{}\"\n\
@@ -44,10 +44,10 @@ fn a_table_that_shrinks_to_nothing_is_kept_with_a_warning() {
     let flow = "load(\"@upstreams\", \"masks\")\ndef mask(req):\n    return masks.lookup(\"long\")\n";
     std::fs::write(dir.path().join("flows.star"), flow).expect("written");
     let serving = Serving::start(dir.path());
-    let warning = serving.logged("the snapshot is kept as it is");
+    let warning = serving.logged("the snapshot stays as it is");
     assert!(warning.contains("WARN") && warning.contains("upstream=masks"), "{warning}");
     assert!(
-        warning.contains("the new table is empty, the old one has 2 rows (allow_empty = true would take it)"),
+        warning.contains("the new table is empty, the old one has 2 rows (allow_empty = true accepts it)"),
         "{warning}"
     );
     let answer = serving.get("/");
