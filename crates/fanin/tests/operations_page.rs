@@ -1,4 +1,5 @@
-//! `docs/operations.md` lists exactly the metrics of a running server, and no other page names one that does not exist.
+//! `docs/operations.md` lists exactly the metrics and admin pages of a running server, and no other page names a metric that
+//! does not exist.
 #![cfg(unix)]
 
 mod common;
@@ -16,6 +17,7 @@ const TOML: &str = r#"
 [server]
 listen = "127.0.0.1:0"
 admin = "127.0.0.1:0"
+heap_profile = "1MiB"
 workers = 1
 
 [upstreams.catalog]
@@ -65,8 +67,8 @@ fn get(address: &str, path: &str) -> String {
     answer
 }
 
-/// Names as queries use them: counters end in `_total`, information in `_info`.
-fn names_of_the_server() -> BTreeSet<String> {
+/// A running server with all of [`TOML`], the address of its admin pages, and its folder.
+fn serving() -> (Serving, String, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a folder");
     fs::create_dir(dir.path().join("models")).expect("created");
     fs::write(dir.path().join("fanin.toml"), TOML).expect("written");
@@ -75,9 +77,16 @@ fn names_of_the_server() -> BTreeSet<String> {
     let line = serving.logged("serving");
     let part = |name: &str| line.split(&format!("{name}=\"")).nth(1).and_then(|rest| rest.split('"').next());
     serving.listen = part("listen").expect("an address").to_owned();
+    let admin = part("admin").expect("an address").to_owned();
+    (serving, admin, dir)
+}
+
+/// Names as queries use them: counters end in `_total`, information in `_info`.
+fn names_of_the_server() -> BTreeSet<String> {
+    let (serving, admin, _dir) = serving();
     let response = serving.get("/");
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
-    let page = get(part("admin").expect("an address"), "/metrics");
+    let page = get(&admin, "/metrics");
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     types
         .map(|(name, kind)| match kind {
@@ -121,4 +130,34 @@ fn the_page_lists_the_metrics_of_the_server() {
     }
     let missing: Vec<_> = served.difference(&listed).collect();
     assert!(missing.is_empty(), "docs/operations.md does not list {missing:?}");
+}
+
+#[test]
+fn the_page_lists_the_admin_pages() {
+    let (_serving, admin, _dir) = serving();
+    let text = fs::read_to_string(root().join("docs/operations.md")).expect("the page");
+    let rows = |method: &str| -> Vec<String> {
+        let start = format!("| `{method} /");
+        text.lines().filter_map(|line| Some(format!("/{}", line.strip_prefix(&start)?.split('`').next()?))).collect()
+    };
+    let (pages, posts) = (rows("GET"), rows("POST"));
+    assert!(pages.len() >= 5, "{pages:?}");
+    for page in &pages {
+        // The profile itself is binary.
+        let query = if page == "/debug/heap" { "?format=text" } else { "" };
+        let answer = get(&admin, &format!("{page}{query}"));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{page}: {answer}");
+    }
+    for page in &posts {
+        let answer = get(&admin, page);
+        assert!(answer.starts_with("HTTP/1.1 405"), "{page}: {answer}");
+    }
+    // The error for an unknown page lists those that exist.
+    let answer = get(&admin, "/no-such-page");
+    let body = answer.split("\r\n\r\n").nth(1).expect("a body");
+    let problem: serde_json::Value = serde_json::from_str(body).expect("JSON");
+    for page in problem["pages"].as_array().expect("a list") {
+        let page = page.as_str().expect("a path").to_owned();
+        assert!(pages.contains(&page) || posts.contains(&page), "docs/operations.md does not list {page}");
+    }
 }
