@@ -1,7 +1,7 @@
 //! gRPC Server Reflection: a server describes its services, by `v1` or the older `v1alpha`, which differ only in name.
 //!
-//! The server is asked for the file that contains a service, then for imports that are missing, until none is. The
-//! descriptors are kept for the process. They are fetched again when they are old, or when a call does not fit them,
+//! A request names the service and gets its file. Further requests get the imports that are missing. The descriptors
+//! are kept for the process. They are fetched again when they are old, or when a call does not fit them,
 //! because servers change.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::time::Instant;
 
 pub use permit_reuse::poll_scope;
-pub(crate) use permit_reuse::{ReusablePermit, wake_behind};
+pub(crate) use permit_reuse::{ReusablePermit, wake_after_poll};
 
 mod permit_reuse;
 

@@ -60,7 +60,7 @@ pub fn poll_scope<T>(poll: impl FnOnce() -> T) -> T {
 
 /// Wakes a part of the polled flow at the end of the poll; outside of a poll, at once. A part that woke itself during
 /// the poll would be polled again before its siblings.
-pub(crate) fn wake_behind(waker: &Waker) {
+pub(crate) fn wake_after_poll(waker: &Waker) {
     SCOPE.with(|scope| {
         if scope.active.get() {
             scope.deferred.borrow_mut().push(waker.clone());
@@ -212,12 +212,12 @@ mod tests {
         let count = Arc::new(Count(0.into()));
         let waker = Waker::from(count.clone());
         let deferred = || count.0.load(std::sync::atomic::Ordering::SeqCst);
-        wake_behind(&waker);
+        wake_after_poll(&waker);
         assert_eq!(deferred(), 1, "there is no poll");
         for times in 1..3 {
             poll_scope(|| {
-                wake_behind(&waker);
-                wake_behind(&waker);
+                wake_after_poll(&waker);
+                wake_after_poll(&waker);
                 assert_eq!(deferred(), 2 * times - 1);
             });
             assert_eq!(deferred(), 2 * times + 1);

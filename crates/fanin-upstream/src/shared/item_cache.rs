@@ -177,8 +177,7 @@ impl ItemCache {
         entry.item(fields)
     }
 
-    /// An old item in place of a failure of the upstream. Does not change the metrics; see
-    /// [`count_used_on_error`](Self::count_used_on_error).
+    /// An old item in place of a failure of the upstream. [`Self::count_used_on_error`] counts it.
     pub fn lookup_if_error(&self, key: ItemKey<'_>, fields: Option<&[Box<str>]>) -> Option<Item> {
         let entry = self.entries.get(&key).filter(|entry| Instant::now() < entry.usable_on_error_until)?;
         entry.item(fields)

@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 
 use fanin_io::write_coalescing::{BatchTarget, WriteBatch};
 
-use crate::limiter::wake_behind;
+use crate::limiter::wake_after_poll;
 
 /// Wakes whoever awaits the answer to a written request.
 pub(in crate::transport) struct AnswerWaker(pub(in crate::transport) Waker);
@@ -25,7 +25,7 @@ pub(in crate::transport) async fn after_ready_tasks() {
     let mut waits = true;
     poll_fn(|cx| {
         if mem::take(&mut waits) {
-            wake_behind(cx.waker());
+            wake_after_poll(cx.waker());
             return Poll::Pending;
         }
         Poll::Ready(())

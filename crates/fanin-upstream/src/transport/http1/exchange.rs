@@ -81,7 +81,7 @@ enum Reading {
 }
 
 impl<'a> Exchange<'a> {
-    /// Nothing is sent before the first poll. `left` is the remaining time that the upstream is told.
+    /// Nothing is sent before the first poll. `left` is the remaining time, which is sent to the upstream.
     pub fn new(connection: &'a Shared, attempt: &'a Attempt<'a>, left: Duration) -> Exchange<'a> {
         connection.borrow_mut().start_request();
         Exchange {

@@ -27,7 +27,7 @@ fn number(out: &mut Vec<u8>, name: &HeaderName, value: u64) {
     line(out, name, itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// Appends the head of an attempt's request. `left` is the remaining time that the upstream is told.
+/// Appends the head of an attempt's request. `left` is the remaining time, which is sent to the upstream.
 pub(super) fn write(out: &mut Vec<u8>, attempt: &Attempt<'_>, left: Duration) {
     let (request, origin) = (attempt.request, &*attempt.endpoint.origin);
     out.extend_from_slice(request.method.as_str().as_bytes());

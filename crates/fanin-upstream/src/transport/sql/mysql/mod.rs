@@ -4,7 +4,7 @@
 //! the next statement needs others.
 //!
 //! The client does not tell how far a statement was when its call was dropped. Such a connection is not used again: the
-//! server is told to kill it with its statement.
+//! server gets a KILL for it and its statement.
 
 use std::sync::Arc;
 

@@ -125,7 +125,7 @@ impl Statements {
         Ok(prepared)
     }
 
-    /// A type by its number. The server is asked once for each type that is not built in.
+    /// A type by its number. A type that is not built in is queried once.
     async fn kind(&mut self, stream: &mut MessageStream, oid: u32) -> Result<Type, StatementError> {
         if let Some(own) = Type::from_oid(oid).or_else(|| self.types.get(&oid).cloned()) {
             return Ok(own);
