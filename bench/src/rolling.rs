@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use fanin_load::gate::{Fault, Gate};
+use fanin_load::fault_injector::{Fault, FaultInjector};
 use fanin_load::{Arrivals, Outcome, Plan, Request, Shape};
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -28,7 +28,7 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
     process::pin(OTHER_CORE)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut instances = (0..3).map(|_| instance(None)).collect::<Result<Vec<_>, _>>()?;
-    let gate = runtime.block_on(Gate::open(instances[2].addr, 1))?;
+    let gate = runtime.block_on(FaultInjector::start(instances[2].addr, 1))?;
     let fanin = fanin([instances[0].addr, instances[1].addr, gate.addr()])?;
     let load = |lasts| -> Result<Plan, Failure> {
         let mut plan = Plan::new(Request::get(&format!("http://{}/item", fanin.addr))?, Shape::constant(RATE, lasts));

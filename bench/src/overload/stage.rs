@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use fanin_load::gate::Gate;
+use fanin_load::fault_injector::FaultInjector;
 use fanin_load::{Arrivals, LoadError, Outcome, Plan, Request, Shape};
 use tokio::runtime::Runtime;
 
@@ -22,7 +22,7 @@ const PEAK_CONNECTIONS: usize = 10;
 pub struct Stage {
     pub fanin: Server,
     pub stub: Server,
-    pub gate: Gate,
+    pub gate: FaultInjector,
     admin: SocketAddr,
     runtime: Runtime,
 }
@@ -38,7 +38,7 @@ impl Stage {
     pub fn new() -> Result<Stage, Failure> {
         let stub = servers::stub()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let gate = runtime.block_on(Gate::open(stub.addr, 1))?;
+        let gate = runtime.block_on(FaultInjector::start(stub.addr, 1))?;
         let (fanin, admin) = server(&stub, gate.addr())?;
         Ok(Stage { fanin, stub, gate, admin, runtime })
     }

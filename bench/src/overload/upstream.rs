@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use fanin_load::gate::Fault;
+use fanin_load::fault_injector::Fault;
 use fanin_load::{Outcome, Shape};
 use serde_json::json;
 

@@ -4,32 +4,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::bodies;
+use super::reply::{Action, Reply, ok};
 use super::shop::Shop;
 
 /// The delay of every answer of *page* and *search*.
 const DELAY: Duration = Duration::from_millis(5);
-
-/// What the stub says to one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reply {
-    /// Index of the answer's bytes, see [`Answers::bytes`].
-    pub answer: usize,
-    /// How long after the request's arrival it is sent.
-    pub delay: Duration,
-}
-
-/// What a path asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// An answer.
-    Reply(Reply),
-    /// An answer made for this request alone, and how long after its arrival it is sent.
-    Made(Vec<u8>, Duration),
-    /// The connection stays open and nothing is ever said.
-    Silence,
-    /// The stub's own counters.
-    Counters,
-}
 
 /// Every answer made so far, head and body in one buffer, so that an answer is one `write`.
 #[derive(Debug)]
@@ -75,16 +54,16 @@ impl Answers {
     /// `/a/ID` to `/e/ID` 1 KB after 5 ms, `/ids` and `/vacancies?ids=` after 5 ms, `/raw` at once,
     /// `/shop/...` what a retailer's backends answer (see [`Shop`]),
     /// `/item/BYTES/MICROSECONDS/ANYTHING` a body of that size after that time, `/fail` 503 after 1 ms, `/never` nothing, `/counters` the stub's counters.
-    pub fn ask(&mut self, path: &[u8]) -> Asked {
-        let reply = |answer, delay| Asked::Reply(Reply { answer, delay });
+    pub fn ask(&mut self, path: &[u8]) -> Action {
+        let reply = |answer, delay| Action::Reply(Reply { answer, delay });
         match path {
             [b'/', key @ b'a'..=b'e', b'/', ..] => reply(self.page[usize::from(key - b'a')], DELAY),
             _ if path.starts_with(b"/raw") => reply(self.raw, Duration::ZERO),
             _ if path.starts_with(b"/ids") => reply(self.ids, DELAY),
             _ if path.starts_with(b"/vacancies?") && has_all_ids(path) => reply(self.vacancies, DELAY),
             _ if path.starts_with(b"/fail") => reply(self.failure, Duration::from_millis(1)),
-            _ if path.starts_with(b"/never") => Asked::Silence,
-            _ if path == b"/counters" => Asked::Counters,
+            _ if path.starts_with(b"/never") => Action::Silence,
+            _ if path == b"/counters" => Action::Counters,
             _ if path.starts_with(b"/shop/") => self.shop.ask(path),
             _ => match item_path(path) {
                 Some((size, delay)) => {
@@ -115,21 +94,12 @@ fn item_path(path: &[u8]) -> Option<(usize, Duration)> {
     Some((size, Duration::from_micros(micros)))
 }
 
-/// A whole 200 answer with a JSON body.
-pub fn ok(body: &[u8]) -> Vec<u8> {
-    let mut answer =
-        format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len())
-            .into_bytes();
-    answer.extend_from_slice(body);
-    answer
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn body(answers: &Answers, asked: Asked) -> (serde_json::Value, Duration) {
-        let Asked::Reply(reply) = asked else { panic!("no reply: {asked:?}") };
+    fn body(answers: &Answers, asked: Action) -> (serde_json::Value, Duration) {
+        let Action::Reply(reply) = asked else { panic!("no reply: {asked:?}") };
         let bytes = answers.bytes(reply.answer);
         let head = memchr::memmem::find(bytes, b"\r\n\r\n").unwrap() + 4;
         (serde_json::from_slice(&bytes[head..]).unwrap_or_default(), reply.delay)
@@ -150,6 +120,6 @@ mod tests {
         let asked = answers.ask(b"/item/4096/250/7");
         assert_eq!(body(&answers, asked.clone()).1, Duration::from_micros(250));
         assert_eq!(answers.ask(b"/item/4096/250/8"), asked, "an item of one size is made once");
-        assert_eq!(answers.ask(b"/never"), Asked::Silence);
+        assert_eq!(answers.ask(b"/never"), Action::Silence);
     }
 }

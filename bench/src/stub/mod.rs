@@ -8,6 +8,7 @@ mod answers;
 mod bodies;
 mod due;
 pub mod http2;
+mod reply;
 mod shop;
 
 use std::io::{self, Read, Write};
@@ -20,10 +21,11 @@ use mio::net::{TcpListener, TcpStream};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-pub use answers::ok;
-use answers::{Answers, Asked};
+use answers::Answers;
 pub use bodies::{PAGE_KEYS, item, vacancies};
 use due::{Due, DueQueues, Timer};
+use reply::Action;
+pub use reply::ok;
 
 /// A request's head has to fit here; the servers under test send some 200 bytes.
 const READ_BUFFER: usize = 8 * 1024;
@@ -188,13 +190,13 @@ impl Stub {
             };
             self.requests += 1;
             match self.answers.ask(path) {
-                Asked::Reply(reply) if reply.delay == Duration::ZERO => self.send(slot, birth, reply.answer),
-                Asked::Reply(reply) => {
+                Action::Reply(reply) if reply.delay == Duration::ZERO => self.send(slot, birth, reply.answer),
+                Action::Reply(reply) => {
                     let at = Instant::now() + reply.delay;
                     self.due.push(reply.delay, Due { at, slot, birth, answer: reply.answer });
                 }
-                Asked::Made(bytes, Duration::ZERO) => self.send_bytes(slot, &bytes),
-                Asked::Made(bytes, delay) => {
+                Action::Made(bytes, Duration::ZERO) => self.send_bytes(slot, &bytes),
+                Action::Made(bytes, delay) => {
                     let answer = self.loose.len();
                     // Places are used again from the front; there are as many as answers wait at once.
                     let answer = match self.free_loose.pop() {
@@ -210,8 +212,8 @@ impl Stub {
                     let at = Instant::now() + delay;
                     self.due.push(delay, Due { at, slot, birth, answer: LOOSE + answer });
                 }
-                Asked::Silence => {}
-                Asked::Counters => {
+                Action::Silence => {}
+                Action::Counters => {
                     let body = format!(
                         r#"{{"accepted":{},"requests":{},"open":{},"most_open":{}}}"#,
                         self.accepted, self.requests, self.open, self.most_open

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use super::answers::{Asked, ok};
+use super::reply::{Action, ok};
 
 /// Owners and their attributes, as in `examples/shop`.
 const OWNERS: [(&str, &[&str]); 4] = [
@@ -36,19 +36,19 @@ impl Shop {
     /// What a path below `/shop/` asks for: `masks`, `masks/NAME`, `OWNER/products?ids=&fields=`,
     /// `recommendations/MODE/recommendations?ids=` with the mode `healthy`, `slow` (ten times) or `hanging`; `reset` starts to
     /// count anew, `seen` tells the calls and the microseconds from the first one to the end of the last that is critical.
-    pub fn ask(&mut self, path: &[u8]) -> Asked {
+    pub fn ask(&mut self, path: &[u8]) -> Action {
         let path = std::str::from_utf8(path).unwrap_or_default();
         let rest = path.strip_prefix("/shop/").unwrap_or_default();
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         match path {
             "reset" => {
                 (self.first, self.critical, self.calls) = (None, None, 0);
-                return Asked::Made(ok(b"{}"), Duration::ZERO);
+                return Action::Made(ok(b"{}"), Duration::ZERO);
             }
             "seen" => {
                 let span = self.first.zip(self.critical).map_or(0, |(first, last)| (last - first).as_micros());
                 let body = format!(r#"{{"calls":{},"critical":{span}}}"#, self.calls);
-                return Asked::Made(ok(body.as_bytes()), Duration::ZERO);
+                return Action::Made(ok(body.as_bytes()), Duration::ZERO);
             }
             _ => {}
         }
@@ -60,7 +60,7 @@ impl Shop {
             ["masks", "masks"] => (masks(), usual),
             ["masks", "masks", name] => (mask(name), usual),
             ["recommendations", mode, "recommendations"] => match *mode {
-                "hanging" => return Asked::Silence,
+                "hanging" => return Action::Silence,
                 "slow" => (recommended(query), usual * 10),
                 _ => (recommended(query), usual),
             },
@@ -72,7 +72,7 @@ impl Shop {
             }
             _ => (String::new(), Duration::ZERO),
         };
-        Asked::Made(ok(body.as_bytes()), delay)
+        Action::Made(ok(body.as_bytes()), delay)
     }
 
     /// Xorshift: all servers meet the same delays, more or less.
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn body(shop: &mut Shop, path: &str) -> (serde_json::Value, Duration) {
-        let Asked::Made(bytes, delay) = shop.ask(path.as_bytes()) else { panic!("{path}") };
+        let Action::Made(bytes, delay) = shop.ask(path.as_bytes()) else { panic!("{path}") };
         let head = memchr::memmem::find(&bytes, b"\r\n\r\n").unwrap() + 4;
         (serde_json::from_slice(&bytes[head..]).unwrap(), delay)
     }
@@ -159,7 +159,7 @@ mod tests {
         let (offers, slow) = body(&mut shop, "/shop/recommendations/slow/recommendations?ids=p101,p102");
         assert_eq!(offers["substitutes"].as_array().unwrap().len(), 4);
         assert!(slow >= Duration::from_millis(50));
-        assert_eq!(shop.ask(b"/shop/recommendations/hanging/recommendations?ids=p1"), Asked::Silence);
+        assert_eq!(shop.ask(b"/shop/recommendations/hanging/recommendations?ids=p1"), Action::Silence);
         let (found, delay) = body(&mut shop, "/shop/prices/products?ids=p101,p7&fields=price,name");
         assert_eq!(found, serde_json::json!({"p101": {"price": 12.5}, "p7": {"price": 12.5}}));
         assert!((5..=15).contains(&delay.as_millis()));

@@ -11,6 +11,7 @@
 mod mapping;
 mod mimalloc;
 mod pprof;
+mod recording;
 mod sample;
 mod table;
 mod text;

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use crate::table;
+use crate::{recording, table};
 
 /// Calls of one site; the outermost of a deeper one are left out.
 const DEPTH: usize = 40;
@@ -15,8 +15,6 @@ thread_local! {
     static LEFT: Cell<i64> = const { Cell::new(0) };
     /// State of the random numbers; 0 before the first.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
-    /// Noting allocates as well, and that is not noted.
-    static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether this allocation is the thread's next one.
@@ -55,15 +53,9 @@ fn draw(left: &Cell<i64>, every: usize) -> bool {
         .unwrap_or(false)
 }
 
-/// Whether this thread is noting an allocation.
-pub(crate) fn is_busy() -> bool {
-    BUSY.try_with(Cell::get).unwrap_or(true)
-}
-
 /// Notes an allocation with the calls that led to it.
 pub(crate) fn allocated(address: usize, size: usize, every: usize) {
-    let was_busy = BUSY.try_with(|busy| busy.replace(true)).unwrap_or(true);
-    if was_busy {
+    if !recording::begin() {
         return;
     }
     let mut calls = Vec::with_capacity(DEPTH);
@@ -72,6 +64,5 @@ pub(crate) fn allocated(address: usize, size: usize, every: usize) {
         calls.len() < DEPTH
     });
     table::allocated(address, size, every, calls);
-    // It was there a moment ago.
-    let _ = BUSY.try_with(|busy| busy.set(false));
+    recording::end();
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxBuildHasher;
 
-use crate::sample;
+use crate::recording;
 
 /// Noted allocations at most; more are not noted.
 pub const MOST: usize = 100_000;
@@ -81,7 +81,7 @@ pub(crate) fn moved(address: usize) {
 #[cold]
 fn forget(address: usize) {
     // What this crate itself releases while it notes something is not noted, and the lock is held then.
-    if sample::is_busy() {
+    if recording::is_recording() {
         return;
     }
     let removed = lock().by_address.remove(&address);

@@ -1,11 +1,11 @@
-//! Why there is no load.
+//! Errors of the load generator and the fault injector.
 
 use std::net::SocketAddr;
 
-/// Why a plan cannot be run, or a relay not be opened.
+/// Why a plan cannot be run, or a fault injector cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The URL is none, or not one of `http` and `https`.
+    /// The URL is malformed, or its scheme is neither `http` nor `https`.
     #[error("{url}: {why}")]
     Url {
         /// The URL as given.
@@ -21,7 +21,7 @@ pub enum LoadError {
         /// What is wrong with it.
         why: String,
     },
-    /// A number of the plan makes no sense.
+    /// A value of the plan is invalid.
     #[error("{0}")]
     Plan(String),
     /// The target's name does not resolve.
@@ -32,7 +32,7 @@ pub enum LoadError {
         /// Why.
         cause: std::io::Error,
     },
-    /// The fault gate cannot listen.
+    /// The fault injector cannot listen.
     #[error("cannot listen on {addr}: {cause}")]
     Listen {
         /// Where.

@@ -7,7 +7,7 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 
-use crate::client::Sent;
+use crate::attempt::AttemptResult;
 use crate::error::LoadError;
 
 /// Makes a request with a message as its body a gRPC call.
@@ -49,23 +49,23 @@ fn timeout_value(timeout: Duration) -> HeaderValue {
 }
 
 /// Reads a whole answer. Its status is what HTTP has for gRPC's code; an answer without one is broken.
-pub(crate) async fn read(response: http::Response<Incoming>) -> Sent {
+pub(crate) async fn read(response: http::Response<Incoming>) -> AttemptResult {
     let status = response.status();
     // An answer that failed at once has it in its head.
     let mut code = code_of(response.headers());
     let mut body = response.into_body();
     let mut bytes = 0;
     while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return Sent::Broken };
+        let Ok(frame) = frame else { return AttemptResult::Broken };
         bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
         if let Some(trailers) = frame.trailers_ref() {
             code = code_of(trailers).or(code);
         }
     }
     match (code, status.is_success()) {
-        (Some(code), true) => Sent::Answer { status: http_status(code), bytes },
-        (None, false) => Sent::Answer { status: status.as_u16(), bytes },
-        _ => Sent::Broken,
+        (Some(code), true) => AttemptResult::Answer { status: http_status(code), bytes },
+        (None, false) => AttemptResult::Answer { status: status.as_u16(), bytes },
+        _ => AttemptResult::Broken,
     }
 }
 

@@ -1,8 +1,18 @@
-//! Open-loop load, and a fault gate.
+//! Open-loop load generator, and a fault injector for tests.
 //!
-//! A closed loop (so many clients, each waiting for its answer) slows down with the server that it measures, and so
-//! hides the very overload that it was to show. This generator is open: requests are *scheduled*, whatever becomes of the
-//! earlier ones, and latency counts from the scheduled moment, waiting for a connection included.
+//! A closed loop (clients that each wait for their answer) slows down with the server that it measures, and so hides an
+//! overload. This generator is open: requests are *scheduled*, whatever became of earlier ones. Latency counts from the
+//! scheduled moment and includes waiting for a connection.
+//!
+//! | module | content |
+//! |---|---|
+//! | `plan`, `shape`, `request`, `protocol` | what to send, at which rate over time |
+//! | `run`, `pacer`, `dispatch` | the run: scheduling, requests in progress, retries |
+//! | `http1`, `http2`, `grpc`, `tls`, `connect`, [`response`] | sending a request and reading its answer |
+//! | `attempt`, `record`, `outcome`, `plot` | counting results, and showing them |
+//! | [`fault_injector`] | a TCP proxy that delays, cuts or corrupts traffic |
+//!
+//! The crate must not know about Fanin: it tests any HTTP server.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), fanin_load::LoadError> {
@@ -15,18 +25,20 @@
 //! println!("{}", outcome.text());
 //! # Ok(()) }
 //! ```
-//!
-//! [`gate`] is a TCP relay that fails on command, for tests of what stands behind it.
 
-mod client;
+mod attempt;
+mod connect;
+mod dispatch;
 mod error;
-pub mod gate;
+pub mod fault_injector;
 mod grpc;
-mod lane;
+mod http1;
+mod http2;
 mod outcome;
-mod pace;
+mod pacer;
 mod plan;
 mod plot;
+mod protocol;
 mod record;
 mod request;
 pub mod response;
@@ -36,8 +48,9 @@ mod tls;
 
 pub use error::LoadError;
 pub use outcome::{Interval, Latency, Outcome, Progress, Slow};
-pub use plan::{Arrivals, Plan, Protocol};
+pub use plan::Plan;
+pub use protocol::Protocol;
 pub use request::{Request, parse_headers};
 pub use run::run;
-pub use shape::{Schedule, Segment, Shape};
+pub use shape::{Arrivals, Schedule, Segment, Shape};
 pub use tls::Trust;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::plan::{Arrivals, Protocol};
+use crate::protocol::Protocol;
+use crate::shape::Arrivals;
 
 /// Percentiles of latency from the scheduled moment, milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -132,7 +132,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use crate::client::Sent;
+    use crate::attempt::AttemptResult;
     use crate::plan::Plan;
     use crate::record::{Done, End, Record};
     use crate::request::Request;
@@ -148,7 +148,7 @@ mod tests {
         for second in (0..20).filter(|second| second % 5 != 0) {
             let due = Duration::from_secs(second);
             record.offered(due, Duration::ZERO);
-            let end = End::Sent(Sent::Answer { status: 200, bytes: 1 });
+            let end = End::Sent(AttemptResult::Answer { status: 200, bytes: 1 });
             record.done(Done { due, latency: Duration::from_millis(second), lag: Duration::ZERO, retried: 0, end });
         }
         let outcome = record.outcome(&plan);

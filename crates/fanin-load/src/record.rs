@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::client::Sent;
+use crate::attempt::AttemptResult;
 use crate::outcome::{Interval, Latency, Outcome, Progress, Slow};
 use crate::plan::Plan;
 
@@ -21,7 +21,7 @@ const LONGEST: u64 = 3_600_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// It was sent, and this came of it.
-    Sent(Sent),
+    Sent(AttemptResult),
     /// No answer in time.
     Timeout,
     /// The generator's bound was reached.
@@ -119,9 +119,9 @@ impl Record {
     pub(crate) fn done(&mut self, done: Done) {
         let latency = micros(done.latency);
         self.retried += u64::from(done.retried);
-        self.look_whether_slow(&done);
+        self.note_if_slowest(&done);
         match done.end {
-            End::Sent(Sent::Answer { status, bytes }) => {
+            End::Sent(AttemptResult::Answer { status, bytes }) => {
                 *self.status.entry(status).or_default() += 1;
                 self.bytes += bytes;
                 if (200..300).contains(&status) && done.latency <= self.good_within {
@@ -140,8 +140,8 @@ impl Record {
                 self.failures.saturating_record(latency);
                 self.late += u64::from((200..300).contains(&status));
             }
-            End::Sent(Sent::Connect) => self.connect_errors += 1,
-            End::Sent(Sent::Broken) => self.broken += 1,
+            End::Sent(AttemptResult::Connect) => self.connect_errors += 1,
+            End::Sent(AttemptResult::Broken) => self.broken += 1,
             End::Timeout => self.timeouts += 1,
             End::Unsent => self.unsent += 1,
         }
@@ -149,11 +149,11 @@ impl Record {
         self.bucket(done.due).failed += 1;
     }
 
-    fn look_whether_slow(&mut self, done: &Done) {
+    fn note_if_slowest(&mut self, done: &Done) {
         let latency = done.latency.as_secs_f64() * 1e3;
         let status = match done.end {
             End::Unsent => return,
-            End::Sent(Sent::Answer { status, .. }) => Some(status),
+            End::Sent(AttemptResult::Answer { status, .. }) => Some(status),
             End::Sent(_) | End::Timeout => None,
         };
         if self.slowest.len() == SLOWEST && self.slowest.last().is_some_and(|last| last.latency >= latency) {
@@ -259,7 +259,7 @@ mod tests {
         let mut plan = plan();
         plan.good_within = Some(ms(100));
         let mut record = Record::new(&plan);
-        let answer = |status| End::Sent(Sent::Answer { status, bytes: 10 });
+        let answer = |status| End::Sent(AttemptResult::Answer { status, bytes: 10 });
         let ends = [
             (500, 20, answer(200)),
             (600, 101, answer(204)),
@@ -267,8 +267,8 @@ mod tests {
             (1600, 5, answer(404)),
             (1700, 5, End::Timeout),
             (1800, 5, End::Unsent),
-            (19_900, 5, End::Sent(Sent::Broken)),
-            (19_950, 5, End::Sent(Sent::Connect)),
+            (19_900, 5, End::Sent(AttemptResult::Broken)),
+            (19_950, 5, End::Sent(AttemptResult::Connect)),
         ];
         for (due, latency, end) in ends {
             record.offered(ms(due), ms(1));

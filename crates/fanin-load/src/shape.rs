@@ -5,7 +5,20 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::LoadError;
-use crate::plan::Arrivals;
+
+/// How requests are spread within the rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrivals {
+    /// Evenly spaced.
+    #[default]
+    Even,
+    /// A Poisson process, as independent users are. Reproducible by its seed.
+    Poisson {
+        /// Seed of the random numbers.
+        seed: u64,
+    },
+}
 
 /// A stretch of time over which the rate goes straight from one value to another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::error::LoadError;
-use crate::plan::Protocol;
+use crate::protocol::Protocol;
 
 /// Whose certificate is believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,15 +1,12 @@
 //! The command line of `fanin lab`.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::OnceLock;
-
-use tempfile::TempDir;
 
 use super::error::LabError;
 use super::outcome::Outcome;
-use super::{Context, EXPERIMENTS, Experiment, experiment, process, report, role as roles, text};
+use super::{Context, EXPERIMENTS, Experiment, experiment, process, report, role as roles, run_dir, text};
 
 /// Run experiments, and put their figures beside those of published stories
 #[derive(Debug, Clone, clap::Args)]
@@ -60,7 +57,7 @@ pub struct RoleArgs {
 /// An unknown experiment; a report that cannot be written. What fails within an experiment is told, and the rest goes on.
 pub fn run(args: &LabArgs) -> Result<ExitCode, LabError> {
     let ran = measure(args);
-    remove_base();
+    run_dir::remove();
     ran
 }
 
@@ -70,7 +67,7 @@ fn measure(args: &LabArgs) -> Result<ExitCode, LabError> {
     report::prepare(&args.out)?;
     let program = std::env::current_exe().map_err(LabError::io("finding this program"))?;
     clean_up_on_signal()?;
-    make_base()?;
+    run_dir::create()?;
     let context = Context { program, quick: args.quick };
     let mut failed = false;
     for (at, experiment) in chosen.iter().enumerate() {
@@ -142,31 +139,6 @@ fn tell(name: &str, error: &LabError) {
     eprintln!("{text}");
 }
 
-fn base_cell() -> &'static OnceLock<TempDir> {
-    static BASE: OnceLock<TempDir> = OnceLock::new();
-    &BASE
-}
-
-/// The folder of all temporary files of this run, if this is one: parts of experiments alone have theirs where the system has
-/// such files.
-pub(super) fn base() -> Option<&'static Path> {
-    base_cell().get().map(TempDir::path)
-}
-
-/// Makes it.
-fn make_base() -> Result<(), LabError> {
-    let dir = tempfile::Builder::new().prefix("fanin-lab-").tempdir().map_err(LabError::io("a temporary folder"))?;
-    let _ = base_cell().set(dir);
-    Ok(())
-}
-
-/// Removes it, with whatever is left in it. A value that lives as long as the process is not dropped by itself.
-fn remove_base() {
-    if let Some(dir) = base_cell().get() {
-        let _ = std::fs::remove_dir_all(dir.path());
-    }
-}
-
 /// Ctrl-C and SIGTERM end the children and remove the temporary folder before they end this process.
 fn clean_up_on_signal() -> Result<(), LabError> {
     let failed = || LabError::io("setting up signals");
@@ -183,7 +155,7 @@ fn clean_up_on_signal() -> Result<(), LabError> {
             }
         });
         process::end_children();
-        remove_base();
+        run_dir::remove();
         std::process::exit(130);
     };
     std::thread::Builder::new().name("lab-signals".to_owned()).spawn(wait).map_err(failed())?;

@@ -15,6 +15,7 @@ mod outcome;
 mod process;
 mod report;
 mod role;
+mod run_dir;
 mod stub;
 mod text;
 
@@ -140,7 +141,7 @@ impl Experiment {
 /// A temporary folder, gone with its owner and with the run.
 pub(crate) fn scratch() -> Result<tempfile::TempDir, LabError> {
     let mut builder = tempfile::Builder::new();
-    let made = match args::base() {
+    let made = match run_dir::get() {
         Some(base) => builder.prefix("run-").tempdir_in(base),
         None => builder.prefix("fanin-lab-").tempdir(),
     };

@@ -55,7 +55,7 @@ impl Database {
                 std::os::unix::fs::chown(place, Some(user), Some(user)).map_err(lent())?;
             }
             // So that this user reaches it. Only the run's own folder: one of the system's is as it must be.
-            if let Some(around) = super::args::base() {
+            if let Some(around) = super::run_dir::get() {
                 let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
                 std::fs::set_permissions(around, mode).map_err(lent())?;
             }

@@ -164,7 +164,7 @@ impl Drop for Owned {
 pub(crate) fn role<T: DeserializeOwned>(program: &Path, arguments: &[&str]) -> Result<T, LabError> {
     let mut command = Command::new(program);
     command.arg("lab-role").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    if let Some(base) = super::args::base() {
+    if let Some(base) = super::run_dir::get() {
         // Its temporary files go with this run's, should it be killed.
         command.env("TMPDIR", base);
     }

@@ -8,10 +8,11 @@ use rustc_hash::FxHashMap;
 
 use super::format::{Broken, Format};
 use super::input::{Line, Log};
-use super::options::{Options, Stamps};
+use super::options::Options;
 use super::order::Order;
 use super::record::{Record, SECOND};
 use super::report::{BrokenLine, FileReport, Resolution};
+use super::stamps::Stamps;
 use super::{SizeError, format::stamp::DAY};
 
 /// Broken lines shown of each log.

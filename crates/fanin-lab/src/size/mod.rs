@@ -25,6 +25,7 @@ mod range;
 mod record;
 mod report;
 mod simulate;
+mod stamps;
 mod sweep;
 mod text;
 
@@ -34,12 +35,13 @@ pub use args::{SizeArgs, run};
 pub use error::SizeError;
 pub use format::{Format, Unit};
 pub use occupancy::Point;
-pub use options::{Options, Stamps};
+pub use options::Options;
 pub use plot::svg;
 pub use report::{
     BrokenLine, Coroutines, FileReport, InProgress, Length, Level, Need, PerSecond, Report, Resolution, Simulated,
     Size, Theory, Why,
 };
+pub use stamps::Stamps;
 pub use text::text;
 
 use collect::Collected;

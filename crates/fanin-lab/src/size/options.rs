@@ -1,17 +1,8 @@
 //! What a sizing may be asked.
 
 use super::format::{Format, Unit};
+use super::stamps::Stamps;
 use super::{MAX_REQUESTS, SizeError};
-
-/// Which end of a request its stamp marks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub enum Stamps {
-    /// When the request came (Fanin, Apache, Jetty).
-    Start,
-    /// When it was answered (nginx, loggers).
-    End,
-}
 
 /// How to read the logs and what to size for. `Options::default()` is what the command does without options.
 #[derive(Debug, Clone, PartialEq)]

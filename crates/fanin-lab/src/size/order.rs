@@ -4,8 +4,8 @@
 //! writer's threads. What is out of order costs nothing (requests are sorted), but a clock that was set back lays two
 //! stretches of time over each other, and that must be said.
 
-use super::Stamps;
 use super::record::SECOND;
+use super::stamps::Stamps;
 
 /// A fall of ends by more is a clock set back, or a line astray.
 const BACK: i64 = 60 * SECOND;

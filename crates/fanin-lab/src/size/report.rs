@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::format::Format;
 use super::occupancy::Point;
-use super::options::Stamps;
+use super::stamps::Stamps;
 
 /// All that was found. Times of day are RFC 3339 in UTC, or a clock alone for logs without dates.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::Stamps;
 use super::report::{FileReport, Level, Need, Report, Resolution, Size, Why};
+use super::stamps::Stamps;
 
 /// The report as text, some 30 lines of at most 120 columns.
 pub fn text(report: &Report) -> impl Display + '_ {

@@ -10,8 +10,8 @@ use number::Number;
 pub use number::Unit;
 pub(crate) use stamp::Stamp;
 
-use super::Stamps;
 use super::record::MAX_LENGTH;
+use super::stamps::Stamps;
 
 /// A form of access log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]

@@ -3,30 +3,8 @@
 use fanin_json::{Doc, Kind, Node};
 
 use super::ubjson;
+use super::value::{MAX_DEPTH, Value, is_skipped};
 use crate::LoadError;
-
-/// A value of a document.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
-    Object(Vec<(String, Value)>),
-    List(Vec<Value>),
-    /// A list of nothing but numbers. Doubles hold all of XGBoost's (single precision, 32 bits, counts) exactly.
-    Numbers(Vec<f64>),
-    Text(String),
-    Number(f64),
-    Bool(bool),
-    Null,
-}
-
-/// Deeper documents are refused.
-pub(super) const MAX_DEPTH: usize = 64;
-
-/// What a prediction does not need and takes much room.
-const SKIPPED: [&str; 4] = ["loss_changes", "sum_hessian", "base_weights", "parents"];
-
-pub(super) fn is_skipped(key: &str) -> bool {
-    SKIPPED.contains(&key)
-}
 
 /// Reads either format.
 pub(super) fn read(bytes: &[u8]) -> Result<Value, LoadError> {

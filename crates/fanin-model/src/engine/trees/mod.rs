@@ -6,6 +6,7 @@ mod lightgbm;
 mod node;
 mod objective;
 mod ubjson;
+mod value;
 mod xgboost;
 
 use std::cell::RefCell;

@@ -1,6 +1,6 @@
 //! Universal Binary JSON as XGBoost writes it: big-endian, with typed lists of a known length.
 
-use super::document::{MAX_DEPTH, Value, is_skipped};
+use super::value::{MAX_DEPTH, Value, is_skipped};
 use crate::LoadError;
 
 struct Reader<'a> {

@@ -4,9 +4,10 @@
 //! split conditions. A value below the condition goes left. Sums and objectives are in single precision.
 
 use super::build::{Builder, Child, Split};
-use super::document::{self, At, Value};
+use super::document::{self, At};
 use super::node::{CATEGORICAL, DEFAULT_LEFT, NAN_IS_MISSING, SET_GOES_RIGHT};
 use super::objective::Objective;
+use super::value::Value;
 use super::{Arithmetic, Trees};
 use crate::{LoadError, Signature};
 

@@ -1,4 +1,4 @@
-//! Sending over HTTP/2: many requests at once on each of a few connections.
+//! Sending over HTTP/2: concurrent streams on each of a few connections.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,44 +8,31 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::TcpStream;
 
+use crate::attempt::AttemptResult;
+use crate::connect::tcp;
 use crate::error::LoadError;
 use crate::grpc;
-use crate::plan::{Plan, Protocol};
+use crate::plan::Plan;
+use crate::protocol::Protocol;
 use crate::tls::Tls;
-
-/// What became of a request that was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
-    /// An answer came, whole.
-    Answer {
-        status: u16,
-        /// Bytes of its body.
-        bytes: u64,
-    },
-    /// No connection.
-    Connect,
-    /// The connection broke, or what came was no HTTP.
-    Broken,
-}
 
 type Body = Full<Bytes>;
 
 /// Connections to one server.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct Http2Client {
     addr: SocketAddr,
     request: http::Request<Body>,
     tls: Option<Tls>,
-    /// Connections used in turns, made at their first use.
+    /// Connections, used round-robin and made at first use.
     slots: Vec<tokio::sync::Mutex<Option<http2::SendRequest<Body>>>>,
     next: AtomicUsize,
-    /// Answers have gRPC's status in their trailers.
+    /// The status is gRPC's, from the trailers.
     grpc: bool,
 }
 
-impl Client {
+impl Http2Client {
     /// A client of `addr` that has not connected yet.
     pub(crate) fn new(plan: &Plan, addr: SocketAddr) -> Result<Self, LoadError> {
         let mut request = http::Request::new(Full::new(plan.request.body.clone()));
@@ -55,7 +42,7 @@ impl Client {
         if plan.protocol == Protocol::Grpc {
             grpc::dress(&mut request, plan.timeout)?;
         }
-        // The authority of the URL says it.
+        // HTTP/2 has the pseudo-header `:authority` instead.
         request.headers_mut().remove(http::header::HOST);
         let slots = (0..plan.connections).map(|_| tokio::sync::Mutex::default()).collect();
         let tls = match plan.request.secure {
@@ -66,14 +53,14 @@ impl Client {
     }
 
     /// Sends the request once and reads the whole answer.
-    pub(crate) async fn send(&self) -> Sent {
+    pub(crate) async fn send(&self) -> AttemptResult {
         let slot = &self.slots[self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len()];
         let mut sender = {
             let mut slot = slot.lock().await;
             match &*slot {
                 Some(sender) if !sender.is_closed() => sender.clone(),
                 _ => {
-                    let Some(sender) = self.connect().await else { return Sent::Connect };
+                    let Some(sender) = self.connect().await else { return AttemptResult::Connect };
                     slot.insert(sender).clone()
                 }
             }
@@ -81,13 +68,13 @@ impl Client {
         match sender.send_request(self.request.clone()).await {
             Ok(response) if self.grpc => grpc::read(response).await,
             Ok(response) => read(response).await,
-            Err(_) => Sent::Broken,
+            Err(_) => AttemptResult::Broken,
         }
     }
 
     async fn connect(&self) -> Option<http2::SendRequest<Body>> {
         let mut builder = http2::Builder::new(TokioExecutor::new());
-        // Until the server says how many streams it takes, as many as one likes would be a storm that it resets.
+        // Before the server's SETTINGS arrive, an unlimited number of streams would be reset by it.
         builder.initial_max_send_streams(100).adaptive_window(false);
         let stream = tcp(self.addr).await?;
         match &self.tls {
@@ -106,22 +93,15 @@ impl Client {
     }
 }
 
-/// A connection whose small packets do not wait for one another.
-pub(crate) async fn tcp(addr: SocketAddr) -> Option<TcpStream> {
-    let stream = TcpStream::connect(addr).await.ok()?;
-    stream.set_nodelay(true).ok()?;
-    Some(stream)
-}
-
-async fn read(response: http::Response<Incoming>) -> Sent {
+async fn read(response: http::Response<Incoming>) -> AttemptResult {
     let status = response.status().as_u16();
     let mut body = response.into_body();
     let mut bytes = 0;
     while let Some(frame) = body.frame().await {
         match frame {
             Ok(frame) => bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
-            Err(_) => return Sent::Broken,
+            Err(_) => return AttemptResult::Broken,
         }
     }
-    Sent::Answer { status, bytes }
+    AttemptResult::Answer { status, bytes }
 }

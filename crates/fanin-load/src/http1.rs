@@ -1,11 +1,12 @@
-//! Sending over HTTP/1.1: a lane is a connection and the task that sends one request after another on it.
+//! Sending over HTTP/1.1: a task for each connection sends one request after another on it.
 //!
-//! Written on the socket itself and not with hyper, whose connection is a task of its own that a request and its answer are
-//! handed to and back: a generator that takes a third of the CPU time can offer what an overload needs from one core.
+//! Written on the socket itself rather than with hyper: hyper runs each connection as a task of its own, and handing requests
+//! to it costs several times the CPU. The generator has to offer an overload from one core.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,19 +18,47 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep_until};
 use tokio_rustls::client::TlsStream;
 
-use crate::client::{Sent, tcp};
+use crate::attempt::AttemptResult;
+use crate::connect::tcp;
+use crate::dispatch::Dispatch;
+use crate::error::LoadError;
+use crate::plan::Plan;
 use crate::record::End;
 use crate::request::Request;
 use crate::response::{Reader, Response};
-use crate::run::{Http1, Load};
+use crate::tls::Tls;
 
 thread_local! {
-    /// Where bytes are read to. Nothing stays in it.
-    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; 64 << 10]);
+    /// Read buffer, shared by the connections of a thread.
+    static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; 64 << 10]);
 }
 
-/// The bytes of a request, head and body.
-pub(crate) fn bytes(request: &Request) -> Vec<u8> {
+/// What all HTTP/1.1 connections of a run share.
+#[derive(Debug)]
+pub(crate) struct Http1 {
+    pub(crate) addr: SocketAddr,
+    pub(crate) tls: Option<Tls>,
+    /// The encoded request.
+    pub(crate) bytes: Vec<u8>,
+    /// It is a HEAD: answers have no body.
+    pub(crate) head: bool,
+    /// Connections at most.
+    pub(crate) max_connections: usize,
+}
+
+impl Http1 {
+    pub(crate) fn new(plan: &Plan, addr: SocketAddr) -> Result<Http1, LoadError> {
+        let tls = match plan.request.secure {
+            true => Some(Tls::new(&plan.trust, &plan.request.host, plan.protocol)?),
+            false => None,
+        };
+        let head = plan.request.method == Method::HEAD;
+        Ok(Http1 { addr, tls, bytes: encode(&plan.request), head, max_connections: plan.connections })
+    }
+}
+
+/// Encodes a request, head and body.
+fn encode(request: &Request) -> Vec<u8> {
     // Origin form, as a client without a proxy sends it.
     let target = request.uri.path_and_query().map_or("/", |target| target.as_str());
     let mut bytes =
@@ -49,51 +78,51 @@ pub(crate) fn bytes(request: &Request) -> Vec<u8> {
     bytes
 }
 
-/// Sends what is due until the load is dropped.
-pub(crate) async fn run(load: Arc<Load>, http1: Arc<Http1>, number: usize) {
+/// Sends due requests on one connection until dropped. `number` identifies the connection.
+pub(crate) async fn run(dispatch: Arc<Dispatch>, http1: Arc<Http1>, number: usize) {
     let mut connection = None;
-    let mut alarm = None;
+    let mut timer = None;
     loop {
-        let job = poll_fn(|cx| load.poll_job(number, cx)).await;
-        let deadline = load.deadline(&job);
+        let job = poll_fn(|cx| dispatch.poll_job(number, cx)).await;
+        let deadline = dispatch.deadline(&job);
         let sent = {
             let mut sending = std::pin::pin!(send(&http1, &mut connection));
             poll_fn(|cx| match sending.as_mut().poll(cx) {
                 Poll::Ready(sent) => Poll::Ready(Some(sent)),
-                Poll::Pending => poll_alarm(&mut alarm, deadline, cx).map(|()| None),
+                Poll::Pending => poll_deadline(&mut timer, deadline, cx).map(|()| None),
             })
             .await
         };
         let end = match sent {
             Some(sent) => End::Sent(sent),
             None => {
-                // Its answer may still come.
+                // The late answer must not be taken for that of the next request.
                 connection = None;
                 End::Timeout
             }
         };
-        load.ends(job, end);
+        dispatch.ends(job, end);
     }
 }
 
-/// Ready once the deadline has passed. The timer is left where an earlier request has set it, as that is mostly before this one's
-/// deadline: setting it anew for each request would cost more than one ring too many.
-fn poll_alarm(alarm: &mut Option<Pin<Box<Sleep>>>, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
-    let alarm = alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline.into())));
-    // One that is tried again is older than what was sent meanwhile.
-    if alarm.deadline() > deadline.into() {
-        alarm.as_mut().reset(deadline.into());
+/// Completes once the deadline has passed. The timer keeps the deadline of an earlier request, which is mostly earlier: a
+/// spurious wake-up costs less than resetting the timer for each request.
+fn poll_deadline(timer: &mut Option<Pin<Box<Sleep>>>, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+    let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(deadline.into())));
+    // The deadline of a retried request may be earlier.
+    if timer.deadline() > deadline.into() {
+        timer.as_mut().reset(deadline.into());
     }
-    while alarm.as_mut().poll(cx).is_ready() {
+    while timer.as_mut().poll(cx).is_ready() {
         if Instant::now() >= deadline {
             return Poll::Ready(());
         }
-        alarm.as_mut().reset(deadline.into());
+        timer.as_mut().reset(deadline.into());
     }
     Poll::Pending
 }
 
-/// A connection with nothing under way.
+/// A connection without a request in flight.
 #[derive(Debug)]
 struct Connection {
     stream: Stream,
@@ -106,14 +135,14 @@ enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-async fn send(http1: &Http1, kept: &mut Option<Connection>) -> Sent {
-    // One that the server has closed meanwhile, or on which it has said what nobody asked for, is of no use.
+async fn send(http1: &Http1, kept: &mut Option<Connection>) -> AttemptResult {
+    // Drops a connection that the server has closed, or on which it sent unsolicited bytes.
     let alive = kept.take().filter(|connection| connection.stream.is_quiet());
     let mut connection = match alive {
         Some(connection) => connection,
         None => match Connection::open(http1).await {
             Some(connection) => connection,
-            None => return Sent::Connect,
+            None => return AttemptResult::Connect,
         },
     };
     let answered = match connection.stream.write(&http1.bytes).await {
@@ -125,9 +154,9 @@ async fn send(http1: &Http1, kept: &mut Option<Connection>) -> Sent {
             if !close {
                 *kept = Some(connection);
             }
-            Sent::Answer { status, bytes: length as u64 }
+            AttemptResult::Answer { status, bytes: length as u64 }
         }
-        None => Sent::Broken,
+        None => AttemptResult::Broken,
     }
 }
 
@@ -141,12 +170,12 @@ impl Connection {
         Some(Connection { stream, reader: if http1.head { Reader::of_head() } else { Reader::default() } })
     }
 
-    /// The answer, once it is whole; `None` if the connection breaks or what comes is no HTTP.
+    /// Reads the answer; `None` if the connection breaks or the answer is not valid HTTP.
     async fn answer(&mut self) -> Option<Response> {
         poll_fn(|cx| {
-            SCRATCH.with_borrow_mut(|scratch| {
+            READ_BUFFER.with_borrow_mut(|buffer| {
                 loop {
-                    let mut buffer = ReadBuf::new(scratch);
+                    let mut buffer = ReadBuf::new(buffer);
                     match self.stream.poll_read(cx, &mut buffer) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(Err(_)) => return Poll::Ready(None),
@@ -158,7 +187,7 @@ impl Connection {
                     }
                     match self.reader.read(&mut bytes) {
                         Ok(None) => {}
-                        // More than was asked for: what comes next would be taken for the answer to something else.
+                        // Surplus bytes would be taken for the next answer.
                         Ok(Some(response)) => {
                             return Poll::Ready(Some(Response {
                                 close: response.close || !bytes.is_empty(),
@@ -175,14 +204,14 @@ impl Connection {
 }
 
 impl Stream {
-    /// Nothing has come on it, and it is not closed.
+    /// Whether nothing has arrived and it is not closed.
     fn is_quiet(&self) -> bool {
         match self {
-            // The runtime knows without asking the system when nothing has come.
+            // Costs no system call when nothing has arrived: tokio caches readiness.
             Stream::Plain(stream) => {
                 matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
             }
-            // What has come may be a ticket for a next session.
+            // Pending bytes may be a session ticket.
             Stream::Tls(_) => true,
         }
     }

@@ -1,4 +1,4 @@
-//! One connection through the gate: two pumps, of which the one towards the client applies the fault.
+//! One connection through the fault injector: a copy loop for each direction. The one towards the client applies faults.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::fault::Fault;
-use super::{Counters, State};
+use super::state::{Counters, State};
 
 const BUFFER: usize = 64 * 1024;
 /// A limited bandwidth is spent in pieces this far apart.
@@ -39,7 +39,7 @@ pub(super) async fn relay(
     let ended = {
         let (client_read, client_write) = client.split();
         let (upstream_read, upstream_write) = upstream.split();
-        let to_upstream = Pump {
+        let to_upstream = CopyLoop {
             from: client_read,
             to: upstream_write,
             state: state.clone(),
@@ -47,7 +47,7 @@ pub(super) async fn relay(
             answers: None,
         };
         let answers = Answers { random: fastrand::Rng::with_seed(seed), cut: None };
-        let to_client = Pump {
+        let to_client = CopyLoop {
             from: upstream_read,
             to: client_write,
             state: state.clone(),
@@ -68,7 +68,7 @@ pub(super) async fn relay(
     }
 }
 
-/// Why a pump stops before its source has ended.
+/// Why a copy loop stops before its source has ended.
 #[derive(Debug)]
 enum End {
     Broken,
@@ -81,14 +81,14 @@ impl From<io::Error> for End {
     }
 }
 
-/// What only the way of the answers has.
+/// State that only the direction towards the client has.
 struct Answers {
     random: fastrand::Rng,
     /// The bytes that [`Fault::Cut`] was set with, and those left.
     cut: Option<(u64, u64)>,
 }
 
-struct Pump<'a> {
+struct CopyLoop<'a> {
     from: ReadHalf<'a>,
     to: WriteHalf<'a>,
     state: watch::Receiver<State>,
@@ -96,13 +96,13 @@ struct Pump<'a> {
     answers: Option<Answers>,
 }
 
-impl Pump<'_> {
+impl CopyLoop<'_> {
     async fn run(mut self) -> Result<(), End> {
         let mut buffer = vec![0; BUFFER];
         loop {
             let read = self.from.read(&mut buffer).await;
             // Neither bytes nor an end nor a reset pass while the host is gone.
-            self.while_hanging().await?;
+            self.wait_while_hanging().await?;
             match read? {
                 0 => {
                     self.to.shutdown().await?;
@@ -113,15 +113,15 @@ impl Pump<'_> {
         }
     }
 
-    async fn while_hanging(&mut self) -> Result<(), End> {
-        // The sender lives as long as the gate.
+    async fn wait_while_hanging(&mut self) -> Result<(), End> {
+        // The sender lives as long as the injector.
         self.state.wait_for(|state| state.fault != Fault::Hang).await.map(drop).map_err(|_| End::Broken)
     }
 
     async fn forward(&mut self, mut bytes: &mut [u8]) -> Result<(), End> {
-        // A fault may change between two pieces, so each piece asks anew.
+        // The fault may change between two pieces.
         while !bytes.is_empty() {
-            self.while_hanging().await?;
+            self.wait_while_hanging().await?;
             let fault = if self.answers.is_some() { self.state.borrow().fault } else { Fault::Pass };
             let piece = match fault {
                 Fault::Slice { bytes: size, .. } => size.max(1),

@@ -1,24 +1,8 @@
-//! A TCP relay between a client and a server that fails on command.
-//!
-//! ```no_run
-//! # async fn example(upstream: std::net::SocketAddr) -> Result<(), fanin_load::LoadError> {
-//! use fanin_load::gate::{Fault, Gate};
-//!
-//! let gate = Gate::open(upstream, 1).await?;
-//! // the server under test is configured with gate.addr() as its upstream
-//! gate.set(Fault::Hang);
-//! // ... its calls have to end at their deadlines
-//! gate.set(Fault::Pass);
-//! // ... and it has to recover
-//! # Ok(()) }
-//! ```
-
-mod fault;
-mod relay;
+//! The accepting side of the fault injector.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -26,53 +10,46 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::error::LoadError;
-pub use fault::{Fault, Step, random_steps};
+
+use super::fault::{Fault, Step};
+use super::relay;
+use super::state::{Counters, State};
 
 /// Connecting to the upstream takes at most this long; then the client's connection is reset.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Connections that the kernel keeps for the gate.
+/// Length of the listener's backlog.
 const BACKLOG: u32 = 1024;
 
-/// What all connections look at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
-    fault: Fault,
-    /// Connections of an earlier epoch are reset.
-    epoch: u64,
-}
-
-/// Counters of a gate.
-#[derive(Debug, Default)]
-struct Counters {
-    accepted: AtomicU64,
-    open: AtomicU64,
-    requested: AtomicU64,
-    answered: AtomicU64,
-}
-
-/// An open gate. Dropping it resets its connections and frees its port.
+/// A running fault injector. Dropping it resets its connections and frees its port.
 #[derive(Debug)]
-pub struct Gate {
+pub struct FaultInjector {
     addr: SocketAddr,
     state: Arc<watch::Sender<State>>,
     counters: Arc<Counters>,
     task: AbortHandle,
 }
 
-impl Gate {
-    /// Opens a gate in front of `upstream` on a free loopback port, for the current runtime. `seed` is of [`Fault::Corrupt`].
-    pub async fn open(upstream: SocketAddr, seed: u64) -> Result<Self, LoadError> {
+impl FaultInjector {
+    /// Starts a fault injector before `upstream` on a free loopback port, on the current runtime. `seed` is for
+    /// [`Fault::Corrupt`].
+    pub async fn start(upstream: SocketAddr, seed: u64) -> Result<Self, LoadError> {
         let any = SocketAddr::new(upstream.ip(), 0);
         let bad = |cause| LoadError::Listen { addr: any, cause };
-        // The port stays ours while no socket listens on it, because this one is bound and does not listen.
+        // A bound socket that does not listen keeps the port reserved during [`Fault::Refuse`].
         let holder = bind(any).map_err(bad)?;
         let addr = holder.local_addr().map_err(bad)?;
         let listener = listen(addr).map_err(bad)?;
         let state = Arc::new(watch::Sender::new(State { fault: Fault::Pass, epoch: 0 }));
         let counters = Arc::new(Counters::default());
-        let front =
-            Front { addr, upstream, state: state.subscribe(), counters: Arc::clone(&counters), seed, _holder: holder };
-        let task = tokio::spawn(front.run(listener)).abort_handle();
+        let acceptor = Acceptor {
+            addr,
+            upstream,
+            state: state.subscribe(),
+            counters: Arc::clone(&counters),
+            seed,
+            _holder: holder,
+        };
+        let task = tokio::spawn(acceptor.run(listener)).abort_handle();
         Ok(Self { addr, state, counters, task })
     }
 
@@ -81,22 +58,22 @@ impl Gate {
         self.addr
     }
 
-    /// From now on this happens. A refusal takes effect once the gate's task has run.
+    /// Sets the fault. [`Fault::Refuse`] takes effect once the accepting task has run.
     pub fn set(&self, fault: Fault) {
         self.state.send_modify(|state| state.fault = fault);
     }
 
-    /// What happens now.
+    /// The current fault.
     pub fn fault(&self) -> Fault {
         self.state.borrow().fault
     }
 
-    /// Resets the connections there are; new ones are as [`Gate::set`] says.
+    /// Resets all open connections. New ones get the current fault.
     pub fn reset_connections(&self) {
         self.state.send_modify(|state| state.epoch += 1);
     }
 
-    /// Plays the steps one after another, then lets everything pass. The future has to be awaited (or spawned) to run.
+    /// Applies the steps one after another, then [`Fault::Pass`]. The future must be awaited or spawned.
     pub fn play(&self, steps: Vec<Step>) -> impl Future<Output = ()> + Send + 'static {
         let state = Arc::clone(&self.state);
         async move {
@@ -129,7 +106,7 @@ impl Gate {
     }
 }
 
-impl Drop for Gate {
+impl Drop for FaultInjector {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -137,7 +114,7 @@ impl Drop for Gate {
 
 /// The accepting side.
 #[derive(Debug)]
-struct Front {
+struct Acceptor {
     addr: SocketAddr,
     upstream: SocketAddr,
     state: watch::Receiver<State>,
@@ -146,13 +123,13 @@ struct Front {
     _holder: TcpSocket,
 }
 
-impl Front {
+impl Acceptor {
     async fn run(mut self, first: TcpListener) {
         let mut listener = Some(first);
         let mut connections = JoinSet::new();
         loop {
             if self.state.borrow_and_update().fault == Fault::Refuse {
-                // Closing the socket makes the kernel refuse.
+                // The kernel refuses connections once no socket listens.
                 listener = None;
             } else if listener.is_none() {
                 listener = listen(self.addr).ok();
@@ -183,7 +160,7 @@ impl Front {
             let epoch = state.borrow().epoch;
             let mut watched = state.clone();
             let over = watched.wait_for(|state| state.fault == Fault::Reset || state.epoch != epoch);
-            // On every way out but the orderly end the client sees a reset.
+            // Unless the relay ends in order, the client sees a reset.
             relay::reset_when_dropped(&client);
             tokio::select! {
                 _ = over => {}

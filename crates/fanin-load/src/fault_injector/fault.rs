@@ -1,22 +1,22 @@
-//! What can go wrong between two hosts, and in which order.
+//! Faults, and random sequences of them.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// What the gate does to connections. It holds for the connections there are as well as for new ones.
+/// A fault. It applies to open connections and to new ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing: bytes pass as they come.
     #[default]
     Pass,
-    /// New connections are refused, as if no process listened; those there are go on.
+    /// New connections are refused, as if no process listened. Open ones continue.
     Refuse,
     /// Nothing moves, in either direction, not even the end of a connection: the host has vanished without a FIN.
     /// Connections can still be made, since the kernel makes them.
     Hang,
     /// All connections are reset, and new ones at once.
     Reset,
-    /// Each piece of an answer, as it was read, comes so much later.
+    /// Each piece of an answer is delayed by this much.
     Delay(Duration),
     /// Answers come in pieces of so many bytes with a pause between two.
     Slice {
@@ -25,7 +25,7 @@ pub enum Fault {
         /// Time between two.
         pause: Duration,
     },
-    /// Of the bytes of answers, one in so many (on the average, by the seed) has a flipped bit.
+    /// One in so many bytes of answers (on average, by the seed) has a flipped bit.
     Corrupt {
         /// 1 flips a bit in every byte.
         one_in: u32,
