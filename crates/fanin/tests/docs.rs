@@ -123,6 +123,12 @@ impl Shown {
             let model = root().join("examples/antispam/models/words/1/model.txt");
             fs::copy(model, version.join("model.txt")).expect("copied");
         }
+        // So is the certificate.
+        for name in self.files[config].split('"').filter(|text| text.ends_with(".pem")) {
+            let file = dir.path().join(config).with_file_name(name);
+            fs::create_dir_all(file.parent().expect("a parent")).expect("created");
+            fs::write(file, "").expect("written");
+        }
         run(&["check", option, dir.path().join(config).to_str().expect("text")])
     }
 }
