@@ -49,7 +49,7 @@ pub struct LoadArgs {
     /// File with the body; for a model its inputs, as JSON of the Open Inference Protocol
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
-    /// Give up a request that has no response after this time
+    /// Give up a request that has no response this long after its planned moment
     #[arg(long, default_value = "10s", value_parser = duration)]
     timeout: Duration,
     /// Count a response as good only if it took at most this long
