@@ -9,6 +9,7 @@ Run it with `python3 backends.py`. Each request is printed. To disturb the revie
 
 import json
 import os
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -60,9 +61,17 @@ class Backend(BaseHTTPRequestHandler):
         print(self.server.name, form % values, flush=True)
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        # A caller that leaves early is no error.
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def start(name, port):
-    server = ThreadingHTTPServer(("127.0.0.1", port), Backend)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", port), Backend)
     server.name, server.fault = name, "none"
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"{name}: http://127.0.0.1:{server.server_port}", flush=True)
