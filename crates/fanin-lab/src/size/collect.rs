@@ -112,7 +112,7 @@ fn find_format(log: &Log, options: &Options) -> Result<Option<Format>, SizeError
             .split(|byte| *byte == b'\n')
             .map(<[u8]>::trim_ascii)
             .zip(1..)
-            .filter(|(line, _)| !line.is_empty())
+            .filter(|(line, _)| !line.is_empty() && memchr::memchr(0, line).is_none())
     };
     let Some((first, number)) = lines().next() else {
         return Ok(None);
@@ -213,6 +213,7 @@ impl Reader {
         let entry = match format.parse(text, options.unit) {
             Ok(entry) => entry,
             Err(why) => {
+                let why = if memchr::memchr(0, text).is_some() { Broken::Nul } else { why };
                 self.broken(why, text);
                 return None;
             }

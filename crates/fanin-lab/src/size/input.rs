@@ -59,11 +59,21 @@ impl Log {
         if let Err(source) = lines.fill() {
             return Err(SizeError::Read { file: path, line: 0, source });
         }
-        if memchr(0, lines.ahead()).is_some() {
+        lines.skip_hole();
+        if is_binary(lines.ahead()) {
             return Err(SizeError::Binary { file: path, what: "binary, not an access log".to_owned() });
         }
         Ok(Log { path, lines })
     }
+}
+
+/// Whether most of the lines hold NULs. Some may: `copytruncate` leaves holes in a log.
+fn is_binary(bytes: &[u8]) -> bool {
+    let mut lines = [0_usize; 2];
+    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        lines[usize::from(memchr(0, line).is_some())] += 1;
+    }
+    lines[1] > lines[0]
 }
 
 /// Counts bytes, for the progress bar.
@@ -138,6 +148,39 @@ impl Lines {
                 self.failed = failed;
                 Ok(())
             }
+        }
+    }
+
+    /// Shortens a hole at the beginning to one NUL, so that the lines behind it are ahead, however long it is.
+    fn skip_hole(&mut self) {
+        let mut hole = false;
+        loop {
+            let length = self.ahead().iter().take_while(|byte| **byte == 0).count();
+            hole |= length > 0;
+            self.start += length;
+            if self.start < self.end || self.ended {
+                break;
+            }
+            (self.start, self.end) = (0, 0);
+            self.read_more();
+        }
+        if !hole {
+            return;
+        }
+        // One NUL before what is left, so that the line counts as one with NULs. There is room before it or behind it, unless
+        // the hole ended exactly with a full buffer; then it is not counted.
+        if self.start == 0 && self.end < self.buffer.len() {
+            self.buffer.copy_within(..self.end, 1);
+            (self.start, self.end) = (1, self.end + 1);
+        }
+        if self.start > 0 {
+            self.start -= 1;
+            self.buffer[self.start] = 0;
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        while !self.ended && self.end < self.buffer.len() {
+            self.read_more();
         }
     }
 

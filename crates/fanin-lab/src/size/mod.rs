@@ -24,6 +24,7 @@ mod plot;
 mod range;
 mod record;
 mod report;
+mod saturation;
 mod simulate;
 mod stamps;
 mod sweep;
@@ -96,7 +97,7 @@ fn report(collected: Collected, options: &Options) -> Report {
     let dated = collected.is_dated();
     let Collected { mut records, files, mut warnings, by_stamp, .. } = collected;
     let exact = !records.iter().any(|record| record.is_whole_seconds());
-    let bounds = (!exact).then(|| range::bounds(&mut records, MEDIAN, HIGH));
+    let bounds = (!exact).then(|| range::bounds(&mut records, MEDIAN, HIGH, options));
     records.sort_unstable_by_key(|record| record.start());
 
     let occupancy = Occupancy::new(records.iter().map(|record| (record.start(), record.end())));
@@ -112,10 +113,13 @@ fn report(collected: Collected, options: &Options) -> Report {
     }
     if !exact {
         warnings.push(
-            "stamps are in whole seconds: the numbers in progress are a guess (starts spread evenly over their second) \
-             within the bounds shown; milliseconds in the log make them exact"
+            "stamps are in whole seconds: requests could have started anywhere within their second, so a range is shown. The best \
+             guess spreads them evenly; milliseconds in the log make all figures exact"
                 .to_owned(),
         );
+    }
+    if let Some(warning) = saturation::warning(&records, &occupancy) {
+        warnings.push(warning);
     }
     let level = |share: Option<f64>, bounds: Option<(u64, u64)>| {
         let value = share.map_or(occupancy.max(), |share| occupancy.quantile(share));
@@ -150,7 +154,7 @@ fn report(collected: Collected, options: &Options) -> Report {
             max_at: show(occupancy.max_at, dated),
         },
         burst_factor: if peak > 0.0 { max.value as f64 / peak } else { 0.0 },
-        need: need::need(&records, options, peak, peak_by_stamp),
+        need: need::need(&records, options, peak, peak_by_stamp, bounds.map(|bounds| bounds.peak)),
         points: occupancy.points(),
     }
 }
@@ -163,7 +167,7 @@ fn length(records: &[Record]) -> Length {
         sum += length as f64;
         squares += (length as f64).powi(2);
         max = max.max(length);
-        lengths.saturating_record(length);
+        occupancy::record(&mut lengths, length);
     }
     let (count, millis) = (records.len() as f64, |micros: f64| micros / 1e3);
     let mean = sum / count;

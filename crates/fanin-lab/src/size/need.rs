@@ -10,8 +10,15 @@ use super::sweep::most;
 /// For bursts, growth and slow backends in the rule of thumb.
 const RULE: f64 = 4.0 * 2.0 * 2.0;
 
-/// `peak` and `peak_by_stamp`: request-seconds in the busiest second. Takes records in order of their starts.
-pub(crate) fn need(records: &[Record], options: &Options, peak: f64, peak_by_stamp: f64) -> Need {
+/// `peak` and `peak_by_stamp`: request-seconds in the busiest second. `bounds`: of the most in progress on a server, if stamps
+/// are in whole seconds. Takes records in order of their starts.
+pub(crate) fn need(
+    records: &[Record],
+    options: &Options,
+    peak: f64,
+    peak_by_stamp: f64,
+    bounds: Option<(u64, u64)>,
+) -> Need {
     let Options { growth, slow, servers, .. } = *options;
     let load = Load { records, growth, slow, servers };
     let per_server = |threads: f64| (threads / f64::from(servers)).ceil().clamp(1.0, f64::from(u32::MAX)) as u32;
@@ -35,6 +42,14 @@ pub(crate) fn need(records: &[Record], options: &Options, peak: f64, peak_by_sta
     }
     sizes.sort_unstable_by_key(|(threads, _)| *threads);
 
+    // A few requests may wait, so the recommended size can lie below the certain peak.
+    let (at_least, at_most) = match bounds {
+        None => (recommended, recommended),
+        Some((least, most)) => {
+            let [least, most] = [least, most].map(|bound| u32::try_from(bound).unwrap_or(u32::MAX).max(1));
+            (recommended.min(least), recommended.max(most))
+        }
+    };
     let windows = Windows::new(records);
     let sizes = sizes.into_iter().map(|(threads, why)| {
         let stack_bytes = u64::from(threads).saturating_mul(options.stack);
@@ -49,6 +64,8 @@ pub(crate) fn need(records: &[Record], options: &Options, peak: f64, peak_by_sta
         servers,
         may_wait: options.may_wait,
         threads: recommended,
+        threads_at_least: at_least,
+        threads_at_most: at_most,
         waiting: options.waiting,
         peak: at_once,
         sizes: sizes.collect(),

@@ -1,4 +1,4 @@
-//! What the number in progress was like over time.
+//! Distribution of the number in progress over time.
 
 use hdrhistogram::Histogram;
 
@@ -91,8 +91,7 @@ impl Occupancy {
         if self.second == i64::MIN {
             return;
         }
-        // Saturates: no second has 2^60 request-milliseconds.
-        self.seconds.saturating_record(self.in_second / 1000);
+        record(&mut self.seconds, self.in_second / 1000);
         if self.in_second > self.busiest.0 {
             self.busiest = (self.in_second, self.second * SECOND);
         }
@@ -103,6 +102,12 @@ impl Occupancy {
     /// The most in progress at once.
     pub(crate) fn max(&self) -> u64 {
         self.levels.len().saturating_sub(1) as u64
+    }
+
+    /// Share of the time with the most in progress.
+    pub(crate) fn share_at_max(&self) -> f64 {
+        let wall = self.wall();
+        if wall == 0 { 0.0 } else { self.levels.last().copied().unwrap_or(0) as f64 / wall as f64 }
     }
 
     /// Microseconds from the first start to the last end, less what is left out.
@@ -138,7 +143,8 @@ impl Occupancy {
     }
 }
 
-/// A histogram of three digits that grows as it must.
+/// A histogram of three significant digits that grows with its values. Record by [`record`]: `saturating_record` would clamp
+/// values to the initial maximum instead.
 pub(crate) fn histogram() -> Histogram<u64> {
     let mut histogram = Histogram::new_with_max(1 << 20, 3).unwrap_or_else(|_| {
         // Only a wrong number of digits or a maximum below 2 fails, and both are constants.
@@ -146,6 +152,13 @@ pub(crate) fn histogram() -> Histogram<u64> {
     });
     histogram.auto(true);
     histogram
+}
+
+/// Records a value, growing the histogram if necessary.
+pub(crate) fn record(histogram: &mut Histogram<u64>, value: u64) {
+    // Fails only if the counts for a value cannot be indexed; with three digits all of `u64` can.
+    let recorded = histogram.record(value);
+    debug_assert!(recorded.is_ok());
 }
 
 /// Points of growing width: when there are too many, two become one.

@@ -5,7 +5,9 @@
 //! so do its quantiles over time.
 
 use super::occupancy::Occupancy;
+use super::options::Options;
 use super::record::{Record, SECOND};
+use super::sweep::most;
 
 /// The lengths of the windows over which a mean is taken, seconds.
 const WINDOWS: [i64; 6] = [2, 4, 8, 16, 32, 64];
@@ -16,10 +18,12 @@ pub(crate) struct Bounds {
     pub(crate) p50: (u64, u64),
     pub(crate) p99: (u64, u64),
     pub(crate) max: (u64, u64),
+    /// Of the most in progress on the busiest server, with growth and slow backends.
+    pub(crate) peak: (u64, u64),
 }
 
 /// Sorts the records by their earliest starts on the way.
-pub(crate) fn bounds(records: &mut [Record], median: f64, high: f64) -> Bounds {
+pub(crate) fn bounds(records: &mut [Record], median: f64, high: f64, options: &Options) -> Bounds {
     records.sort_unstable_by_key(|record| record.earliest());
     let possible = Occupancy::new(
         records
@@ -28,16 +32,27 @@ pub(crate) fn bounds(records: &mut [Record], median: f64, high: f64) -> Bounds {
             .map(|record| (record.earliest(), record.latest() + record.length() as i64)),
     );
     let mean = surest_mean(records);
+    let grown = |record: &Record| (record.length() as f64 * options.factor()).round() as i64;
+    let possible_peak = peak(records, options, |record| (record.earliest(), record.latest() + grown(record)));
     records.sort_unstable_by_key(|record| record.latest());
     let sure =
         Occupancy::new(records.iter().map(|record| (record.latest(), record.earliest() + record.length() as i64)));
+    let sure_peak = peak(records, options, |record| (record.latest(), record.earliest() + grown(record)));
     // Both cover different stretches of time, so quantiles are taken over the longer: the shorter is idle in the rest.
     let wall = possible.wall();
     Bounds {
         p50: (sure.quantile_of(wall, median), possible.quantile(median)),
         p99: (sure.quantile_of(wall, high), possible.quantile(high)),
         max: (sure.max().max(mean), possible.max()),
+        peak: (sure_peak.min(possible_peak), possible_peak),
     }
+}
+
+/// The most in progress on the busiest server; records go to servers round-robin. `interval` must ascend by its start.
+fn peak(records: &[Record], options: &Options, interval: impl Fn(&Record) -> (i64, i64)) -> u64 {
+    let servers = options.servers as usize;
+    let of_server = |server| most(records.iter().skip(server).step_by(servers).map(&interval));
+    (0..servers).map(of_server).max().unwrap_or(0)
 }
 
 /// The largest mean over a window of the requests that lie within it wherever they began: the number in progress reaches
@@ -89,7 +104,9 @@ mod tests {
         let mut records: Vec<Record> = [(0, 3), (1, 3), (2, 2), (9, 1)]
             .map(|(start, length)| Record::exact(start * SECOND, length * 1_000_000))
             .into();
-        assert_eq!(bounds(&mut records, 0.5, 0.99), Bounds { p50: (0, 0), p99: (3, 3), max: (3, 3) });
+        let options = Options { growth: 1.0, slow: 1.0, ..Options::default() };
+        let expected = Bounds { p50: (0, 0), p99: (3, 3), max: (3, 3), peak: (3, 3) };
+        assert_eq!(bounds(&mut records, 0.5, 0.99, &options), expected);
     }
 
     #[test]
@@ -97,7 +114,7 @@ mod tests {
         // 40 requests of 400 ms stamped with one second: within two seconds, 8 in progress on average; at most all.
         let mut records: Vec<Record> =
             (0..40).map(|number| Record::within_second(10 * SECOND, 400_000, number)).collect();
-        assert_eq!(bounds(&mut records, 0.5, 0.99).max, (8, 40));
+        assert_eq!(bounds(&mut records, 0.5, 0.99, &Options::default()).max, (8, 40));
     }
 
     #[test]
@@ -106,13 +123,13 @@ mod tests {
         // seconds surely holds both.
         let mut records: Vec<Record> =
             (0..20).map(|number| Record::within_second(number as i64 / 10 * SECOND, 900_000, number)).collect();
-        assert_eq!(bounds(&mut records, 0.5, 0.99).max, (5, 20));
+        assert_eq!(bounds(&mut records, 0.5, 0.99, &Options::default()).max, (5, 20));
     }
 
     #[test]
     fn long_requests_are_sure() {
         let mut records: Vec<Record> = (0..5).map(|number| Record::within_second(0, 10_000_000, number)).collect();
-        let bounds = bounds(&mut records, 0.5, 0.99);
+        let bounds = bounds(&mut records, 0.5, 0.99, &Options::default());
         assert_eq!((bounds.max, bounds.p50), ((5, 5), (5, 5)));
     }
 }

@@ -159,8 +159,12 @@ pub struct Need {
     pub servers: u32,
     /// The share of requests that may wait in the size recommended.
     pub may_wait: f64,
-    /// The least threads a server with which no more than that wait.
+    /// The least threads a server with which no more than that wait. With stamps in whole seconds the best guess.
     pub threads: u32,
+    /// Lower bound of `threads`; equal to it unless stamps are in whole seconds.
+    pub threads_at_least: u32,
+    /// Upper bound of `threads`; equal to it unless stamps are in whole seconds.
+    pub threads_at_most: u32,
     /// Places to wait on each server, if bounded.
     pub waiting: Option<u32>,
     /// The most in progress at once on the busiest server: with so many threads nobody waits.

@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use hdrhistogram::Histogram;
 
-use super::occupancy::histogram;
+use super::occupancy::{histogram, record};
 use super::record::Record;
 
 /// What goes through.
@@ -33,7 +33,7 @@ impl<'a> Load<'a> {
             .iter()
             .skip(server as usize)
             .step_by(self.servers as usize)
-            .map(move |record| (record.start(), (record.length() as f64 * factor).round() as i64))
+            .map(move |one| (one.start(), (one.length() as f64 * factor).round() as i64))
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn run(load: Load<'_>, threads: u32, waiting: Option<u32>) -> Outcome
         serve(load.of_server(server), threads, waiting, &mut outcome);
     }
     let at_once = outcome.requests - outcome.waited - outcome.refused;
-    // Saturates: no log has a wait of 2^60 microseconds.
+    // Zero is always within the histogram.
     outcome.waits.saturating_record_n(0, at_once);
     outcome
 }
@@ -124,7 +124,7 @@ fn serve(requests: impl Iterator<Item = (i64, i64)>, threads: u32, waiting: Opti
         begins.push_back(begin);
         let wait = begin - arrival;
         outcome.waited += 1;
-        outcome.waits.saturating_record(wait as u64);
+        record(&mut outcome.waits, wait as u64);
         outcome.total += wait as f64;
         outcome.longest = outcome.longest.max(wait);
         outcome.queue = outcome.queue.max(begins.len() as u64);

@@ -100,13 +100,13 @@ fn need(need: &Need, report: &Report, to: &mut Formatter<'_>) -> fmt::Result {
     writeln!(to)?;
     let servers = if need.servers == 1 { "one server".to_owned() } else { format!("each of {} servers", need.servers) };
     writeln!(to, "Needed on {servers} for x{} the requests, each x{} as long:", need.growth, need.slow)?;
-    writeln!(
-        to,
-        "  {} threads: at most {} of requests wait; {}: none waits",
-        need.threads,
-        percent(need.may_wait),
-        need.peak
-    )?;
+    let threads = if need.threads_at_least == need.threads_at_most {
+        format!("{} threads", need.threads)
+    } else {
+        let (least, most) = (need.threads_at_least, need.threads_at_most);
+        format!("{least} to {most} threads (best guess {})", need.threads)
+    };
+    writeln!(to, "  {threads}: at most {} of requests wait; {}: none waits", percent(need.may_wait), need.peak)?;
     let coroutines = need.coroutines;
     writeln!(
         to,

@@ -234,3 +234,18 @@ fn requests_of_no_length() {
     assert!(report.points.is_empty());
     assert!(fanin_lab::size::svg(&report).contains("</svg>"));
 }
+
+#[test]
+fn lines_with_nuls_are_skipped_and_counted() {
+    // What logrotate's copytruncate leaves behind: a hole in the file, which reads as NULs.
+    for nuls in [1, 1000, 300 << 10, 900 << 10] {
+        let hole = "\0".repeat(nuls);
+        for text in [hole.clone() + "\n" + &steady(100), steady(50) + &hole + "\n" + &steady(50), hole + &steady(101)] {
+            let report = size_text(text, &Options::default()).unwrap();
+            let file = &report.files[0];
+            assert_eq!((file.requests, file.broken), (100, 1), "{nuls}");
+            let reason = file.first_broken[0].reason;
+            assert!(reason.contains("NUL") || reason.contains("longer than 256 KiB"), "{reason}");
+        }
+    }
+}

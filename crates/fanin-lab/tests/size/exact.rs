@@ -155,3 +155,18 @@ fn a_time_can_be_cut_out() {
     assert_eq!((report.requests, report.files[0].outside), (10, 90));
     assert_eq!(report.from, "2026-03-01T00:00:10.000Z");
 }
+
+#[test]
+fn long_requests_and_large_tiers_are_not_clamped() {
+    // 3,000 in progress at any time, each for 3 s.
+    let requests: Vec<Request> =
+        (0..20_000).map(|number| Request { start: 36_000_000 + number, length: 3000 }).collect();
+    let options = Options { growth: 1.0, slow: 1.0, size: Some(1000), ..Options::default() };
+    let report = size_text(log(Form::Fanin, &requests, false), &options).unwrap();
+    let close = |value: f64, truth: f64| (value - truth).abs() <= truth * 0.002;
+    assert!(close(report.length.p50_ms, 3000.0) && close(report.length.p99_ms, 3000.0), "{:?}", report.length);
+    assert!(close(report.per_second.p50, 3000.0) && close(report.per_second.p99, 3000.0), "{:?}", report.per_second);
+    // A thousand threads serve a third of the load: the last of 20,000 waits 40 s.
+    let waits = report.need.sizes.iter().find(|size| size.threads == 1000).unwrap().simulated;
+    assert!(close(waits.p99_ms, 38_000.0) || waits.p99_ms > 37_000.0, "{waits:?}");
+}

@@ -4,3 +4,4 @@ mod bad_input;
 mod exact;
 mod logs;
 mod output;
+mod saturation;

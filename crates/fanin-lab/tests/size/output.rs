@@ -94,3 +94,22 @@ fn a_full_disk_is_one_error() {
     let error = run(args).unwrap_err();
     assert!(matches!(&error, SizeError::Write { .. }) && error.to_string() == "/dev/full: cannot write", "{error}");
 }
+
+#[test]
+fn whole_seconds_put_a_range_into_the_recommendation() {
+    // Bursts of 95 requests of 300 ms, each burst at one moment of a second.
+    let requests: Vec<Request> = (0..60)
+        .flat_map(|second| (0..95).map(move |_| Request { start: 50_400_000 + second * 1000 + 400, length: 300 }))
+        .collect();
+    let options = Options { growth: 1.0, slow: 1.0, ..Options::default() };
+    let exact = size_text(log(Form::Nginx, &requests, true), &options).unwrap();
+    assert_eq!((exact.need.threads, exact.need.threads_at_least, exact.need.threads_at_most), (95, 95, 95));
+    let report = size_text(log(Form::NginxSeconds, &requests, true), &options).unwrap();
+    let need = &report.need;
+    assert!(need.threads < 95, "the guess is too low: {}", need.threads);
+    assert!((need.threads_at_least..=need.threads_at_most).contains(&95), "{need:?}");
+    let text = text(&report).to_string();
+    let headline =
+        format!("  {} to {} threads (best guess {})", need.threads_at_least, need.threads_at_most, need.threads);
+    assert!(text.contains(&headline), "no `{headline}` in:\n{text}");
+}

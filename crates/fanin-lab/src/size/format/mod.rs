@@ -95,6 +95,8 @@ pub(crate) struct Entry {
 pub(crate) enum Broken {
     /// Cut off by the reader.
     Line,
+    /// Holds NUL bytes: a hole that `copytruncate` left in the file.
+    Nul,
     Shape,
     Stamp,
     NoLatency,
@@ -106,6 +108,7 @@ impl Broken {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Broken::Line => "longer than 256 KiB",
+            Broken::Nul => "NUL bytes (a hole, as copytruncate leaves it)",
             Broken::Shape => "not of this form",
             Broken::Stamp => "no time that can be read",
             Broken::NoLatency => "no latency: the log must say how long each request took",
