@@ -26,10 +26,10 @@ use crate::values::serialize;
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
-    /// HTTP method. A GET route answers HEAD, too.
-    #[serde(serialize_with = "serialize::display")]
-    #[schemars(with = "types::MethodText")]
-    pub method: Method,
+    /// HTTP method, or a list of methods: `["GET", "POST"]`. A GET route answers HEAD, too.
+    #[serde(rename = "method", serialize_with = "serialize::one_or_more")]
+    #[schemars(with = "types::OneOrMore<types::MethodText>")]
+    pub methods: Vec<Method>,
     /// Path pattern. `{name}` matches one segment, `{*name}` at the end matches the rest of the path:
     /// `"/products/{id}"`.
     #[schemars(with = "types::PathPattern")]
@@ -79,7 +79,7 @@ impl Route {
     pub fn new(method: Method, path: impl Into<String>, flow: FlowRef) -> Route {
         let server = Server::default();
         Route {
-            method,
+            methods: vec![method],
             path: path.into(),
             flow,
             timeout: Duration::from_secs(10),
@@ -142,8 +142,11 @@ pub(crate) fn read_all(tables: Vec<Table<'_, '_>>, server: &Server, flow: &FlowL
         let route = Route::read(&mut table, server, flow);
         table.finish();
         let (Some(route), Some(path_at)) = (route, path_at) else { continue };
-        if let Err((message, hint)) = paths.add(&route.method, &route.path, reader.position(&path_at).line) {
-            reader.error_hint(&path_at, message, hint);
+        for method in &route.methods {
+            if let Err((message, hint)) = paths.add(method, &route.path, reader.position(&path_at).line) {
+                reader.error_hint(&path_at, message, hint);
+                break;
+            }
         }
         routes.push(route);
     }
@@ -151,8 +154,20 @@ pub(crate) fn read_all(tables: Vec<Table<'_, '_>>, server: &Server, flow: &FlowL
 }
 
 impl Route {
+    /// The name of the route in logs, metrics and messages: `"GET /products/{id}"`, or `"GET,POST /products"`.
+    pub fn label(&self) -> String {
+        format!("{} {}", self.methods_text(), self.path)
+    }
+
+    /// The methods, separated by commas.
+    pub fn methods_text(&self) -> String {
+        self.methods.iter().map(Method::as_str).collect::<Vec<_>>().join(",")
+    }
+}
+
+impl Route {
     fn read(table: &mut Table<'_, '_>, server: &Server, flow: &FlowLimits) -> Option<Route> {
-        let method = table.method("method").unwrap_or(Method::GET);
+        let methods = table.methods("method").unwrap_or_else(|| vec![Method::GET]);
         let path = table
             .parsed("path", "a path such as \"/products/{id}\"", |text| check_pattern(text).map(|()| text.to_owned()));
         let flow_ref = table.parsed("flow", "a file and a function such as \"flows/page.star:page\"", flow_ref);
@@ -168,7 +183,8 @@ impl Route {
         let (path, flow_ref) = (path.map(|at| at.value), flow_ref.map(|at| at_position(at, table.reader())));
         // The rest is read even when one of these is missing, so that all that is wrong is found.
         let stand_in = FlowRef::new("", "");
-        let mut route = Route::new(method, path.clone().unwrap_or_default(), flow_ref.clone().unwrap_or(stand_in));
+        let mut route = Route::new(Method::GET, path.clone().unwrap_or_default(), flow_ref.clone().unwrap_or(stand_in));
+        route.methods = methods;
         route.timeout = table.duration("timeout").unwrap_or(route.timeout);
         route.limit = table.count("limit", 1..=u64::MAX).unwrap_or(server.limit);
         if route.limit > server.limit {

@@ -557,6 +557,9 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         (route(OK), "1:1", "routes[0] needs `path`"),
         (route("path = '/a'"), "1:1", "routes[0] needs `flow`"),
         (full_route("method = 'get'"), "4:10", "`get` is not one of GET, "),
+        (full_route("method = ['GET', 'get']"), "4:18", "`get` is not one of GET, "),
+        (full_route("method = ['GET', 'GET']"), "4:18", "routes[0].method: GET occurs twice"),
+        (full_route("method = []"), "4:10", "routes[0].method: needs at least one method"),
         (full_route("timeout = '0'"), "4:11", "must be longer than zero"),
         (full_route("on_disconnect = 'stop'"), "4:17", "`stop` is not"),
         (

@@ -173,7 +173,7 @@ fn every_key_is_read() {
     assert_eq!(config.upstreams["catalog"], Upstream::new("catalog", url));
 
     let [page, home] = &config.routes[..] else { panic!("two routes") };
-    assert_eq!((&page.method, page.path.as_str()), (&Method::POST, "/pages/{id}/{*rest}"));
+    assert_eq!((&page.methods[..], page.path.as_str()), (&[Method::POST][..], "/pages/{id}/{*rest}"));
     assert_eq!((page.flow.file.as_path(), page.flow.function.as_str()), (Path::new("flows/page.star"), "page"));
     assert_eq!(page.timeout, Duration::from_millis(400));
     assert_eq!((page.limit, page.max_waiting, page.max_body), (7, 8, 9_000));
@@ -181,8 +181,8 @@ fn every_key_is_read() {
     assert_eq!((page.on_disconnect, page.errors), (OnDisconnect::Finish, true));
     assert_eq!(page.limits, FlowLimits { max_calls: 11, ..flow.clone() });
     assert_eq!(
-        (&home.method, home.timeout, home.on_disconnect),
-        (&Method::GET, Duration::from_secs(10), OnDisconnect::Effect)
+        (&home.methods[..], home.timeout, home.on_disconnect),
+        (&[Method::GET][..], Duration::from_secs(10), OnDisconnect::Effect)
     );
     assert_eq!((home.limit, home.max_waiting, home.max_body), (500, 0, 2_000_000), "the server's");
     assert_eq!(home.limits, flow, "what [flow] says");
@@ -290,6 +290,16 @@ fn secrets_are_masked() {
     assert_eq!(masked["server"]["idle_timeout"], "90s");
     assert_eq!(masked["routes"][0]["max_calls"], 11);
     assert_eq!(masked["routes"][0]["flow"], "flows/page.star:page");
+}
+
+#[test]
+fn a_route_may_have_several_methods() {
+    let dir = folder();
+    let text = "[[routes]]\nmethod = ['GET', 'POST']\npath = '/a'\nflow = 'flows/page.star:page'\n";
+    let config = parse(text, dir.path()).expect("valid");
+    let route = &config.routes[0];
+    assert_eq!((&route.methods[..], route.label()), (&[Method::GET, Method::POST][..], "GET,POST /a".to_owned()));
+    assert_eq!(config.masked()["routes"][0]["method"], serde_json::json!(["GET", "POST"]));
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl Flows {
             match function(&program, &file, &route.flow.function) {
                 Ok(function) => routes.push(Arc::new(RouteFlow {
                     index,
-                    name: format!("{} {}", route.method, route.path),
+                    name: route.label(),
                     flow: route.flow.to_string(),
                     program: program.clone(),
                     function,
@@ -192,7 +192,7 @@ fn pool(route: &Route, paused: bool) -> Option<Arc<Pool>> {
     match route.executor {
         Executor::Coroutines => None,
         Executor::Threads(bounds) => {
-            Some(Arc::new(Pool::new(route.method.to_string(), route.path.clone(), bounds, paused)))
+            Some(Arc::new(Pool::new(route.methods_text(), route.path.clone(), bounds, paused)))
         }
     }
 }

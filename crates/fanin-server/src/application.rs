@@ -1,4 +1,4 @@
-//! What the program gives to the server: an application, its workers, and a loader that makes applications.
+//! The interface to the program: an application, its workers, and a loader that makes applications.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use prometheus_client::registry::Registry;
 
 use crate::{Activity, LoadError, MemoryPressure, Request, Response, RouteSpec};
 
-/// One loaded configuration with everything compiled. All workers share it; a reload replaces it as a whole, and requests
-/// that run on the old one end there.
+/// One loaded configuration with everything compiled. All workers share it. A reload replaces it as a whole; requests that run on the
+/// old one end there.
 pub trait Application: Send + Sync + 'static {
     /// The application on one worker thread.
     type Worker: Worker;
@@ -16,7 +16,7 @@ pub trait Application: Send + Sync + 'static {
     /// `[server]`. Read at the start and after each reload; `listen`, `admin` and `workers` only at the start.
     fn server(&self) -> &fanin_config::Server;
 
-    /// The routes. The place in this list is [`Request::route`].
+    /// The routes. [`Request::route`] is an index into this list.
     fn routes(&self) -> Vec<RouteSpec>;
 
     /// Makes a worker's part. Called on that worker's thread, inside its runtime.
@@ -30,13 +30,18 @@ pub trait Application: Send + Sync + 'static {
         "{}".into()
     }
 
-    /// An admin page of the application's own, below `/debug/`: the work that makes it, which is done on a thread of its own, one at
-    /// a time. `None` if there is no such page now.
+    /// An admin page of the application, below `/debug/`: the work that makes it, which runs on a thread of its own, one at a time.
+    /// `None` if there is no such page now.
     fn debug_page(&self, _path: &str, _query: Option<&str>) -> Option<DebugWork> {
         None
     }
 
-    /// Words for a value that was given to [`Activity::set`], such as a flow with file and line. For the watchdog's message.
+    /// The pages below `/debug/` that exist now, for the index of the admin pages.
+    fn debug_pages(&self) -> Vec<PageLink> {
+        Vec::new()
+    }
+
+    /// Describes a value that was passed to [`Activity::set`], such as a flow with file and line. For the watchdog's message.
     fn describe(&self, activity: u64) -> String {
         format!("activity {activity}")
     }
@@ -45,39 +50,46 @@ pub trait Application: Send + Sync + 'static {
 /// Makes a page. It may take a second.
 pub type DebugWork = Box<dyn FnOnce() -> DebugPage + Send>;
 
-/// A page that shows the insides of a running program.
+/// A link to an admin page. The text is plain: characters that HTML reserves are not escaped.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLink {
+    /// Path and query.
+    pub href: &'static str,
+    /// What the page shows, in one line.
+    pub description: &'static str,
+}
+
+/// A page that shows the internals of the running program.
 #[derive(Clone, Debug)]
 pub struct DebugPage {
     /// Its `content-type`.
     pub kind: &'static str,
-    /// What it holds.
+    /// Its body.
     pub body: Vec<u8>,
 }
 
-/// The application on one worker thread. It need not be `Send`, and lives as long as it is current or one of its requests
-/// runs.
+/// The application on one worker thread. It need not be `Send`. It lives while it is current or one of its requests runs.
 pub trait Worker: 'static {
-    /// The answer that is not there yet. A concrete type saves a box for each request.
+    /// The future of a response. A concrete type saves an allocation for each request.
     type Future: Future<Output = Response> + 'static;
 
     /// Answers a request that has been admitted and whose body is complete.
     ///
-    /// `tokio::task::spawn_local` works here and in the future. The future is dropped when the client leaves; what must then
-    /// run on is moved to a task of its own together with the request's [`permit`](Request::permit). It is also dropped
-    /// 100 ms after [`Request::deadline`], as a backstop: the application is expected to end by itself at the deadline, and
-    /// to say what it was waiting for.
+    /// `tokio::task::spawn_local` works here and in the future. The future is dropped when the client disconnects. Work that must go on
+    /// then belongs in a task of its own, together with the request's [`permit`](Request::permit). The future is also dropped 100 ms
+    /// after [`Request::deadline`]: the application should end by itself at the deadline and report what it was waiting for.
     fn handle(&self, request: Request) -> Self::Future;
 
-    /// How many requests compute for so long that they take turns, one of them each time that the worker looks at its sockets.
-    /// Where requests queue for the worker, few more start meanwhile.
+    /// How many requests are CPU-bound and share the worker by time slices, one in each event loop iteration. While requests queue for
+    /// the worker, few more start beside them.
     fn computing(&self) -> usize {
         0
     }
 
-    /// The server drains: what the application serves besides, on listeners of its own, should end as well.
+    /// The server drains: what the application serves on listeners of its own should end as well.
     fn drain(&self) {}
 
-    /// Whether it still does, so that the server waits for it, as it waits for its own connections.
+    /// Whether it still serves on listeners of its own. The server waits for that, as for its own connections.
     fn is_busy(&self) -> bool {
         false
     }
@@ -88,8 +100,8 @@ pub trait Loader: Send + Sync + 'static {
     /// What it makes.
     type App: Application;
 
-    /// Reads the configuration and makes the application aside, `old` being the one that runs. May block: it has a thread of
-    /// its own. On an error `old` goes on as if nothing had happened.
+    /// Reads the configuration and makes an application, while `old` keeps running. May block: it has a thread of its own. On an error
+    /// `old` stays in force.
     ///
     /// # Errors
     /// All diagnostics at once.
@@ -100,7 +112,7 @@ pub trait Loader: Send + Sync + 'static {
         None
     }
 
-    /// Whether a change of this file, somewhere below [`watch`](Self::watch), is a reason to reload. By default: TOML,
+    /// Whether a change of this file below [`watch`](Self::watch) causes a reload. By default: TOML,
     /// Starlark, JSON, certificate and protobuf files, and the links by which Kubernetes switches mounted folders.
     fn concerns(&self, path: &Path) -> bool {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
@@ -118,8 +130,8 @@ pub struct WorkerContext {
     pub index: usize,
     /// How many workers there are.
     pub workers: usize,
-    /// Where the application says what the worker is running, for the watchdog.
+    /// Where the application records what the worker is running, for the watchdog.
     pub activity: Activity,
-    /// For what the application serves on listeners of its own: requests on routes are refused by the server.
+    /// For what the application serves on listeners of its own. For requests on routes the server checks it.
     pub memory: MemoryPressure,
 }

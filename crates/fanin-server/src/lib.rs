@@ -73,6 +73,7 @@ mod control;
 mod error;
 mod generation;
 mod heartbeat;
+mod host;
 mod http_date;
 mod json_text;
 mod listeners;
@@ -96,7 +97,7 @@ mod watchdog;
 mod worker;
 
 pub use admission::Permit;
-pub use application::{Application, DebugPage, DebugWork, Loader, Worker, WorkerContext};
+pub use application::{Application, DebugPage, DebugWork, Loader, PageLink, Worker, WorkerContext};
 pub use body::{Body, Pieces};
 pub use control::Exit;
 pub use error::{LoadError, StartError};

@@ -54,7 +54,7 @@ impl RouteSpec {
 impl From<&fanin_config::Route> for RouteSpec {
     fn from(route: &fanin_config::Route) -> RouteSpec {
         RouteSpec {
-            methods: vec![route.method.clone()],
+            methods: route.methods.clone(),
             path: route.path.clone(),
             timeout: route.timeout,
             limit: route.limit,

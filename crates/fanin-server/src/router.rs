@@ -18,16 +18,25 @@ pub(crate) struct Router {
 #[derive(Debug)]
 struct Methods {
     routes: Vec<(Method, usize)>,
-    /// For 405: the methods, HEAD with GET.
+    /// For `Allow`: the methods, HEAD with GET, and OPTIONS.
     allow: HeaderValue,
 }
 
 /// The result for a method and a path.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Found {
-    Route { route: usize, values: SmallVec<[Box<str>; 2]> },
+    Route {
+        route: usize,
+        values: SmallVec<[Box<str>; 2]>,
+    },
     NoPath,
-    NoMethod { allow: HeaderValue },
+    NoMethod {
+        allow: HeaderValue,
+    },
+    /// OPTIONS on a known path without a route for it.
+    Options {
+        allow: HeaderValue,
+    },
     Bad(PathError),
 }
 
@@ -66,7 +75,8 @@ impl Router {
         }
         let Ok(found) = self.paths.at(path) else { return Found::NoPath };
         let Some(route) = found.value.find(method) else {
-            return Found::NoMethod { allow: found.value.allow.clone() };
+            let allow = found.value.allow.clone();
+            return if *method == Method::OPTIONS { Found::Options { allow } } else { Found::NoMethod { allow } };
         };
         let mut values = SmallVec::new();
         for (_, raw) in found.params.iter() {
@@ -84,6 +94,9 @@ impl Methods {
         let mut names = routes.iter().map(|(method, _)| method.as_str()).collect::<Vec<_>>();
         if names.contains(&"GET") && !names.contains(&"HEAD") {
             names.push("HEAD");
+        }
+        if !names.contains(&"OPTIONS") {
+            names.push("OPTIONS");
         }
         names.sort_unstable();
         // A method is a token, and tokens are valid header values.
@@ -177,8 +190,27 @@ mod tests {
     #[test]
     fn an_unknown_method_gets_the_allowed_ones() {
         let router = router(&[("POST", "/a"), ("GET", "/a")]).unwrap();
-        let allow = HeaderValue::from_static("GET, HEAD, POST");
-        assert_eq!(router.find(&Method::DELETE, "/a"), Found::NoMethod { allow });
+        let allow = HeaderValue::from_static("GET, HEAD, OPTIONS, POST");
+        assert_eq!(router.find(&Method::DELETE, "/a"), Found::NoMethod { allow: allow.clone() });
+        assert_eq!(router.find(&Method::OPTIONS, "/a"), Found::Options { allow });
+        assert_eq!(router.find(&Method::OPTIONS, "/b"), Found::NoPath);
+    }
+
+    #[test]
+    fn a_route_for_options_takes_precedence() {
+        let router = router(&[("OPTIONS", "/a"), ("GET", "/a")]).unwrap();
+        assert_eq!(router.find(&Method::OPTIONS, "/a"), found(0, &[]));
+    }
+
+    #[test]
+    fn a_route_may_have_several_methods() {
+        let both = RouteSpec { methods: vec![Method::GET, Method::POST], ..RouteSpec::new(Method::GET, "/a") };
+        let router = Router::new(&[both.clone(), RouteSpec::new(Method::PUT, "/a")]).unwrap();
+        for (method, route) in [(Method::GET, 0), (Method::HEAD, 0), (Method::POST, 0), (Method::PUT, 1)] {
+            assert_eq!(router.find(&method, "/a"), found(route, &[]));
+        }
+        let error = Router::new(&[both, RouteSpec::new(Method::POST, "/a")]).unwrap_err();
+        assert_eq!(error.diagnostics, ["two routes POST /a"]);
     }
 
     #[test]

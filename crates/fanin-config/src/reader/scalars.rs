@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::{HeaderName, Method};
 use toml::de::DeValue;
 
+use crate::reader::item::Located;
 use crate::reader::table::Table;
 use crate::values::duration::parse_duration;
 use crate::values::http::{METHODS, header_name};
@@ -159,12 +160,30 @@ impl Table<'_, '_> {
 
     /// An HTTP method.
     pub fn method(&mut self, key: &'static str) -> Option<Method> {
-        let method = self.parsed(key, "an HTTP method", |text| {
-            if METHODS.contains(&text) {
-                return Method::from_bytes(text.as_bytes()).map_err(|error| error.to_string());
-            }
-            Err(format!("`{text}` is not one of {}", METHODS.join(", ")))
-        });
-        method.map(|found| found.value)
+        self.parsed(key, "an HTTP method", parse_method).map(|found| found.value)
     }
+
+    /// An HTTP method or a list of them, each once. `None` if the key is missing or no method is valid.
+    pub fn methods(&mut self, key: &'static str) -> Option<Vec<Method>> {
+        if self.is_empty_list(key) {
+            self.error(key, "needs at least one method");
+        }
+        let found = self.list(key, "an HTTP method", true, parse_method)?;
+        let mut methods = Vec::new();
+        for Located { value, span } in found {
+            if methods.contains(&value) {
+                self.reader().error(&span, format!("{}.{key}: {value} occurs twice", self.name()));
+                continue;
+            }
+            methods.push(value);
+        }
+        (!methods.is_empty()).then_some(methods)
+    }
+}
+
+fn parse_method(text: &str) -> Result<Method, String> {
+    if METHODS.contains(&text) {
+        return Method::from_bytes(text.as_bytes()).map_err(|error| error.to_string());
+    }
+    Err(format!("`{text}` is not one of {}", METHODS.join(", ")))
 }

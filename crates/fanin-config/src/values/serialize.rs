@@ -22,6 +22,14 @@ pub(crate) fn list<T: Display, S: Serializer>(values: &[T], to: S) -> Result<S::
     to.collect_seq(values.iter().map(ToString::to_string))
 }
 
+/// A list of one is written as its element.
+pub(crate) fn one_or_more<T: Display, S: Serializer>(values: &[T], to: S) -> Result<S::Ok, S::Error> {
+    match values {
+        [one] => display(one, to),
+        values => list(values, to),
+    }
+}
+
 pub(crate) fn or_off<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => to.collect_str(value),

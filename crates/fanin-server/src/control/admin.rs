@@ -1,4 +1,4 @@
-//! The admin pages.
+//! The admin pages: health, metrics, configuration, reload, and an index of them at `/`.
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -19,26 +19,41 @@ use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
 use super::reload::Reloader;
-use crate::{Application, Body, Loader, Problem, Response};
+use crate::{Application, Body, Loader, PageLink, Problem, Response};
 
-/// Connections at once; more wait in the kernel.
+/// Most connections at once; more wait in the kernel.
 const CONNECTIONS: usize = 64;
-/// A connection ends after this long, whatever it does.
-const LIFE: Duration = Duration::from_secs(300);
+/// A connection is closed after this long.
+const MAX_LIFETIME: Duration = Duration::from_secs(300);
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a page holds, for OpenMetrics.
+/// The content type of OpenMetrics.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves until the runtime ends, also while the server drains: that is when `/ready` matters.
+/// The pages of the index, besides the application's.
+const PAGES: [PageLink; 5] = [
+    PageLink { href: "/health", description: "200 while the process runs, for liveness probes" },
+    PageLink {
+        href: "/ready",
+        description: "200 while the server accepts requests, 503 while it drains, for readiness probes",
+    },
+    PageLink { href: "/metrics", description: "metrics for Prometheus (OpenMetrics text)" },
+    PageLink { href: "/config", description: "the configuration in force as JSON, secrets masked" },
+    PageLink {
+        href: "/reload",
+        description: "POST: loads the configuration again, as SIGHUP does; a broken one is refused",
+    },
+];
+
+/// Serves until the runtime ends, also while the server drains, since `/ready` matters then.
 pub(super) async fn run<L: Loader>(listener: TcpListener, reloader: Rc<Reloader<L>>) {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(reloader.metrics.clone()));
     let pages = Rc::new(Pages { registry, reloader, debugging: Semaphore::new(1) });
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        // Never an error: nobody closes it.
-        let place = places.clone().acquire_owned().await;
+        // Never an error: the semaphore is never closed.
+        let permit = permits.clone().acquire_owned().await;
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -54,17 +69,17 @@ pub(super) async fn run<L: Loader>(listener: TcpListener, reloader: Rc<Reloader<
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_TIMEOUT)
                 .serve_connection(TokioIo::new(stream), service);
-            let _ = timeout(LIFE, connection).await;
-            drop(place);
+            let _ = timeout(MAX_LIFETIME, connection).await;
+            drop(permit);
         });
     }
 }
 
 struct Pages<L: Loader> {
-    /// The server's own metrics; the application's are in its generation.
+    /// The server's metrics; the application's are in its generation.
     registry: Registry,
     reloader: Rc<Reloader<L>>,
-    /// A debug page at a time.
+    /// One debug page at a time.
     debugging: Semaphore,
 }
 
@@ -72,6 +87,7 @@ impl<L: Loader> Pages<L> {
     async fn answer(self: Rc<Self>, request: Request<Incoming>) -> Result<http::Response<Body>, Infallible> {
         let get = *request.method() == Method::GET || *request.method() == Method::HEAD;
         let mut response = match (request.uri().path(), get) {
+            ("/", true) => self.index(),
             ("/health", true) => text(StatusCode::OK, "ok\n"),
             ("/ready", true) if self.reloader.is_draining() => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
             ("/ready", true) => text(StatusCode::OK, "ready\n"),
@@ -80,9 +96,9 @@ impl<L: Loader> Pages<L> {
             (path, true) if path.starts_with("/debug/") => self.debug(path, request.uri().query()).await,
             ("/reload", _) if *request.method() == Method::POST => self.reload().await,
             ("/reload", _) => not_allowed("POST"),
-            ("/health" | "/ready" | "/metrics" | "/config", false) => not_allowed("GET, HEAD"),
+            ("/" | "/health" | "/ready" | "/metrics" | "/config", false) => not_allowed("GET, HEAD"),
             _ => Problem::new(StatusCode::NOT_FOUND, "no-page", "There is no such admin page")
-                .member("pages", vec!["/health", "/ready", "/metrics", "/config", "/reload"])
+                .member("pages", self.links().iter().map(|page| page.href).collect::<Vec<_>>())
                 .into(),
         };
         if *request.method() == Method::HEAD {
@@ -92,6 +108,27 @@ impl<L: Loader> Pages<L> {
         *result.status_mut() = response.status;
         *result.headers_mut() = response.headers;
         Ok(result)
+    }
+
+    fn links(&self) -> Vec<PageLink> {
+        let mut links = PAGES.to_vec();
+        links.extend(self.reloader.current.load().app.debug_pages());
+        links
+    }
+
+    fn index(&self) -> Response {
+        let mut page = String::from(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>Fanin admin</title></head>\n<body>\n\
+             <h1>Fanin admin</h1>\n<ul>\n",
+        );
+        for PageLink { href, description } in self.links() {
+            page.push_str(&format!("<li><a href=\"{href}\">{href}</a>: {description}</li>\n"));
+        }
+        let generation = self.reloader.current.load().number;
+        page.push_str(&format!("</ul>\n<p>Configuration generation {generation}.</p>\n</body>\n</html>\n"));
+        let mut response = Response::new(StatusCode::OK, page);
+        response.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        response
     }
 
     fn metrics(&self) -> Response {
@@ -111,16 +148,12 @@ impl<L: Loader> Pages<L> {
 
     async fn debug(&self, path: &str, query: Option<&str>) -> Response {
         let Some(work) = self.reloader.current.load().app.debug_page(path, query) else {
-            return Problem::new(
-                StatusCode::NOT_FOUND,
-                "no-page",
-                "There is no such page, or what it shows is switched off",
-            )
-            .into();
+            return Problem::new(StatusCode::NOT_FOUND, "no-page", "There is no such page, or its feature is disabled")
+                .into();
         };
-        let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Such a page is being made already").into();
+        let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Another debug page is being made").into();
         let Ok(_only) = self.debugging.try_acquire() else { return busy() };
-        // This thread has signals to hear.
+        // Not on this thread, which handles signals.
         match tokio::task::spawn_blocking(work).await {
             Ok(page) => {
                 let mut response = Response::new(StatusCode::OK, page.body);
@@ -137,11 +170,13 @@ impl<L: Loader> Pages<L> {
                 let generation = self.reloader.current.load().number;
                 Response::json(serde_json::json!({"reloaded": true, "generation": generation}).to_string())
             }
-            Err(error) => {
-                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "reload-failed", "The old configuration goes on")
-                    .member("diagnostics", error.diagnostics)
-                    .into()
-            }
+            Err(error) => Problem::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "reload-failed",
+                "The configuration is invalid; the old one stays in force",
+            )
+            .member("diagnostics", error.diagnostics)
+            .into(),
         }
     }
 }
@@ -153,8 +188,11 @@ fn text(status: StatusCode, text: &'static str) -> Response {
 }
 
 fn not_allowed(allow: &'static str) -> Response {
-    let mut response =
-        Response::from(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Another method is needed"));
+    let mut response = Response::from(Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method-not-allowed",
+        "This page does not have this method",
+    ));
     response.headers.insert(ALLOW, HeaderValue::from_static(allow));
     response
 }

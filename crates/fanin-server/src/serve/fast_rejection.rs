@@ -12,14 +12,14 @@ use http::{Method, StatusCode, Version};
 use httparse::{EMPTY_HEADER, Status};
 use tokio::time::Instant;
 
-use super::error_responses::ErrorResponse;
+use super::server_responses::ServerResponse;
 use crate::access_log::Line;
 use crate::admission::Refusal;
 use crate::connection::{ConnectionState, FastRejection};
 use crate::http_date::{DATE_LEN, HttpDate};
 use crate::router::Found;
 use crate::worker::{Route, WorkerState};
-use crate::{Application, Report, RequestId};
+use crate::{Application, Report, RequestId, host};
 
 /// For this long after a refusal new bytes are examined.
 const ACTIVE_FOR: Duration = Duration::from_secs(1);
@@ -111,6 +111,7 @@ fn plain_get<'a>(bytes: &'a [u8], decides: [Option<&str>; 2]) -> Option<&'a str>
     for header in request.headers.iter() {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         match header.name.len() {
+            4 if is("host") && !host::is_valid(header.value) => return None,
             4 if is("host") => hosts += 1,
             6 if is("expect") => return None,
             7 if is("upgrade") => return None,
@@ -140,7 +141,7 @@ struct Template {
 impl Template {
     fn new(refusal: Refusal) -> Template {
         const ID: RequestId = RequestId::new(0xf1f2_f3f4_f5f6_f7f8);
-        let response = ErrorResponse::Refused(refusal).response(ID);
+        let response = ServerResponse::Refused(refusal).response(ID);
         let body = response.body.to_bytes();
         let status = response.status;
         let mut bytes =
@@ -206,6 +207,7 @@ mod tests {
             "GET /a HTTP/1.1\r\nhost: a\r\n\r\nGET /a HTTP/1.1\r\nhost: a\r\n\r\n",
             "GET /a HTTP/1.0\r\nhost: a\r\n\r\n",
             "GET /a HTTP/1.1\r\n\r\n",
+            "GET /a HTTP/1.1\r\nhost: a b\r\n\r\n",
             "GET /a HTTP/1.1\r\nhost: a\r\nhost: a\r\n\r\n",
             "GET /a HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
             "GET /a HTTP/1.1\r\nhost: a\r\nContent-Length: 0\r\n\r\n",
@@ -235,7 +237,7 @@ mod tests {
             assert_eq!(document.len() as u64, body);
             assert_eq!(
                 document.as_bytes(),
-                ErrorResponse::Refused(refusal).response(RequestId::new(0xab)).body.to_bytes()
+                ServerResponse::Refused(refusal).response(RequestId::new(0xab)).body.to_bytes()
             );
             let date = head.rsplit_once("\r\ndate: ").unwrap().1;
             assert!(httpdate::parse_http_date(date).is_ok(), "{date}");

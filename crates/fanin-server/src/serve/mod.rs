@@ -2,21 +2,20 @@
 //!
 //! - `response_future`: the future that hyper polls, and its states.
 //! - `read_body`: the request's body. `response_body`: the response's.
-//! - `error_responses`: what the server answers without the application.
+//! - `server_responses`: what the server answers without the application.
 //! - `fast_rejection`: refusals that hyper never sees.
 
-mod error_responses;
 mod fast_rejection;
 mod read_body;
 mod response_body;
 mod response_future;
+mod server_responses;
 
 use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::HOST;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, Method, Version};
@@ -24,16 +23,16 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use error_responses::ErrorResponse;
 use read_body::ReadBody;
 use response_body::ResponseBody;
 use response_future::{PendingRequest, RequestState, ResponseFuture, Wait};
+use server_responses::ServerResponse;
 
 use crate::admission::{Admission, Permit, Refusal, admit};
 use crate::connection::ConnectionState;
 use crate::router::Found;
 use crate::worker::{Route, WorkerGeneration, WorkerState};
-use crate::{Application, Params, Priority, Request, RequestId, Worker};
+use crate::{Application, Params, Priority, Request, RequestId, Worker, host};
 
 /// What hyper calls for each request of a connection.
 pub(crate) struct Service<A: Application> {
@@ -98,10 +97,10 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
                 if unread {
                     self.conn.mark_unread();
                 }
-                if matches!(answer, ErrorResponse::Refused(_)) {
+                if matches!(answer, ServerResponse::Refused(_)) {
                     self.worker.note_refusal(start);
                 }
-                RequestState::ErrorResponse { answer: Some(answer) }
+                RequestState::ServerResponse { answer: Some(answer) }
             }
         };
         ResponseFuture::new(self.worker.clone(), self.conn.clone(), generation, meta, state)
@@ -122,16 +121,14 @@ impl<A: Application> Service<A> {
         meta: &mut RequestMeta,
         parts: Parts,
         body: Incoming,
-    ) -> Result<RequestState<<A::Worker as Worker>::Future>, ErrorResponse> {
-        let mut hosts = parts.headers.get_all(HOST).iter();
-        if parts.version == Version::HTTP_11 && (hosts.next().is_none() || hosts.next().is_some()) {
-            return Err(ErrorResponse::Host);
-        }
+    ) -> Result<RequestState<<A::Worker as Worker>::Future>, ServerResponse> {
+        host::check(parts.version, &parts.headers).map_err(ServerResponse::Host)?;
         let (route, values) = match generation.shared.router.find(&parts.method, parts.uri.path()) {
             Found::Route { route, values } => (&generation.routes[route], values),
-            Found::NoPath => return Err(ErrorResponse::NotFound),
-            Found::NoMethod { allow } => return Err(ErrorResponse::NotAllowed { allow }),
-            Found::Bad(error) => return Err(ErrorResponse::Path(error)),
+            Found::NoPath => return Err(ServerResponse::NotFound),
+            Found::NoMethod { allow } => return Err(ServerResponse::NotAllowed { allow }),
+            Found::Options { allow } => return Err(ServerResponse::Options { allow }),
+            Found::Bad(error) => return Err(ServerResponse::Path(error)),
         };
         meta.route = Some(route.clone());
         let timeout = match &generation.server().timeout_header {
@@ -141,16 +138,16 @@ impl<A: Application> Service<A> {
                 Some(value) => {
                     let millis = value.to_str().ok().and_then(|text| text.trim().parse().ok());
                     let sent =
-                        millis.map(Duration::from_millis).ok_or_else(|| ErrorResponse::TimeoutHeader(name.clone()))?;
+                        millis.map(Duration::from_millis).ok_or_else(|| ServerResponse::TimeoutHeader(name.clone()))?;
                     if sent.is_zero() {
-                        return Err(ErrorResponse::Deadline);
+                        return Err(ServerResponse::Deadline);
                     }
                     sent.min(route.timeout)
                 }
             },
         };
         if body.size_hint().lower() > route.max_body as u64 {
-            return Err(ErrorResponse::TooLarge { limit: route.max_body });
+            return Err(ServerResponse::TooLarge { limit: route.max_body });
         }
         let deadline = meta.start + timeout;
         let params = Params { names: if values.is_empty() { None } else { route.names.clone() }, values };
@@ -160,12 +157,12 @@ impl<A: Application> Service<A> {
         };
         if self.worker.memory.refuses(priority) {
             route.stats.refused(Refusal::Memory);
-            return Err(ErrorResponse::Refused(Refusal::Memory));
+            return Err(ServerResponse::Refused(Refusal::Memory));
         }
         if self.worker.run_queue.is_active() {
             let Ok(queued) = self.worker.run_queue.enqueue(priority, meta.start) else {
                 route.stats.refused(Refusal::Queueing);
-                return Err(ErrorResponse::Refused(Refusal::Queueing));
+                return Err(ServerResponse::Refused(Refusal::Queueing));
             };
             let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
             return Ok(RequestState::Admit {
@@ -196,7 +193,7 @@ impl<A: Application> Service<A> {
             }
             Admission::Refused(refusal) => {
                 route.stats.refused(refusal);
-                Err(ErrorResponse::Refused(refusal))
+                Err(ServerResponse::Refused(refusal))
             }
         }
     }
@@ -210,14 +207,14 @@ impl<A: Application> Service<A> {
         generation: &WorkerGeneration<A>,
         name: &HeaderName,
         parts: &Parts,
-    ) -> Result<Option<Priority>, ErrorResponse> {
+    ) -> Result<Option<Priority>, ServerResponse> {
         let Some(value) = parts.headers.get(name) else { return Ok(None) };
         let from = self.conn.remote.ip();
         if !generation.server().trusted.iter().any(|network| network.contains(from)) {
             return Ok(None);
         }
         let priority = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-        priority.map(Some).ok_or_else(|| ErrorResponse::PriorityHeader(name.clone()))
+        priority.map(Some).ok_or_else(|| ServerResponse::PriorityHeader(name.clone()))
     }
 }
 
@@ -284,7 +281,7 @@ fn handle<A: Application>(
         Some(future) => RequestState::Run { future, deadline },
         None => {
             route.stats.panicked();
-            RequestState::ErrorResponse { answer: Some(ErrorResponse::Panic) }
+            RequestState::ServerResponse { answer: Some(ServerResponse::Panic) }
         }
     }
 }

@@ -14,9 +14,9 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use super::error_responses::ErrorResponse;
 use super::read_body::{BodyError, ReadBody};
 use super::response_body::ResponseBody;
+use super::server_responses::ServerResponse;
 use super::{RequestHead, RequestMeta, admitted, handle_head};
 use crate::access_log::Line;
 use crate::admission::{Admission, PendingAdmission, Permit, Refusal, admit};
@@ -74,7 +74,7 @@ pin_project! {
     /// The state of a request. States that most requests never reach are boxed.
     #[project = StateProj]
     pub(crate) enum RequestState<F> {
-        ErrorResponse { answer: Option<ErrorResponse> },
+        ServerResponse { answer: Option<ServerResponse> },
         Admit { waiting: Box<PendingRequest> },
         Read { reading: Box<(ReadBody, Instant, Option<(RequestHead, Permit)>)> },
         Run { #[pin] future: F, deadline: Instant },
@@ -134,15 +134,15 @@ impl<A: Application> Future for ResponseFuture<A> {
                 StateProj::Run { future, deadline } => match catch_panic(|| future.poll(cx)) {
                     Some(Poll::Ready(response)) => break response,
                     Some(Poll::Pending) if !passed(this.timeout, *deadline + GRACE, cx) => return Poll::Pending,
-                    Some(Poll::Pending) => RequestState::ErrorResponse { answer: Some(ErrorResponse::Deadline) },
+                    Some(Poll::Pending) => RequestState::ServerResponse { answer: Some(ServerResponse::Deadline) },
                     None => {
                         if let Some(route) = &meta.route {
                             route.stats.panicked();
                         }
-                        RequestState::ErrorResponse { answer: Some(ErrorResponse::Panic) }
+                        RequestState::ServerResponse { answer: Some(ServerResponse::Panic) }
                     }
                 },
-                StateProj::ErrorResponse { answer } => match answer.take() {
+                StateProj::ServerResponse { answer } => match answer.take() {
                     Some(answer) => break answer.response(meta.id),
                     None => return Poll::Pending,
                 },
@@ -157,14 +157,16 @@ impl<A: Application> Future for ResponseFuture<A> {
                             // Taken only when this state ends.
                             None => return Poll::Pending,
                         },
-                        Poll::Ready(Err(BodyError::TooLarge)) => Err(ErrorResponse::TooLarge { limit: body.limit() }),
-                        Poll::Ready(Err(BodyError::Broken(error))) => Err(ErrorResponse::BodyBroken(error.to_string())),
+                        Poll::Ready(Err(BodyError::TooLarge)) => Err(ServerResponse::TooLarge { limit: body.limit() }),
+                        Poll::Ready(Err(BodyError::Broken(error))) => {
+                            Err(ServerResponse::BodyBroken(error.to_string()))
+                        }
                         Poll::Pending if !passed(this.timeout, *bound, cx) => return Poll::Pending,
-                        Poll::Pending => Err(ErrorResponse::BodyTimeout),
+                        Poll::Pending => Err(ServerResponse::BodyTimeout),
                     };
                     answer.unwrap_or_else(|answer| {
                         this.conn.mark_unread();
-                        RequestState::ErrorResponse { answer: Some(answer) }
+                        RequestState::ServerResponse { answer: Some(answer) }
                     })
                 }
                 StateProj::Admit { waiting } => {
@@ -187,7 +189,7 @@ impl<A: Application> Future for ResponseFuture<A> {
                             route.stats.refused(refusal);
                         }
                         this.conn.mark_unread();
-                        RequestState::ErrorResponse { answer: Some(ErrorResponse::Refused(refusal)) }
+                        RequestState::ServerResponse { answer: Some(ServerResponse::Refused(refusal)) }
                     })
                 }
                 StateProj::Done => return Poll::Pending,
@@ -217,7 +219,7 @@ fn respond<A: Application>(
 ) -> http::Response<ResponseBody> {
     if response.status.is_informational() {
         tracing::error!(status = %response.status, "the application answered with an informational status");
-        response = ErrorResponse::BadResponse.response(meta.id);
+        response = ServerResponse::BadResponse.response(meta.id);
     }
     let Response { status, mut headers, mut body, report } = response;
     remove_connection_headers(&mut headers);

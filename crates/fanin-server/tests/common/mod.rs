@@ -242,6 +242,10 @@ impl Application for TestApp {
         json!({"greeting": self.setup.greeting}).to_string()
     }
 
+    fn debug_pages(&self) -> Vec<fanin_server::PageLink> {
+        vec![fanin_server::PageLink { href: "/debug/test", description: "a test" }]
+    }
+
     fn debug_page(&self, path: &str, query: Option<&str>) -> Option<fanin_server::DebugWork> {
         let body = format!("{path} {query:?} on {:?}", std::thread::current().name()).into_bytes();
         let made = move || fanin_server::DebugPage { kind: "text/plain", body };

@@ -113,6 +113,11 @@ fn admin_pages() {
     assert_eq!(server.admin_get("/health").text(), "ok\n");
     assert_eq!(server.admin_get("/ready").text(), "ready\n");
     assert_eq!(server.admin_get("/config").json()["greeting"], "hello");
+    let index = server.admin_get("/");
+    assert_eq!(index.header("content-type"), Some("text/html; charset=utf-8"));
+    for page in ["/health", "/ready", "/metrics", "/config", "/reload", "/debug/test"] {
+        assert!(index.text().contains(&format!("<a href=\"{page}\">")), "{page} in {}", index.text());
+    }
     let reply = server.admin_get("/nothing");
     assert_eq!((reply.status, reply.problem().as_str()), (404, "no-page"));
     let reply = server.admin_get("/reload");

@@ -47,12 +47,36 @@ fn unknown_paths_and_methods() {
     }
     client.send("DELETE /hello HTTP/1.1\r\nhost: a\r\n\r\n");
     let reply = client.reply();
-    assert_eq!((reply.status, reply.header("allow")), (405, Some("GET, HEAD, PUT")));
+    assert_eq!((reply.status, reply.header("allow")), (405, Some("GET, HEAD, OPTIONS, PUT")));
     assert_eq!(reply.problem(), "method-not-allowed");
     client.send("OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n");
     assert_eq!(client.reply().status, 404);
     // All of it on one connection: none of these ends it.
     assert_eq!(client.get("/hello").status, 200);
+}
+
+#[test]
+fn head_is_get_without_a_body() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let length = client.get("/hello").text().len().to_string();
+    let reply = client.send("HEAD /hello HTTP/1.1\r\nhost: a\r\n\r\n").reply_to("HEAD");
+    assert_eq!((reply.status, reply.header("content-length")), (200, Some(length.as_str())));
+    assert_eq!(reply.text(), "");
+    assert_eq!(client.get("/hello").status, 200, "on the same connection");
+}
+
+#[test]
+fn options_lists_the_methods_of_a_path() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.send("OPTIONS /hello HTTP/1.1\r\nhost: a\r\n\r\n");
+    let reply = client.reply();
+    assert_eq!((reply.status, reply.header("allow")), (204, Some("GET, HEAD, OPTIONS, PUT")));
+    assert_eq!((reply.header("content-length"), reply.text()), (None, String::new()));
+    client.send("OPTIONS /nothing HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(client.reply().status, 404);
+    assert_eq!(client.get("/hello").status, 200, "on the same connection");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use arcstr::ArcStr;
 use fanin_config::{Config, Diagnostic};
 use fanin_flow::{CallTrace, Flows};
 use fanin_heap::Names;
-use fanin_server::{Application, DebugPage, DebugWork, RouteSpec, WorkerContext};
+use fanin_server::{Application, DebugPage, DebugWork, PageLink, RouteSpec, WorkerContext};
 use fanin_upstream::Upstreams;
 use prometheus_client::registry::Registry;
 
@@ -100,6 +100,13 @@ impl Application for App {
             ("/debug/heap", _) => Some(Box::new(as_pprof(Names::Found))),
             _ => None,
         }
+    }
+
+    fn debug_pages(&self) -> Vec<PageLink> {
+        let heap =
+            PageLink { href: "/debug/heap", description: "the heap profile for pprof: live memory by allocation site" };
+        let text = PageLink { href: "/debug/heap?format=text", description: "the heap profile as text" };
+        if fanin_heap::every().is_some() { vec![heap, text] } else { Vec::new() }
     }
 
     fn describe(&self, activity: u64) -> String {

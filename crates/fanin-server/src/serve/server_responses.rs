@@ -6,15 +6,20 @@ use http::header::ALLOW;
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::admission::Refusal;
+use crate::host::HostError;
 use crate::path::PathError;
-use crate::{Problem, RequestId, Response};
+use crate::{Body, Problem, RequestId, Response};
 
 /// Why the server answers instead of the application.
 #[derive(Debug)]
-pub(super) enum ErrorResponse {
-    Host,
+pub(super) enum ServerResponse {
+    Host(HostError),
     Path(PathError),
     NotFound,
+    /// OPTIONS on a known path.
+    Options {
+        allow: HeaderValue,
+    },
     NotAllowed {
         allow: HeaderValue,
     },
@@ -33,50 +38,55 @@ pub(super) enum ErrorResponse {
     BadResponse,
 }
 
-impl ErrorResponse {
+impl ServerResponse {
     pub(super) fn response(&self, id: RequestId) -> Response {
         let bad = |detail: String| {
             Problem::new(StatusCode::BAD_REQUEST, "bad-request", "The request is not valid").detail(detail)
         };
         let problem = match self {
-            ErrorResponse::Host => bad("HTTP/1.1 needs exactly one Host header".into()),
-            ErrorResponse::Path(error) => bad(error.detail().into()),
-            ErrorResponse::NotFound => Problem::new(StatusCode::NOT_FOUND, "no-route", "No route has this path"),
-            ErrorResponse::NotAllowed { .. } => Problem::new(
+            ServerResponse::Options { allow } => {
+                let mut response = Response::new(StatusCode::NO_CONTENT, Body::empty());
+                response.headers.insert(ALLOW, allow.clone());
+                return response;
+            }
+            ServerResponse::Host(error) => bad(error.detail().into()),
+            ServerResponse::Path(error) => bad(error.detail().into()),
+            ServerResponse::NotFound => Problem::new(StatusCode::NOT_FOUND, "no-route", "No route has this path"),
+            ServerResponse::NotAllowed { .. } => Problem::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method-not-allowed",
                 "The path has no route for this method",
             ),
-            ErrorResponse::TimeoutHeader(name) => {
+            ServerResponse::TimeoutHeader(name) => {
                 bad(format!("the header {name} is not a whole number of milliseconds"))
             }
-            ErrorResponse::PriorityHeader(name) => {
+            ServerResponse::PriorityHeader(name) => {
                 bad(format!("the header {name} is not one of critical, normal, low, background"))
             }
-            ErrorResponse::TooLarge { limit } => {
+            ServerResponse::TooLarge { limit } => {
                 Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "The request's body is too large")
                     .detail(format!("at most {limit} bytes are accepted"))
                     .member("limit", *limit)
             }
-            ErrorResponse::BodyTimeout => {
+            ServerResponse::BodyTimeout => {
                 Problem::new(StatusCode::REQUEST_TIMEOUT, "body-timeout", "The request's body did not arrive in time")
             }
-            ErrorResponse::BodyBroken(detail) => bad(format!("the body could not be read: {detail}")),
-            ErrorResponse::Refused(refusal) => {
+            ServerResponse::BodyBroken(detail) => bad(format!("the body could not be read: {detail}")),
+            ServerResponse::Refused(refusal) => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "The server is overloaded")
                     .detail(refusal.detail())
                     .member("reason", refusal.reason())
                     .retry_after(Duration::from_secs(1))
             }
-            ErrorResponse::Deadline => {
+            ServerResponse::Deadline => {
                 Problem::new(StatusCode::GATEWAY_TIMEOUT, "deadline", "The request's deadline passed")
             }
-            ErrorResponse::Panic | ErrorResponse::BadResponse => {
+            ServerResponse::Panic | ServerResponse::BadResponse => {
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "The server has an internal error")
             }
         };
         let mut response = Response::from(problem.request(id));
-        if let ErrorResponse::NotAllowed { allow } = self {
+        if let ServerResponse::NotAllowed { allow } = self {
             response.headers.insert(ALLOW, allow.clone());
         }
         response
