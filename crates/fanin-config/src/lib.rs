@@ -48,7 +48,7 @@ pub use network::Network;
 pub use priority::Priority;
 pub use render::{render, render_all};
 pub use route::{FlowRef, OnDisconnect, Route};
-pub use server::{AccessLog, Server, ServerTls};
+pub use server::{AccessLog, LogFormat, Server, ServerTls};
 pub use upstream::batch::Batch;
 pub use upstream::breaker::Breaker;
 pub use upstream::cache::Cache;

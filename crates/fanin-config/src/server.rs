@@ -102,6 +102,10 @@ pub struct Server {
     /// Log level of messages on standard error: `error`, `warn`, `info`, `debug` or `trace`, or directives as in
     /// `RUST_LOG`. The environment variable `RUST_LOG` takes precedence.
     pub log: String,
+    /// Format of the messages on standard error. `"text"`: an event begins with its time; its further lines begin with four
+    /// spaces. `"json"`: one JSON object a line, for log collectors. Read at start only.
+    #[schemars(with = "types::LogFormatText")]
+    pub log_format: LogFormat,
     /// The watchdog reports a worker that one piece of work occupies for longer than this. The report names the flow
     /// and line.
     #[serde(serialize_with = "serialize::duration")]
@@ -140,6 +144,7 @@ impl Default for Server {
             timeout_header: None,
             access_log: AccessLog::Stdout,
             log: "info".into(),
+            log_format: LogFormat::Text,
             stall: Duration::from_millis(20),
             heap_profile: None,
             reload: true,
@@ -159,6 +164,17 @@ pub struct ServerTls {
     #[serde(serialize_with = "serialize::path")]
     #[schemars(with = "String")]
     pub key: PathBuf,
+}
+
+/// How messages on standard error are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For log collectors: one object a line.
+    Json,
 }
 
 /// Where access log lines go.
@@ -254,6 +270,9 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         timeout_header: table.header_or_off("timeout_header").unwrap_or(default.timeout_header),
         access_log,
         log: table.string("log").unwrap_or(default.log),
+        log_format: table
+            .choice("log_format", &[("text", LogFormat::Text), ("json", LogFormat::Json)])
+            .unwrap_or_default(),
         stall: table.duration("stall").unwrap_or(default.stall),
         heap_profile: table.size("heap_profile", 1024),
         reload: table.boolean("reload").unwrap_or(default.reload),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use common::{FULL, folder, parse};
 use fanin_config::{
     AccessLog, Batch, Breaker, Cache, Config, Executor, FILE_NAME, FieldNames, FlowLimits, Hedge, HttpVersion, Int64,
-    Limit, MASK, ModelSettings, OnDisconnect, Param, ParamKind, ParamLocation, ParamType, Priority, QueryLists, Retry,
-    Rows, Server, Snapshot, Threads, Upstream, UpstreamKind, Versions,
+    Limit, LogFormat, MASK, ModelSettings, OnDisconnect, Param, ParamKind, ParamLocation, ParamType, Priority,
+    QueryLists, Retry, Rows, Server, Snapshot, Threads, Upstream, UpstreamKind, Versions,
 };
 use http::{Method, StatusCode};
 
@@ -44,7 +44,7 @@ fn every_key_is_read() {
     assert_eq!((server.max_header_size, server.max_body), (16_384, 2_000_000));
     assert_eq!(server.timeout_header.as_ref().map(|name| name.as_str()), Some("x-timeout-ms"));
     assert_eq!(server.access_log, AccessLog::File(dir.path().join("access.log")));
-    assert_eq!(server.log, "warn,fanin=debug");
+    assert_eq!((server.log.as_str(), server.log_format), ("warn,fanin=debug", LogFormat::Json));
     assert_eq!(server.stall, Duration::from_millis(50));
     assert_eq!(server.heap_profile, Some(512 << 10));
     assert!(!server.reload);

@@ -59,11 +59,12 @@ impl FailureLog {
         let Some(suppressed) = self.admit() else { return };
         let position = failure.position.as_ref().map(ToString::to_string).unwrap_or_default();
         // Last, because it has several lines.
-        let told = format!("\n{}", program.explain(failure, false));
+        let excerpt = program.explain(failure, false);
+        let excerpt = excerpt.trim_matches('\n');
         if error.status == StatusCode::INTERNAL_SERVER_ERROR {
-            tracing::error!(target: "fanin::flow", route, at = position, suppressed, told = %told, "{failure}");
+            tracing::error!(target: "fanin::flow", route, at = position, suppressed, excerpt = %excerpt, "{failure}");
         } else {
-            tracing::warn!(target: "fanin::flow", route, at = position, suppressed, told = %told, "{failure}");
+            tracing::warn!(target: "fanin::flow", route, at = position, suppressed, excerpt = %excerpt, "{failure}");
         }
     }
 }

@@ -33,7 +33,7 @@ pub fn serve(dir: &Path) -> ExitCode {
         Err(code) => return code,
     };
     report::to_people(app.warnings());
-    if let Err(error) = logging::start(&app.config().server.log) {
+    if let Err(error) = logging::start(&app.config().server.log, app.config().server.log_format) {
         return failure(&error);
     }
     match start(origin, app, true) {

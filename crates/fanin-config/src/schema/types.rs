@@ -108,6 +108,11 @@ leaf!(
     json_schema!({ "anyOf": [{ "enum": ["effect", "cancel", "finish"] }, variable()] })
 );
 leaf!(
+    /// `"text"` or `"json"`.
+    LogFormatText,
+    json_schema!({ "anyOf": [{ "enum": ["text", "json"] }, variable()] })
+);
+leaf!(
     /// How important.
     PriorityText,
     json_schema!({ "anyOf": [{ "enum": ["critical", "normal", "low", "background"] }, variable()] })

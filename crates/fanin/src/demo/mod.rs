@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use fanin_config::{AccessLog, Server};
+use fanin_config::{AccessLog, LogFormat, Server};
 use fanin_server::{Exit, Handle};
 use serde_json::Value;
 use thiserror::Error;
@@ -110,7 +110,7 @@ pub fn run(example: Example, once: bool) -> ExitCode {
 }
 
 fn show(example: Example, once: bool) -> Result<ExitCode, DemoError> {
-    logging::start("warn")?;
+    logging::start("warn", LogFormat::Text)?;
     let backends = Backends::start(example.backends())?;
     let folder = Folder::of(example, Path::new(""))?;
     let traces = Traces::default();
