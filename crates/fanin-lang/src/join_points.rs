@@ -83,13 +83,14 @@ const CONSTRUCTS: [(&str, Op); 30] = [
 ];
 
 /// Natives that decide on elements of what they are given, too; all others leave them as they are.
-const INSIDE: [(&str, &str); 36] = [
+const INSIDE: [(&str, &str); 37] = [
     ("all", "the elements up to the first that is false"),
     ("any", "the elements up to the first that is true"),
     ("max", "the elements, or their keys"),
     ("min", "the elements, or their keys"),
     ("sorted", "the elements, or their keys"),
     ("set", "the elements"),
+    ("sum", "the elements"),
     ("dict", "the pairs and their keys"),
     ("bytes", "the elements"),
     ("hash", "nothing else"),

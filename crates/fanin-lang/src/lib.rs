@@ -30,6 +30,7 @@ mod pending;
 mod plan;
 mod program;
 mod program_order;
+mod python_names;
 mod render;
 mod suggest;
 pub mod testing;

@@ -2,16 +2,18 @@
 
 use std::rc::Rc;
 
-use crate::error::{Kind, Stop};
+use crate::code::Binary;
+use crate::error::{Failure, Kind, Stop};
 use crate::host::Args;
+use crate::machine::ops::binary;
 use crate::machine::truth;
-use crate::methods::args::{each, int, optional_int};
+use crate::methods::args::{each, int, optional_int, there};
 use crate::methods::{dict, set};
 use crate::native::{Awaits, Ctx, NativeFn};
 use crate::value::view::{self, type_name};
-use crate::value::{Dict, Map, Range, Set, Value};
+use crate::value::{Dict, Map, Range, Set, Value, ValueKind};
 
-pub(super) static FUNCTIONS: [NativeFn; 11] = [
+pub(super) static FUNCTIONS: [NativeFn; 12] = [
     NativeFn::new("all", all),
     NativeFn::new("any", any),
     NativeFn::new("dict", dict).awaits(Awaits::These(1)),
@@ -21,6 +23,7 @@ pub(super) static FUNCTIONS: [NativeFn; 11] = [
     NativeFn::new("range", range),
     NativeFn::new("reversed", reversed),
     NativeFn::new("set", set),
+    NativeFn::new("sum", sum),
     NativeFn::new("tuple", tuple),
     NativeFn::new("zip", zip),
 ];
@@ -126,6 +129,34 @@ fn reversed(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     let mut items = ctx.elements(&args.pos[0])?;
     items.reverse();
     ctx.list(items)
+}
+
+/// Python's `sum`, for numbers. Not in Starlark's specification.
+fn sum(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
+    let [from, start] = args.bind("sum", false, ["iterable", "start"], 1)?;
+    let from = from.unwrap_or(&Value::None);
+    there(from)?;
+    let mut total = start.cloned().unwrap_or(Value::Int(0));
+    number(&total)?;
+    for item in each(from)? {
+        let item = item.decide()?;
+        number(&item)?;
+        ctx.steps(1)?;
+        total = binary(ctx, Binary::Add, &total, &item)?;
+    }
+    Ok(total)
+}
+
+fn number(value: &Value) -> Result<(), Stop> {
+    let hint = match view::kind(value) {
+        ValueKind::Int | ValueKind::Float => return Ok(()),
+        ValueKind::Str => "\"\".join(parts) concatenates strings",
+        ValueKind::List | ValueKind::Tuple => "[x for part in parts for x in part] concatenates lists",
+        ValueKind::None => "leave out what is None: sum([x for x in values if x != None])",
+        _ => "convert the elements first: sum([int(x) for x in values])",
+    };
+    let failure = Failure::new(Kind::Type, format!("sum() adds numbers, not {}", type_name(value))).with_hint(hint);
+    Err(failure.into())
 }
 
 /// Looks for the first element whose truth is `wanted`. What stands behind it is not decided on.

@@ -52,7 +52,7 @@ impl Checker<'_> {
             Expr::Identifier(ident) => {
                 let name = ident.node.ident.as_str();
                 if !of_type.may_be(&Type::Callable) {
-                    self.error(span_of(callee.span), format!("{name} is {of_type} and cannot be called"));
+                    self.type_error(span_of(callee.span), format!("{name} is {of_type} and cannot be called"), None);
                     return Type::Any;
                 }
                 self.signature(name)
@@ -229,7 +229,7 @@ impl Checker<'_> {
 
     fn argument(&mut self, given: &Given<'_>, wanted: &Type, what: &str) {
         if let Some(but) = self.misfit(Some(given.expr), &given.ty, wanted) {
-            self.error(span_of(given.expr.span), format!("{what} must be {wanted}, {but}"));
+            self.mismatch(span_of(given.expr.span), format!("{what} must be {wanted}, {but}"), None);
         }
     }
 

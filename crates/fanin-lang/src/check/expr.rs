@@ -5,6 +5,7 @@ use starlark_syntax::syntax::ast::{AstExpr, AstLiteral, BinOp, Expr, Parameter};
 
 use super::Checker;
 use super::lint::Lint;
+use super::reach::Reach;
 use super::scope::{Kind, Scope, Symbol};
 use crate::compile::span_of;
 use crate::suggest;
@@ -12,7 +13,7 @@ use crate::types::Type;
 use crate::value::{FrozenValue, ValueKind};
 
 impl Checker<'_> {
-    /// MutationGuard a name as read and gives what is known of it.
+    /// Notes that a name is read. Gives its type.
     pub(super) fn name(&mut self, name: &str) -> Type {
         match self.scopes.find_mut(name) {
             Some(symbol) => {
@@ -50,13 +51,13 @@ impl Checker<'_> {
             }
             Expr::ListComprehension(element, first, rest) => {
                 self.clauses(first, rest);
-                let element = self.expr(element);
+                let element = self.at_most(Reach::Sometimes, |this| this.expr(element));
                 self.unused(|_| false);
                 Type::List(Box::new(element))
             }
             Expr::DictComprehension(pair, first, rest) => {
                 self.clauses(first, rest);
-                let (key, value) = (self.expr(&pair.0), self.expr(&pair.1));
+                let (key, value) = self.at_most(Reach::Sometimes, |this| (this.expr(&pair.0), this.expr(&pair.1)));
                 self.unused(|_| false);
                 Type::Dict(Box::new(key), Box::new(value))
             }
@@ -70,7 +71,7 @@ impl Checker<'_> {
                 let symbol = |_| Symbol::new(Kind::Given, (0, 0), true);
                 let scope: Scope = names.map(|ident| (ident.node.ident.clone(), symbol(()))).collect();
                 self.scopes.0.push(scope);
-                self.expr(&lambda.body);
+                self.at_each_call(|this| this.expr(&lambda.body));
                 self.unused(|_| false);
                 Type::Callable
             }
@@ -96,7 +97,7 @@ impl Checker<'_> {
                         _ => Type::Any,
                     },
                     Type::None | Type::Int | Type::Bool | Type::Float | Type::Callable => {
-                        self.error(span_of(both.0.span), format!("{of} has no elements to index"));
+                        self.type_error(span_of(both.0.span), format!("{of} has no elements to index"), None);
                         Type::Any
                     }
                     _ => Type::Any,
@@ -128,10 +129,18 @@ impl Checker<'_> {
             },
             Expr::If(parts) => {
                 self.expr(&parts.0);
-                self.expr(&parts.1).or(self.expr(&parts.2))
+                let (then, otherwise) = (self.branch(&parts.0, true), self.branch(&parts.0, false));
+                let then = self.at_most(then, |this| this.expr(&parts.1));
+                then.or(self.at_most(otherwise, |this| this.expr(&parts.2)))
             }
             Expr::Op(left, op, right) => {
-                let (a, b) = (self.expr(left), self.expr(right));
+                let a = self.expr(left);
+                let reach = match op {
+                    BinOp::And => self.branch(left, true),
+                    BinOp::Or => self.branch(left, false),
+                    _ => Reach::Always,
+                };
+                let b = self.at_most(reach, |this| this.expr(right));
                 self.operator(&a, *op, &b, span_of(expr.span))
             }
         }
@@ -156,7 +165,7 @@ impl Checker<'_> {
                 if let (Some(a_kind), Some(b_kind)) = (family(a), family(b))
                     && (a_kind != b_kind || a_kind == Family::Other)
                 {
-                    self.error(span, format!("{a} and {b} have no order"));
+                    self.type_error(span, format!("{a} and {b} cannot be ordered"), None);
                 }
                 Type::Bool
             }
@@ -164,8 +173,8 @@ impl Checker<'_> {
             BinOp::Add => match (family(a), family(b)) {
                 (Some(a_kind), Some(b_kind)) if a_kind != b_kind || a_kind == Family::Other => {
                     let hint = (a_kind == Family::Text || b_kind == Family::Text)
-                        .then(|| "str(x) makes a text, int(x) a number".to_owned());
-                    self.error_hint(span, format!("{a} + {b} has no meaning"), hint);
+                        .then(|| "str(x) makes a string, int(x) a number".to_owned());
+                    self.type_error(span, format!("{a} + {b} is not defined"), hint);
                     Type::Any
                 }
                 (Some(Family::Number), Some(_)) if *a == Type::Int && *b == Type::Int => Type::Int,
@@ -200,7 +209,7 @@ impl Checker<'_> {
                 ValueKind::Dict => "dict".to_owned(),
                 _ => ty.to_string(),
             };
-            self.error_hint(span, format!("{shown} has no .{name}"), hint);
+            self.type_error(span, format!("{shown} has no .{name}"), hint);
         }
     }
 

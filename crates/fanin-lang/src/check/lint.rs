@@ -1,10 +1,11 @@
-//! The lints: what works, but hardly as meant. Each can be silenced by name.
+//! Lints: code that runs, but is probably a mistake. A comment can silence each by name.
 
 /// A lint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lint {
     DuplicateKey,
     SequentialLoop,
+    TypeMismatch,
     UnknownName,
     Unreachable,
     UnusedLoad,
@@ -14,9 +15,10 @@ pub(crate) enum Lint {
 
 impl Lint {
     /// All, by name.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::DuplicateKey,
         Self::SequentialLoop,
+        Self::TypeMismatch,
         Self::UnknownName,
         Self::Unreachable,
         Self::UnusedLoad,
@@ -29,6 +31,7 @@ impl Lint {
         match self {
             Self::DuplicateKey => "duplicate-key",
             Self::SequentialLoop => "sequential-loop",
+            Self::TypeMismatch => "type-mismatch",
             Self::UnknownName => "unknown-lint",
             Self::Unreachable => "unreachable",
             Self::UnusedLoad => "unused-load",

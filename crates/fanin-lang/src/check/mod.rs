@@ -9,6 +9,7 @@ mod call;
 mod expr;
 pub(crate) mod lint;
 mod native_signatures;
+mod reach;
 mod scope;
 mod signature;
 mod statement;
@@ -21,6 +22,7 @@ use starlark_syntax::syntax::Dialect;
 use starlark_syntax::syntax::ast::AstStmt;
 
 use self::lint::Lint;
+use self::reach::Reach;
 use self::scope::Scopes;
 use crate::code::Code;
 use crate::compile::position;
@@ -45,7 +47,8 @@ pub(crate) struct Env<'a> {
 /// Checks a file. The lints that its comments silence are left out.
 pub(crate) fn check(top: &AstStmt, env: &Env<'_>) -> (Vec<Diagnostic>, Allowed) {
     let (allowed, mut found) = Allowed::read(env.name, env.text, top, env.dialect);
-    let mut checker = Checker { env, scopes: Scopes::default(), found: Vec::new(), returns: Vec::new() };
+    let mut checker =
+        Checker { env, scopes: Scopes::default(), found: Vec::new(), returns: Vec::new(), reach: Reach::Always };
     checker.module(top);
     found.append(&mut checker.found);
     // What is wrong has been said in other words.
@@ -64,6 +67,8 @@ struct Checker<'a> {
     found: Vec<Diagnostic>,
     /// What each function around returns, if it says so.
     returns: Vec<Option<Rc<Type>>>,
+    /// Whether the code being checked certainly runs when its function is called.
+    reach: Reach,
 }
 
 impl Checker<'_> {
@@ -74,6 +79,24 @@ impl Checker<'_> {
     fn error_hint(&mut self, span: (u32, u32), message: impl Into<String>, hint: Option<String>) {
         let position = position(self.env.name, self.env.text, span);
         self.found.push(Diagnostic::error(position, message).hint(hint));
+    }
+
+    /// An operation that cannot work on values of these types. It is an error only where it certainly runs.
+    fn type_error(&mut self, span: (u32, u32), message: String, hint: Option<String>) {
+        match self.reach {
+            Reach::Always => self.error_hint(span, message, hint),
+            Reach::Sometimes | Reach::Never => {
+                self.lint(Lint::TypeMismatch, span, message, hint.as_deref());
+            }
+        }
+    }
+
+    /// A value that contradicts a declared type. It is an error unless the code is unreachable.
+    fn mismatch(&mut self, span: (u32, u32), message: String, hint: Option<String>) {
+        match self.reach {
+            Reach::Always | Reach::Sometimes => self.error_hint(span, message, hint),
+            Reach::Never => self.lint(Lint::TypeMismatch, span, message, hint.as_deref()),
+        }
     }
 
     fn lint(&mut self, lint: Lint, span: (u32, u32), message: impl Into<String>, hint: Option<&str>) {

@@ -38,6 +38,7 @@ const FUNCTIONS: &[&str] = &[
     "set(x: iterable?, /) -> set",
     "sorted(x: iterable, /, *, key?, reverse: bool?) -> list",
     "str(x?, /) -> str",
+    "sum(iterable: iterable, start?)",
     "struct(**kwargs) -> struct",
     "tuple(x: iterable?, /) -> tuple",
     "type(x, /) -> str",

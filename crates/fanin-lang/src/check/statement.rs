@@ -8,6 +8,7 @@ use starlark_syntax::syntax::ast::{
 
 use super::Checker;
 use super::lint::Lint;
+use super::reach::Reach;
 use super::scope::{Kind, Scope, Symbol};
 use super::signature::Signature;
 use crate::compile::{annotation, scope, span_of};
@@ -70,20 +71,29 @@ impl Checker<'_> {
         match &stmt.node {
             Stmt::Pass | Stmt::Break | Stmt::Continue | Stmt::Load(_) => {}
             Stmt::Statements(all) => {
-                let mut told = false;
+                let before = self.reach;
+                let mut reported = false;
                 for (at, one) in all.iter().enumerate() {
                     self.statement(one);
-                    if let (Some(next), false, true) = (all.get(at + 1), told, self.leaves(one)) {
-                        told = true;
-                        let hint = "what stands above always returns, breaks, goes on or fails";
+                    if self.may_leave(one, false) {
+                        self.reach = self.reach.max(Reach::Sometimes);
+                    }
+                    if !self.leaves(one) {
+                        continue;
+                    }
+                    self.reach = Reach::Never;
+                    if let (Some(next), false) = (all.get(at + 1), reported) {
+                        reported = true;
+                        let hint = "the statement above always returns, breaks, continues or fails";
                         self.lint(
                             Lint::Unreachable,
                             first_line(span_of(next.span), self.env.text),
-                            "this is never reached",
+                            "this code is never reached",
                             Some(hint),
                         );
                     }
                 }
+                self.reach = before;
             }
             Stmt::Expression(expr) => self.expression_statement(expr),
             Stmt::Return(value) => {
@@ -91,7 +101,7 @@ impl Checker<'_> {
                 if let Some(Some(wanted)) = self.returns.last().cloned() {
                     let span = value.as_ref().map_or(span, |value| span_of(value.span));
                     if let Some(but) = self.misfit(value.as_ref(), &ty, &wanted) {
-                        self.error(span, format!("the function says that it returns {wanted}, {but}"));
+                        self.mismatch(span, format!("the function says that it returns {wanted}, {but}"), None);
                     }
                 }
             }
@@ -101,7 +111,8 @@ impl Checker<'_> {
                     && let Ok(wanted) = annotation::read(&wanted.node.expr, &self.env.builtins.types)
                 {
                     if let Some(but) = self.misfit(Some(&assign.rhs), &ty, &wanted) {
-                        self.error(span_of(assign.rhs.span), format!("the variable must be {wanted}, {but}"));
+                        let message = format!("the variable must be {wanted}, {but}");
+                        self.mismatch(span_of(assign.rhs.span), message, None);
                     }
                     ty = wanted;
                 }
@@ -129,40 +140,22 @@ impl Checker<'_> {
             }
             Stmt::If(cond, body) => {
                 self.expr(cond);
-                self.statement(body);
+                let reach = self.branch(cond, true);
+                self.at_most(reach, |this| this.statement(body));
             }
             Stmt::IfElse(cond, both) => {
                 self.expr(cond);
-                self.statement(&both.0);
-                self.statement(&both.1);
+                let (then, otherwise) = (self.branch(cond, true), self.branch(cond, false));
+                self.at_most(then, |this| this.statement(&both.0));
+                self.at_most(otherwise, |this| this.statement(&both.1));
             }
             Stmt::For(looped) => {
                 let over = self.expr(&looped.over);
                 self.loops_over(&looped.over, &over);
                 self.target(&looped.var, over.element(), Kind::Given);
-                self.statement(&looped.body);
+                self.at_most(Reach::Sometimes, |this| this.statement(&looped.body));
             }
             Stmt::Def(def) => self.function(def, span),
-        }
-    }
-
-    /// Whether control never comes to what stands below a statement.
-    fn leaves(&self, stmt: &AstStmt) -> bool {
-        match &stmt.node {
-            Stmt::Return(_) | Stmt::Break | Stmt::Continue => true,
-            Stmt::Statements(all) => all.iter().any(|one| self.leaves(one)),
-            Stmt::IfElse(_, both) => self.leaves(&both.0) && self.leaves(&both.1),
-            Stmt::Expression(expr) => match &expr.node {
-                Expr::Call(callee, _) => match &callee.node {
-                    Expr::Identifier(ident) => {
-                        let name = ident.node.ident.as_str();
-                        matches!(name, "fail" | "abort") && self.scopes.find(name).is_none()
-                    }
-                    _ => false,
-                },
-                _ => false,
-            },
-            _ => false,
         }
     }
 
@@ -236,7 +229,7 @@ impl Checker<'_> {
         self.scopes.0.push(names);
         let returns = def.return_type.as_ref().and(signature.returns.clone()).map(Rc::new);
         self.returns.push(returns.clone());
-        self.statement(&def.body);
+        self.at_each_call(|this| this.statement(&def.body));
         self.returns.pop();
         self.unused(|kind| matches!(kind, Kind::Assigned | Kind::Answer | Kind::Function));
         if let Some(wanted) = returns
@@ -307,11 +300,11 @@ impl Checker<'_> {
                 Type::Int => Some("a number of times is range(n)".to_owned()),
                 _ => None,
             };
-            self.error_hint(span_of(over.span), format!("{ty} cannot be looped over"), hint);
+            self.type_error(span_of(over.span), format!("{ty} cannot be looped over"), hint);
         }
     }
 
-    /// Opens the scope of a comprehension and goes through its clauses.
+    /// Opens the scope of a comprehension and checks its clauses. Only the first iterable is certain to be evaluated.
     pub(super) fn clauses(&mut self, first: &ForClause, rest: &[Clause]) {
         let over = self.expr(&first.over);
         self.loops_over(&first.over, &over);
@@ -319,18 +312,20 @@ impl Checker<'_> {
         let symbols = names.into_iter().map(|name| (name, Symbol::new(Kind::Given, (0, 0), true))).collect();
         self.scopes.0.push(symbols);
         self.target(&first.var, over.element(), Kind::Given);
-        for clause in rest {
-            match clause {
-                Clause::For(clause) => {
-                    let over = self.expr(&clause.over);
-                    self.loops_over(&clause.over, &over);
-                    self.target(&clause.var, over.element(), Kind::Given);
-                }
-                Clause::If(cond) => {
-                    self.expr(cond);
+        self.at_most(Reach::Sometimes, |this| {
+            for clause in rest {
+                match clause {
+                    Clause::For(clause) => {
+                        let over = this.expr(&clause.over);
+                        this.loops_over(&clause.over, &over);
+                        this.target(&clause.var, over.element(), Kind::Given);
+                    }
+                    Clause::If(cond) => {
+                        this.expr(cond);
+                    }
                 }
             }
-        }
+        });
     }
 }
 

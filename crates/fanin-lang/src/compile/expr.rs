@@ -10,6 +10,7 @@ use super::builder::Var;
 use super::{Compiler, span_of};
 use crate::code::{Binary, Comparison, Op, Piece, Reg};
 use crate::intern::intern;
+use crate::python_names;
 use crate::suggest;
 use crate::value::{FrozenValue, number};
 
@@ -122,7 +123,10 @@ impl Compiler<'_> {
         names.extend(self.loaded.keys().cloned());
         names.extend(self.builtins.names.keys().map(ToString::to_string));
         names.sort();
-        let hint = suggest::nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean {near}?"));
+        // A name of Python's is hardly a misspelt one of the flow's.
+        let hint = python_names::instead_of(name).map(|instead| format!("write instead: {instead}")).or_else(|| {
+            suggest::nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean {near}?"))
+        });
         self.error_hint(span, format!("the name {name} is not defined"), hint);
     }
 

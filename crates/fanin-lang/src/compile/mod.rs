@@ -27,6 +27,7 @@ use crate::error::{Diagnostic, Position};
 use crate::intern::intern;
 use crate::native::Globals;
 use crate::program::Loader;
+use crate::python_names;
 use crate::value::FrozenValue;
 
 pub(crate) const DIALECT: Dialect = Dialect {
@@ -109,7 +110,14 @@ pub(crate) fn parse(name: &ArcStr, text: &str) -> Result<Parsed, Diagnostic> {
             let hint = "types are names, list[T], dict[K, V], tuple[A, B], set[T] and T | U, without quotes";
             return at("this is no type".to_owned(), span).hint(Some(hint.to_owned()));
         }
-        at(message.strip_prefix("Parse error: ").unwrap_or(&message).to_owned(), span)
+        let message = message.strip_prefix("Parse error: ").unwrap_or(&message);
+        let word = text.get(span.0 as usize..span.1 as usize).unwrap_or_default();
+        let hint = python_names::instead_of_syntax(word, message).map(|instead| format!("write instead: {instead}"));
+        let message = match message.starts_with("cannot use reserved keyword") {
+            true if hint.is_some() => format!("there is no `{word}` in Starlark"),
+            _ => message.to_owned(),
+        };
+        at(message, span).hint(hint)
     })?;
     let mut loads = Vec::new();
     collect_loads(ast.statement(), &mut loads);
