@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fanin_config::Config;
-use fanin_flow::{CallFuture, Caller, Flows, Incoming};
+use fanin_flow::{CallFuture, Caller, Flows, IncomingRequest};
 use fanin_upstream::{CallContext, Request, Upstream, Upstreams, WorkerClient};
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use tokio::time::Instant;
@@ -80,12 +80,12 @@ pub fn bytes(count: usize, alone: bool) -> Result<f64, Failure> {
 }
 
 /// A request as it comes from the server.
-fn incoming() -> Incoming {
+fn incoming() -> IncomingRequest {
     let mut headers = HeaderMap::new();
     headers.insert(header::HOST, HeaderValue::from_static("127.0.0.1:8080"));
     headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
     let start = Instant::now();
-    Incoming {
+    IncomingRequest {
         method: Method::GET,
         uri: Uri::from_static(ROUTE),
         params: Vec::new(),
@@ -95,6 +95,6 @@ fn incoming() -> Incoming {
         start,
         deadline: start + Duration::from_secs(600),
         // As large as the server's.
-        hold: Some(Box::new(0u64)),
+        permit: Some(Box::new(0u64)),
     }
 }

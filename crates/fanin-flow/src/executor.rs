@@ -18,7 +18,7 @@ use crate::builtins::Abort;
 use crate::fair_scheduler::{FIRST, TURN, Turn};
 use crate::flow_host::FlowHost;
 use crate::reply::{FlowError, Reply, Success};
-use crate::request_object::{BODY, ClientMistake, HEADERS, Incoming, QUERY, Req};
+use crate::request_object::{BODY, ClientMistake, HEADERS, IncomingRequest, QUERY, Req};
 use crate::respond;
 use crate::route::RouteFlow;
 use crate::sequential_waits;
@@ -37,7 +37,7 @@ pub(crate) struct Flow {
     instance: Option<Instance>,
     stage: Stage,
     /// Kept until the flow has ended.
-    _hold: Option<Box<dyn Any>>,
+    _permit: Option<Box<dyn Any>>,
 }
 
 enum Stage {
@@ -72,8 +72,8 @@ struct Returned {
 }
 
 impl Flow {
-    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, mut incoming: Incoming) -> Flow {
-        let hold = incoming.hold.take();
+    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, mut incoming: IncomingRequest) -> Flow {
+        let permit = incoming.permit.take();
         let req = Rc::new(Req::new(incoming, route.limits.max_json_depth));
         let args = vec![Value::Object(ObjectRef::shared(req.clone()))];
         let (instance, stage) = match Instance::new(&route.program, route.function, args, route.bounds.clone()) {
@@ -81,7 +81,7 @@ impl Flow {
             Err(failure) => (None, Stage::Refused(failure)),
         };
         worker.turns.begin();
-        Flow { host: FlowHost::new(worker, route, req), instance, stage, _hold: hold }
+        Flow { host: FlowHost::new(worker, route, req), instance, stage, _permit: permit }
     }
 
     /// Runs until something must be waited for.

@@ -11,7 +11,7 @@ use fanin_config::OnDisconnect;
 
 use crate::executor::Flow;
 use crate::reply::Reply;
-use crate::request_object::Incoming;
+use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
 use crate::threads::{self, Pool};
 use crate::worker::Worker;
@@ -34,7 +34,7 @@ struct There {
 }
 
 impl FlowFuture {
-    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, incoming: Incoming) -> FlowFuture {
+    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, incoming: IncomingRequest) -> FlowFuture {
         FlowFuture(Running::Here(Box::new(Flow::new(worker, route, incoming))))
     }
 
@@ -43,7 +43,7 @@ impl FlowFuture {
         worker: Rc<Worker>,
         pool: Arc<Pool>,
         route: Arc<RouteFlow>,
-        incoming: Incoming,
+        incoming: IncomingRequest,
     ) -> FlowFuture {
         let wrote = Rc::new(Cell::new(false));
         let on_disconnect = route.on_disconnect;

@@ -17,7 +17,7 @@ use crate::kinds::UpstreamObject;
 use crate::log::FailureLog;
 use crate::modules::Modules;
 use crate::plan::RoutePlan;
-use crate::request_object::Incoming;
+use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
 use crate::sequential_waits::InARow;
 use crate::threads::{Pool, Pools};
@@ -41,7 +41,7 @@ impl Flows {
         let checked = Flows::check(config, upstreams, &[], false);
         match checked.flows {
             Some(flows) => Ok(flows),
-            None => Err(checked.found),
+            None => Err(checked.diagnostics),
         }
     }
 
@@ -62,7 +62,7 @@ impl Flows {
         }
         let names: Vec<&str> = roots.iter().map(String::as_str).collect();
         let checked = Program::check(Arc::new(builtins::globals()), &modules, &names);
-        let mut found: Vec<Diagnostic> = {
+        let mut diagnostics: Vec<Diagnostic> = {
             let sources = modules.sources.borrow();
             checked.found.iter().map(|problem| diagnostic(problem, &sources)).collect()
         };
@@ -72,10 +72,10 @@ impl Flows {
                 let name = &route.flow.function;
                 if let Some(defined) = checked.defined.get(file.as_str()).filter(|defined| !defined.contains(name)) {
                     let (message, hint) = no_function(&file, name, defined.iter().map(String::as_str));
-                    found.push(at_route(config, route, message, hint));
+                    diagnostics.push(at_route(config, route, message, hint));
                 }
             }
-            return Checked { flows: None, found };
+            return Checked { flows: None, diagnostics };
         };
         let mut routes = Vec::new();
         let in_a_row = Arc::new(InARow::default());
@@ -95,12 +95,12 @@ impl Flows {
                     errors: route.errors,
                     in_a_row: in_a_row.clone(),
                 })),
-                Err((message, hint)) => found.push(at_route(config, route, message, hint)),
+                Err((message, hint)) => diagnostics.push(at_route(config, route, message, hint)),
             }
         }
-        let sound = !found.iter().any(|one| one.severity == Severity::Error);
+        let sound = !diagnostics.iter().any(|one| one.severity == Severity::Error);
         let pools = config.routes.iter().map(|route| pool(route, false)).collect();
-        Checked { flows: sound.then_some(Flows { program, routes, in_a_row, pools }), found }
+        Checked { flows: sound.then_some(Flows { program, routes, in_a_row, pools }), diagnostics }
     }
 
     /// What each route's flow does at worst, in the order of the configuration.
@@ -127,13 +127,13 @@ impl Flows {
     /// For tests in paused time: before a worker's runtime rests it waits until all threads of pools have come to rest, so that
     /// time, which jumps whenever the runtime rests, does not run away from them.
     #[doc(hidden)]
-    pub fn in_paused_time(&mut self, config: &Config) {
+    pub fn use_paused_time(&mut self, config: &Config) {
         self.pools = config.routes.iter().map(|route| pool(route, true)).collect();
     }
 
     /// For such tests: waits until all threads of the pools stand still. Is to be called before the runtime rests.
     #[doc(hidden)]
-    pub fn rest(&self) -> impl Fn() + use<> {
+    pub fn idle_waiter(&self) -> impl Fn() + use<> {
         let motions: Vec<_> = self.pools.iter().flatten().filter_map(|pool| pool.shared.motion.clone()).collect();
         move || motions.iter().for_each(|motion| motion.wait())
     }
@@ -202,7 +202,7 @@ pub struct Checked {
     /// The flows, if nothing is wrong.
     pub flows: Option<Flows>,
     /// Errors and warnings.
-    pub found: Vec<Diagnostic>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// An error about the flow that a route names.
@@ -275,7 +275,7 @@ impl WorkerFlows {
     ///
     /// # Panics
     /// If there is no such route.
-    pub fn run(&self, route: usize, incoming: Incoming) -> FlowFuture {
+    pub fn run(&self, route: usize, incoming: IncomingRequest) -> FlowFuture {
         let (worker, flow) = (self.worker.clone(), self.flows.routes[route].clone());
         match &self.flows.pools[route] {
             None => FlowFuture::new(worker, flow, incoming),

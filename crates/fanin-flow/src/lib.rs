@@ -42,5 +42,5 @@ pub use flow_future::FlowFuture;
 pub use flows::{Checked, Flows, WorkerFlows};
 pub use plan::RoutePlan;
 pub use reply::{FlowError, Reply, Success};
-pub use request_object::Incoming;
+pub use request_object::IncomingRequest;
 pub use trace::CallTrace;

@@ -25,7 +25,7 @@ pub(crate) const HEADERS: &str = "the request's headers";
 pub(crate) const BODY: &str = "the request's body";
 
 /// A request that a route took, read completely.
-pub struct Incoming {
+pub struct IncomingRequest {
     /// Method.
     pub method: Method,
     /// Target.
@@ -43,10 +43,10 @@ pub struct Incoming {
     /// No work of it outlives this.
     pub deadline: Instant,
     /// Kept until the flow has ended, also when it runs on after its client has left: the place in the server's limits.
-    pub hold: Option<Box<dyn Any>>,
+    pub permit: Option<Box<dyn Any>>,
 }
 
-impl fmt::Debug for Incoming {
+impl fmt::Debug for IncomingRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.method, self.uri)
     }
@@ -108,8 +108,8 @@ impl From<HeaderMap> for ClientHeaders {
 }
 
 impl Req {
-    pub(crate) fn new(incoming: Incoming, max_depth: usize) -> Req {
-        let Incoming { method, uri, params, headers, body, remote, start, deadline, hold: _ } = incoming;
+    pub(crate) fn new(incoming: IncomingRequest, max_depth: usize) -> Req {
+        let IncomingRequest { method, uri, params, headers, body, remote, start, deadline, permit: _ } = incoming;
         Req {
             method,
             target: uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/")),

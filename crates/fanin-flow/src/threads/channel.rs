@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::block_on::Bell;
 use crate::caller::{CallFuture, Caller};
 use crate::reply::Reply;
-use crate::request_object::Incoming;
+use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
 
 /// What a thread tells the request's worker. There are at most `max_calls` calls, so the channel needs no bound of its own.
@@ -69,17 +69,17 @@ pub(super) struct Crossing {
     deadline: Instant,
 }
 
-impl From<Incoming> for Crossing {
-    fn from(incoming: Incoming) -> Crossing {
-        let Incoming { method, uri, params, headers, body, remote, start, deadline, hold: _ } = incoming;
+impl From<IncomingRequest> for Crossing {
+    fn from(incoming: IncomingRequest) -> Crossing {
+        let IncomingRequest { method, uri, params, headers, body, remote, start, deadline, permit: _ } = incoming;
         Crossing { method, uri, params, headers, body, remote, start, deadline }
     }
 }
 
-impl From<Crossing> for Incoming {
-    fn from(crossing: Crossing) -> Incoming {
+impl From<Crossing> for IncomingRequest {
+    fn from(crossing: Crossing) -> IncomingRequest {
         let Crossing { method, uri, params, headers, body, remote, start, deadline } = crossing;
-        Incoming { method, uri, params, headers, body, remote, start, deadline, hold: None }
+        IncomingRequest { method, uri, params, headers, body, remote, start, deadline, permit: None }
     }
 }
 

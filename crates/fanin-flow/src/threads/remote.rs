@@ -17,7 +17,7 @@ use tokio::time::{Sleep, sleep_until};
 use super::channel::{Call, Job, Message, Parts};
 use super::pool::{Pool, Refused};
 use crate::reply::{FlowError, Reply};
-use crate::request_object::Incoming;
+use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
 use crate::worker::Worker;
 
@@ -26,11 +26,11 @@ pub(crate) async fn run(
     worker: Rc<Worker>,
     pool: Arc<Pool>,
     route: Arc<RouteFlow>,
-    mut incoming: Incoming,
+    mut incoming: IncomingRequest,
     wrote: Rc<Cell<bool>>,
 ) -> Reply {
     // The request's place in the server's limits is given back on the worker, when the flow has ended.
-    let _hold = incoming.hold.take();
+    let _permit = incoming.permit.take();
     let deadline = incoming.deadline;
     let (messages, inbox) = mpsc::unbounded_channel();
     let clock = tokio::runtime::Handle::current();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fanin_config::Config;
-use fanin_flow::{CallFuture, Caller, FlowError, Flows, Incoming, Reply, WorkerFlows};
+use fanin_flow::{CallFuture, Caller, FlowError, Flows, IncomingRequest, Reply, WorkerFlows};
 use fanin_upstream::{Answer, CallContext, CallError, ErrorKind, Fault, Request, Upstream, Upstreams};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -191,8 +191,8 @@ pub fn load_toml(upstreams: &str, star: &str, more: &str) -> Result<Loaded, Vec<
 /// Has the flows' threads go by the test's time. Those that set real time up themselves take the flows as they are.
 fn in_time(mut flows: Flows, config: &Config) -> Flows {
     if threaded() && Handle::try_current().is_ok() {
-        flows.in_paused_time(config);
-        REST.with(|rest| *rest.borrow_mut() = Some(Box::new(flows.rest())));
+        flows.use_paused_time(config);
+        WAIT_UNTIL_IDLE.with(|wait| *wait.borrow_mut() = Some(Box::new(flows.idle_waiter())));
     }
     flows
 }
@@ -273,7 +273,7 @@ impl Setup {
         self
     }
 
-    pub fn incoming(&self, uri: &str) -> Incoming {
+    pub fn incoming(&self, uri: &str) -> IncomingRequest {
         incoming(uri, self.timeout)
     }
 
@@ -304,22 +304,22 @@ impl Setup {
 
 thread_local! {
     /// Waits until the threads of the test's pools stand still.
-    static REST: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
+    static WAIT_UNTIL_IDLE: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
 }
 
 /// Runs a test on a local set in paused time.
 pub fn paused<F: Future>(test: F) -> F::Output {
     // A timer may have woken a thread of a pool: time must not jump on before that has done what it was woken for.
-    let rest = || REST.with(|rest| rest.borrow().iter().for_each(|rest| rest()));
+    let rest = || WAIT_UNTIL_IDLE.with(|rest| rest.borrow().iter().for_each(|rest| rest()));
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).on_thread_park(rest).build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, test)
 }
 
 /// A request that may take so long from now on.
-pub fn incoming(uri: &str, timeout: Duration) -> Incoming {
+pub fn incoming(uri: &str, timeout: Duration) -> IncomingRequest {
     let now = Instant::now();
-    Incoming {
+    IncomingRequest {
         method: Method::GET,
         uri: uri.parse().unwrap(),
         params: vec![("id".into(), "7".into())],
@@ -328,6 +328,6 @@ pub fn incoming(uri: &str, timeout: Duration) -> Incoming {
         remote: "127.0.0.1:5555".parse().unwrap(),
         start: now,
         deadline: now + timeout,
-        hold: None,
+        permit: None,
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{Script, Setup, after, paused, setup_toml, threaded};
-use fanin_flow::Incoming;
+use fanin_flow::IncomingRequest;
 use fanin_upstream::{ErrorKind, Request};
 
 const TOML: &str = r#"
@@ -34,7 +34,7 @@ fn setup(flow: &str, answers: impl Fn(&str, &Request) -> Script + 'static) -> Se
     setup_toml(TOML, &star, answers)
 }
 
-fn of(it: &Setup, user: &'static str, id: &'static str) -> Incoming {
+fn of(it: &Setup, user: &'static str, id: &'static str) -> IncomingRequest {
     let mut incoming = it.incoming("/");
     incoming.headers.insert("authorization", http::HeaderValue::from_static(user));
     incoming.headers.insert("x-request-id", http::HeaderValue::from_static(id));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fanin_config::Config;
-use fanin_flow::{CallFuture, Caller, Flows, Incoming};
+use fanin_flow::{CallFuture, Caller, Flows, IncomingRequest};
 use fanin_upstream::{Answer, CallContext, CallError, Request, Upstream, Upstreams};
 use futures_util::future::poll_immediate;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -174,7 +174,7 @@ fn flows(count: usize, star: &str, uri: fn(usize) -> Result<Uri, LabError>) -> R
         let now = tokio::time::Instant::now();
         let mut running = FuturesUnordered::new();
         for id in 0..count {
-            let incoming = Incoming {
+            let incoming = IncomingRequest {
                 method: Method::GET,
                 uri: uri(id)?,
                 params: Vec::new(),
@@ -183,7 +183,7 @@ fn flows(count: usize, star: &str, uri: fn(usize) -> Result<Uri, LabError>) -> R
                 remote: ([127, 0, 0, 1], 1).into(),
                 start: now,
                 deadline: now + Duration::from_secs(3600),
-                hold: None,
+                permit: None,
             };
             running.push(worker.run(0, incoming));
             // As they come, not all at the end.

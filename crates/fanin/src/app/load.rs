@@ -94,7 +94,7 @@ impl Origin {
             }
         };
         let checked = Flows::check(&config, &upstreams, &invalid_upstreams, broken);
-        diagnostics.extend(checked.found);
+        diagnostics.extend(checked.diagnostics);
         let (Some(mut flows), false) = (checked.flows, broken) else { return (None, diagnostics) };
         if let Some(old) = old {
             flows.keep_threads(&old.flows);

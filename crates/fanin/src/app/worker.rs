@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use arcstr::ArcStr;
 use bytes::Bytes;
-use fanin_flow::{FlowError, FlowFuture, Incoming, Limit, Reply, WorkerFlows};
+use fanin_flow::{FlowError, FlowFuture, IncomingRequest, Limit, Reply, WorkerFlows};
 use fanin_server::{Body, Problem, Report, Request, RequestId, Response, Worker, WorkerContext};
 use fanin_upstream::WorkerClient;
 
@@ -53,7 +53,7 @@ impl Worker for AppWorker {
         let names = &self.app.params[route];
         let params =
             names.iter().zip(request.params.iter()).map(|(name, (_, value))| (name.clone(), ArcStr::from(value)));
-        let incoming = Incoming {
+        let incoming = IncomingRequest {
             params: params.collect(),
             method: request.method,
             uri: request.uri,
@@ -62,7 +62,7 @@ impl Worker for AppWorker {
             remote: request.remote,
             start: request.start,
             deadline: request.deadline,
-            hold: Some(Box::new(request.permit)),
+            permit: Some(Box::new(request.permit)),
         };
         Answering { flow: self.flows.run(route, incoming), request: request.id, traces: self.app.traces.clone() }
     }
