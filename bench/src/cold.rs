@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::load::{self, Plan};
 use crate::process::{self, OTHER_CORE};
 use crate::report::{Report, Table, median};
-use crate::work::Work;
+use crate::workload::Workload;
 use crate::{Failure, Options, servers};
 
 const CLIENTS: usize = 256;
@@ -25,7 +25,7 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
         &["work", "cold p50 ms", "cold p99 ms", "warm p50 ms", "warm p99 ms", "upstream connections"],
     );
     let (starts, bursts) = if options.quick { (3, 5) } else { (9, 20) };
-    for work in [Work::Page, Work::Raw] {
+    for work in [Workload::Page, Workload::Raw] {
         let mut measured = Vec::new();
         for _ in 0..starts {
             measured.push(start(work, bursts)?);
@@ -58,7 +58,7 @@ struct Start {
     opened: u64,
 }
 
-fn start(work: Work, bursts: usize) -> Result<Start, Failure> {
+fn start(work: Workload, bursts: usize) -> Result<Start, Failure> {
     let stub = servers::stub()?;
     let fanin = servers::fanin("cold", &stub, None)?;
     let plan = Plan {

@@ -1,38 +1,38 @@
-//! `cost`: what one request costs in CPU time, against the limit (and peers), in turns of one run.
+//! `cost`: what one request costs in CPU time, as a ratio to the baseline (and of peers), in interleaved windows.
 //!
-//! The server under test has core 0; the stub and the load share core 1. A *pair* is the same number of windows of the limit
+//! The server under test has core 0; the stub and the load share core 1. A *pair* is the same number of windows of the baseline
 //! and of Fanin in turns, so that a noisy machine burdens both; the figure is the median of the pairs' ratios.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::interleaved::{Cost, SETTLE, run_interleaved};
 use crate::load::{Plan, Session};
 use crate::peers::{self, Peer};
 use crate::process::{self, OTHER_CORE, Server};
 use crate::report::{Report, Table, median};
-use crate::turns::{Cost, SETTLE, in_turns};
-use crate::work::Work;
+use crate::workload::Workload;
 use crate::{Failure, Options, servers};
 
 const CONNECTIONS: usize = 64;
 /// Fanin with every policy on.
 const POLICIES: &str = "policies";
 /// Clients of a closed load keep a slow machine's core busy for longer than `[server] queueing` allows by default, and whoever is
-/// refused asks again at once: the cost of refusals would count as that of responses. The queue itself works as ever.
+/// refused sends again at once: the cost of refusals would count as that of responses. The queue itself works as ever.
 const QUEUEING: (&str, &str) = ("FANIN_BENCH_QUEUEING", "1s");
 
-/// What to compare with the limit.
+/// What to compare with the baseline.
 #[derive(Clone, Debug)]
 pub struct Plans {
-    /// `fanin`, or `limit` for the limit against itself, which shows the noise.
+    /// `fanin`, or `baseline` for the baseline against itself, which shows the noise.
     pub subject: String,
     /// Names of peers.
     pub peers: Vec<String>,
     /// Peers that are not installed are left out instead of an error.
     pub if_installed: bool,
     /// Works to do.
-    pub works: Vec<Work>,
+    pub workloads: Vec<Workload>,
     /// Windows of each server and work; `None`: more than the seven that the bars ask for, since the machine has slow minutes.
     pub pairs: Option<usize>,
 }
@@ -48,7 +48,7 @@ struct Subject {
 #[derive(Clone, Debug, Serialize)]
 struct Window {
     pair: usize,
-    work: Work,
+    work: Workload,
     server: String,
     #[serde(flatten)]
     cost: Cost,
@@ -60,16 +60,18 @@ pub fn run(options: &Options, plans: &Plans) -> Result<Report, Failure> {
     let pairs = plans.pairs.unwrap_or(if options.quick { 3 } else { 11 });
     let rounds = if options.quick { 1 } else { 2 };
     let stub = servers::stub()?;
-    let mut subjects = vec![Subject { server: servers::limit("limit", &stub)?, peer: Peer::ours("limit") }];
+    let mut subjects = vec![Subject { server: servers::baseline("baseline", &stub)?, peer: Peer::ours("baseline") }];
     subjects.push(match plans.subject.as_str() {
-        "limit" => Subject { server: servers::limit("limit again", &stub)?, peer: Peer::ours("limit") },
+        "baseline" | "limit" => {
+            Subject { server: servers::baseline("baseline again", &stub)?, peer: Peer::ours("baseline") }
+        }
         "fanin" => {
             Subject { server: servers::fanin_with("flows", &stub, None, &[QUEUEING])?, peer: Peer::ours("fanin") }
         }
-        other => return Err(Failure::Usage(format!("no subject `{other}`: fanin or limit"))),
+        other => return Err(Failure::Usage(format!("no subject `{other}`: fanin or baseline"))),
     });
     let second;
-    if plans.subject == "fanin" && plans.works.contains(&Work::Page) {
+    if plans.subject == "fanin" && plans.workloads.contains(&Workload::Page) {
         second = servers::stub()?;
         let server = servers::fanin_with("policies", &stub, Some(&second), &[QUEUEING])?.named(POLICIES);
         subjects.push(Subject { server, peer: Peer::page_of_ours(POLICIES) });
@@ -82,10 +84,10 @@ pub fn run(options: &Options, plans: &Plans) -> Result<Report, Failure> {
             Err(failure) => return Err(failure),
         }
     }
-    warm_up(&subjects, &plans.works, options.quick)?;
+    warm_up(&subjects, &plans.workloads, options.quick)?;
     let mut windows: Vec<Window> = Vec::new();
     for pair in 0..pairs {
-        for &work in &plans.works {
+        for &work in &plans.workloads {
             windows.extend(measure_pair(&subjects, pair, work, rounds)?);
         }
         eprintln!("cost: pair {} of {pairs}", pair + 1);
@@ -94,9 +96,9 @@ pub fn run(options: &Options, plans: &Plans) -> Result<Report, Failure> {
 }
 
 /// No figure of a server that answers wrong is worth anything; none of a cold one is meant here.
-fn warm_up(subjects: &[Subject], works: &[Work], quick: bool) -> Result<(), Failure> {
+fn warm_up(subjects: &[Subject], workloads: &[Workload], quick: bool) -> Result<(), Failure> {
     for subject in subjects {
-        for &work in works.iter().filter(|work| subject.peer.does(**work)) {
+        for &work in workloads.iter().filter(|work| subject.peer.does(**work)) {
             let request = subject.peer.request(work);
             let verified = work.verify(subject.server.addr, &request, subject.peer.wrap());
             verified.map_err(|why| Failure::Wrong(format!("{}: {why}", subject.server.name)))?;
@@ -108,7 +110,7 @@ fn warm_up(subjects: &[Subject], works: &[Work], quick: bool) -> Result<(), Fail
     Ok(())
 }
 
-fn plan(subject: &Subject, work: Work) -> Plan {
+fn plan(subject: &Subject, work: Workload) -> Plan {
     Plan {
         addr: subject.server.addr,
         request: subject.peer.request(work),
@@ -117,10 +119,10 @@ fn plan(subject: &Subject, work: Work) -> Plan {
     }
 }
 
-fn measure_pair(subjects: &[Subject], pair: usize, work: Work, rounds: usize) -> Result<Vec<Window>, Failure> {
+fn measure_pair(subjects: &[Subject], pair: usize, work: Workload, rounds: usize) -> Result<Vec<Window>, Failure> {
     let does: Vec<&Subject> = subjects.iter().filter(|subject| subject.peer.does(work)).collect();
     let plans: Vec<_> = does.iter().map(|subject| (&subject.server, plan(subject, work))).collect();
-    let costs = in_turns(&plans, rounds, pair % 2 == 1, Duration::from_millis(10))?;
+    let costs = run_interleaved(&plans, rounds, pair % 2 == 1, Duration::from_millis(10))?;
     let window = |(subject, cost): (&&Subject, Cost)| Window { pair, work, server: subject.server.name.clone(), cost };
     Ok(does.iter().zip(costs).map(window).collect())
 }
@@ -131,7 +133,7 @@ fn report(plans: &Plans, subjects: &[Subject], windows: &[Window]) -> Report {
         "work",
         "server",
         "CPU-s/1000",
-        "of the limit",
+        "of baseline",
         "least..most",
         "req/s",
         "p50 ms",
@@ -141,7 +143,7 @@ fn report(plans: &Plans, subjects: &[Subject], windows: &[Window]) -> Report {
         "errors",
     ];
     let mut table = Table::new("CPU seconds per 1000 requests; medians over the pairs", &header);
-    for &work in &plans.works {
+    for &work in &plans.workloads {
         for subject in subjects {
             let name = &subject.server.name;
             let own: Vec<&Window> = windows.iter().filter(|w| w.work == work && w.server == *name).collect();
@@ -167,13 +169,13 @@ fn report(plans: &Plans, subjects: &[Subject], windows: &[Window]) -> Report {
                 errors.to_string(),
             ]);
             if name == POLICIES {
-                let bar = format!("{}: CPU of fanin / of the limit, all policies on", work.name());
+                let bar = format!("{}: CPU of fanin / of the baseline, all policies on", work.name());
                 report.at_most(&bar, median(ratios), 1.25, "");
                 let bar = format!("{}: no wrong response, all policies on", work.name());
                 report.holds(&bar, format!("{errors} wrong"), errors == 0);
             } else if name == "fanin" {
-                let most = if work == Work::Raw { 1.3 } else { 1.2 };
-                let bar = format!("{}: CPU of fanin / of the limit", work.name());
+                let most = if work == Workload::Raw { 1.3 } else { 1.2 };
+                let bar = format!("{}: CPU of fanin / of the baseline", work.name());
                 report.at_most(&bar, median(ratios), most, "");
                 report.holds(&format!("{}: no wrong response", work.name()), format!("{errors} wrong"), errors == 0);
             }
@@ -185,10 +187,10 @@ fn report(plans: &Plans, subjects: &[Subject], windows: &[Window]) -> Report {
 }
 
 /// The ratio of each pair.
-fn ratios(windows: &[Window], work: Work, name: &str) -> Vec<f64> {
+fn ratios(windows: &[Window], work: Workload, name: &str) -> Vec<f64> {
     let of = |server| {
         let own = windows.iter().filter(|window| window.work == work && window.server == server);
         own.map(|window| window.cost.cpu).collect::<Vec<f64>>()
     };
-    of(name).iter().zip(of("limit")).map(|(subject, limit)| subject / limit).collect()
+    of(name).iter().zip(of("baseline")).map(|(subject, baseline)| subject / baseline).collect()
 }

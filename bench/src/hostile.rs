@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::load;
 use crate::process::{self, OTHER_CORE};
 use crate::report::{Report, Table};
-use crate::work::{Work, bare};
+use crate::workload::{Workload, bare};
 use crate::{Failure, Options, servers};
 
 const PROGRAMS: [&str; 18] = [
@@ -54,7 +54,7 @@ pub fn run(options: &Options, only: &[String]) -> Result<Report, Failure> {
     process::pin(OTHER_CORE)?;
     let stub = servers::stub()?;
     let fanin = servers::fanin("hostile", &stub, None)?;
-    Work::Raw.verify(fanin.addr, &load::get("/raw"), bare).map_err(Failure::Wrong)?;
+    Workload::Raw.verify(fanin.addr, &load::get("/raw"), bare).map_err(Failure::Wrong)?;
     let probes = if options.quick { PROBES / 2 } else { PROBES };
     let mut report = Report::new("hostile");
     let mut table = Table::new(

@@ -9,7 +9,7 @@ use crate::load::streams::Streams;
 use crate::load::{self};
 use crate::process::{self, OTHER_CORE, Server, Usage};
 use crate::report::{Report, Table};
-use crate::work::{Work, bare};
+use crate::workload::{Workload, bare};
 use crate::{Failure, Options, servers};
 
 const MOST_BYTES_EACH: f64 = 48.0;
@@ -27,7 +27,7 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
     let fanin = servers::fanin("inflight", &stub, Some(&silent))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Both routes once, so that what the first request needs is not counted as the price of those that hang.
-    Work::Raw.verify(fanin.addr, &load::get("/raw"), bare).map_err(Failure::Wrong)?;
+    Workload::Raw.verify(fanin.addr, &load::get("/raw"), bare).map_err(Failure::Wrong)?;
     let (rest, full, worst) = runtime.block_on(measure(&fanin, &silent, requests))?;
 
     let [flow, with_call] = [&["--alone"][..], &[]].map(|how| {
@@ -98,7 +98,7 @@ async fn measure(fanin: &Server, silent: &Server, requests: usize) -> Result<(Us
     for _ in 0..PROBES {
         let took = off_thread(fanin.addr, |addr| {
             let start = Instant::now();
-            Work::Raw.verify(addr, &load::get("/raw"), bare).map_err(Failure::Wrong)?;
+            Workload::Raw.verify(addr, &load::get("/raw"), bare).map_err(Failure::Wrong)?;
             Ok(start.elapsed())
         });
         worst = worst.max(took.await?);

@@ -1,31 +1,32 @@
 //! Every benchmark of the project. `bench/run NAME` builds and calls it; `bench/README.md` says what each means.
 
-mod bystander;
+mod baseline;
 mod cgroup;
 mod cold;
+mod core_speed;
 mod cost;
+mod cost_sweep;
 mod eval;
 mod hold;
 mod hostile;
 mod inflight;
-mod limit;
+mod interleaved;
 mod load;
 mod models;
 mod overload;
-mod pace;
 mod peers;
 mod process;
 mod report;
 mod rolling;
+mod sampler;
 mod servers;
 mod shop;
 mod sql;
+mod stalls;
 mod start;
 mod stub;
 mod suspended;
-mod sweep;
-mod turns;
-mod work;
+mod workload;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -35,7 +36,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use report::Report;
-use work::Work;
+use workload::Workload;
 
 #[global_allocator]
 static ALLOCATOR: fanin_heap::Mimalloc = fanin_heap::Mimalloc;
@@ -51,7 +52,9 @@ enum Failure {
     Io(#[from] std::io::Error),
 }
 
-/// Benchmarks of Fanin.
+/// Benchmarks of Fanin
+///
+/// Each prints its tables and its bars, and exits with 1 if a bar is missed, 2 if it could not be measured.
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -71,53 +74,65 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// CPU time a request, against the hand-written limit
+    /// CPU time of a request, as a ratio to a hand-written baseline
+    ///
+    /// Example: bench/run cost --quick --workload page
     Cost {
         #[command(flatten)]
         options: Options,
         /// Also measure these peers (all that are installed if none is named)
         #[arg(long, value_name = "NAME", num_args = 0.., value_delimiter = ',')]
         peers: Option<Vec<String>>,
-        /// What is compared with the limit: `fanin`, or `limit` to see the noise
+        /// What is compared with the baseline: `fanin`, or `baseline` to see the noise of this machine
         #[arg(long, default_value = "fanin")]
         subject: String,
-        /// Only these works: page, search, raw
-        #[arg(long, value_delimiter = ',')]
-        work: Vec<String>,
+        /// Only these workloads: page, search, raw
+        #[arg(long, alias = "work", value_delimiter = ',')]
+        workload: Vec<String>,
         /// Pairs of windows of each server and work
         #[arg(long)]
         pairs: Option<usize>,
-        /// Instead: how the cost grows with calls, size, what is looked at, and what is in flight
-        #[arg(long, conflicts_with_all = ["peers", "work", "pairs"])]
+        /// Instead: how the cost grows with calls, body size, decoded items, and requests in flight
+        #[arg(long, conflicts_with_all = ["peers", "workload", "pairs"])]
         sweep: bool,
     },
-    /// 256 clients at once on a server that has just started
+    /// Latency of the first 256 clients of a server that has just started
+    ///
+    /// Example: bench/run cold
     Cold {
         #[command(flatten)]
         options: Options,
     },
-    /// 20,000 requests on an upstream that never answers
+    /// Memory and threads of 20,000 requests whose upstream never answers
+    ///
+    /// Example: bench/run inflight --quick
     Inflight {
         #[command(flatten)]
         options: Options,
     },
-    /// The promises under overload: O1 to O14 of the design
+    /// Whether the guarantees O1 to O14 hold under overload
+    ///
+    /// Example: bench/run overload --only O1,O6
     Overload {
         #[command(flatten)]
         options: Options,
-        /// The durations that the bars name: an hour for O11
+        /// Run for the durations that the bars name: an hour for O11
         #[arg(long)]
         full: bool,
         /// Only these: `O1,O6`
         #[arg(long, value_name = "NAME", value_delimiter = ',')]
         only: Vec<String>,
     },
-    /// Three instances of an upstream are restarted one after the other, then one vanishes without a word
+    /// Failed requests while three endpoints of an upstream restart one by one, and one stops without closing its connections
+    ///
+    /// Example: bench/run rolling
     Rolling {
         #[command(flatten)]
         options: Options,
     },
-    /// The retailer's page written in five ways, with recommendations healthy, slow and hanging
+    /// Cost of one page written in five ways, with recommendations healthy, slow and hanging
+    ///
+    /// Example: bench/run shop --recommendations slow
     Shop {
         #[command(flatten)]
         options: Options,
@@ -125,7 +140,9 @@ enum Command {
         #[arg(long, value_delimiter = ',')]
         recommendations: Vec<String>,
     },
-    /// Other requests while ten programs use all they may
+    /// Latency of other requests while ten programs use up their limits
+    ///
+    /// Example: bench/run hostile --only nested,words
     Hostile {
         #[command(flatten)]
         options: Options,
@@ -142,11 +159,15 @@ enum Command {
         only: Vec<String>,
     },
     /// Time from the start of the process until it is ready
+    ///
+    /// Example: bench/run start
     Start {
         #[command(flatten)]
         options: Options,
     },
-    /// Evaluation without I/O, against the starlark crate
+    /// CPU of evaluating flows without I/O, as a ratio to the starlark crate
+    ///
+    /// Example: bench/run eval --quick
     Eval {
         #[command(flatten)]
         options: Options,
@@ -154,7 +175,9 @@ enum Command {
         #[arg(long, value_name = "PROGRAM")]
         other: Option<PathBuf>,
     },
-    /// Models over gRPC: cost beside a bare tonic echo and MLServer, deadlines, a fleet of clients, instances that vanish
+    /// Models over gRPC: cost, deadlines, 2,000 clients during version swaps, an instance that stops
+    ///
+    /// Example: bench/run models --only cost,deadline
     Models {
         #[command(flatten)]
         options: Options,
@@ -171,7 +194,9 @@ enum Command {
         #[arg(long, default_value = "127.0.0.1:0")]
         listen: SocketAddr,
     },
-    /// Four connections, three queries a request, three times what the database can
+    /// A database at three times its capacity, killed, and the CPU of a request
+    ///
+    /// Example: bench/run sql --quick --plot sql.svg
     Sql {
         #[command(flatten)]
         options: Options,
@@ -214,8 +239,8 @@ enum Command {
         listen: SocketAddr,
     },
     /// The hand-written aggregator (a role, started by the benchmarks)
-    #[command(hide = true)]
-    Limit {
+    #[command(hide = true, alias = "limit")]
+    Baseline {
         #[arg(long, default_value = "127.0.0.1:0")]
         listen: SocketAddr,
         #[arg(long)]
@@ -242,11 +267,11 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<bool, Failure> {
     match command {
-        Command::Cost { options, sweep: true, .. } => show(&options, sweep::run(&options)?),
-        Command::Cost { options, peers, subject, work, pairs, sweep: false } => {
+        Command::Cost { options, sweep: true, .. } => show(&options, cost_sweep::run(&options)?),
+        Command::Cost { options, peers, subject, workload, pairs, sweep: false } => {
             let if_installed = peers.as_ref().is_some_and(Vec::is_empty);
             let peers = if if_installed { peers::NAMES.map(String::from).to_vec() } else { peers.unwrap_or_default() };
-            let plans = cost::Plans { subject, peers, if_installed, works: works(&work)?, pairs };
+            let plans = cost::Plans { subject, peers, if_installed, workloads: workloads(&workload)?, pairs };
             show(&options, cost::run(&options, &plans)?)
         }
         Command::Eval { options, other } => show(&options, eval::run(&options, other)?),
@@ -293,18 +318,18 @@ fn run(command: Command) -> Result<bool, Failure> {
         Command::Rolling { options } => show(&options, rolling::run(&options)?),
         Command::Shop { options, recommendations } => show(&options, shop::run(&options, &recommendations)?),
         Command::Start { options } => show(&options, start::run(&options)?),
-        Command::Limit { listen, backend } => {
-            limit::run(listen, backend, ready)?;
+        Command::Baseline { listen, backend } => {
+            baseline::run(listen, backend, ready)?;
             Ok(true)
         }
     }
 }
 
-fn works(names: &[String]) -> Result<Vec<Work>, Failure> {
+fn workloads(names: &[String]) -> Result<Vec<Workload>, Failure> {
     if names.is_empty() {
-        return Ok(Work::ALL.to_vec());
+        return Ok(Workload::ALL.to_vec());
     }
-    let find = |name: &String| Work::ALL.into_iter().find(|work| work.name() == name);
+    let find = |name: &String| Workload::ALL.into_iter().find(|work| work.name() == name);
     names.iter().map(|name| find(name).ok_or_else(|| Failure::Usage(format!("no work `{name}`")))).collect()
 }
 

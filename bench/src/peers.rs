@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::Failure;
 use crate::load;
 use crate::process::{self, SERVER_CORE, Server};
-use crate::work::{self, Work};
+use crate::workload::{self, Workload};
 
 /// Names of all peers, in the order of the table.
 pub const NAMES: [&str; 7] = ["nginx-lua", "nginx-lua-concat", "go", "node", "tailcall", "webflux", "mvc"];
@@ -26,7 +26,7 @@ pub struct Peer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The paths of [`Work::target`].
+    /// The paths of [`Workload::target`].
     Plain,
     /// Only the page.
     Page,
@@ -34,7 +34,7 @@ enum Kind {
     Concat,
     /// One GraphQL query a work.
     Graphql,
-    /// The paths of [`Work::target`], after half a minute of compiling.
+    /// The paths of [`Workload::target`], after half a minute of compiling.
     Java,
 }
 
@@ -50,8 +50,8 @@ impl Peer {
     }
 
     /// Whether it can do this work.
-    pub fn does(&self, work: Work) -> bool {
-        !matches!(self.kind, Kind::Page | Kind::Concat) || work == Work::Page
+    pub fn does(&self, work: Workload) -> bool {
+        !matches!(self.kind, Kind::Page | Kind::Concat) || work == Workload::Page
     }
 
     /// How long it takes to be as fast as it gets.
@@ -64,7 +64,7 @@ impl Peer {
     }
 
     /// The request of a work.
-    pub fn request(&self, work: Work) -> Vec<u8> {
+    pub fn request(&self, work: Workload) -> Vec<u8> {
         match self.kind {
             Kind::Plain | Kind::Page | Kind::Java => load::get(work.target()),
             Kind::Concat => load::get("/pagec/12345"),
@@ -73,8 +73,8 @@ impl Peer {
     }
 
     /// What it wraps the right answer in.
-    pub fn wrap(&self) -> fn(Work, Value) -> Value {
-        if self.kind == Kind::Graphql { work::graphql } else { work::bare }
+    pub fn wrap(&self) -> fn(Workload, Value) -> Value {
+        if self.kind == Kind::Graphql { workload::graphql } else { workload::bare }
     }
 
     /// Starts it on the server's core.
@@ -117,13 +117,13 @@ pub fn find(name: &str, backend: SocketAddr) -> Result<Peer, Failure> {
     Ok(Peer { name: name.into(), command: Some(command), addr, kind })
 }
 
-fn graphql(work: Work) -> Vec<u8> {
+fn graphql(work: Workload) -> Vec<u8> {
     let query = match work {
-        Work::Page => {
+        Workload::Page => {
             r#"{"query":"query($id:ID!){a(id:$id) b(id:$id) c(id:$id) d(id:$id) e(id:$id)}","variables":{"id":"12345"}}"#
         }
-        Work::Search => r#"{"query":"query($q:String!){search(q:$q){vacancies}}","variables":{"q":"x"}}"#,
-        Work::Raw => r#"{"query":"{raw}"}"#,
+        Workload::Search => r#"{"query":"query($q:String!){search(q:$q){vacancies}}","variables":{"q":"x"}}"#,
+        Workload::Raw => r#"{"query":"{raw}"}"#,
     };
     let head = "POST /graphql HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: ";
     format!("{head}{}\r\n\r\n{query}", query.len()).into_bytes()

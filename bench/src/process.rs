@@ -3,8 +3,11 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -47,13 +50,48 @@ pub fn pin(core: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago, outside of the range from which the kernel takes ports of outgoing connections.
+///
+/// Within that range, a client that polls a port nobody listens on yet can be connected to itself (TCP's simultaneous open):
+/// the server seems ready, and its own `bind` fails or the next connection is refused.
 pub fn free_port() -> io::Result<SocketAddr> {
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    let first = *OUTGOING_PORTS.start();
+    let below = FIRST_PORT..first.max(FIRST_PORT);
+    // Processes begin at different ports, and each port is tried once.
+    let offset = std::process::id() as usize * 101;
+    for _ in 0..below.len() {
+        let at = (offset + usize::from(TRIED.fetch_add(1, Relaxed))) % below.len();
+        let port = below.start + at as u16;
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+            return listener.local_addr();
+        }
+    }
+    // All ports are outgoing ones; `is_ready` recognizes a connection to itself.
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
+const FIRST_PORT: u16 = 10_000;
+
+/// Ports of outgoing connections.
+static OUTGOING_PORTS: LazyLock<RangeInclusive<u16>> = LazyLock::new(|| {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let mut ports = text.split_whitespace().filter_map(|port| port.parse().ok());
+    ports.next().unwrap_or(32_768)..=ports.next().unwrap_or(60_999)
+});
+
+/// Whether a server takes connections.
+fn is_ready(addr: SocketAddr) -> bool {
+    TcpStream::connect_timeout(&addr, Duration::from_secs(1)).is_ok_and(|stream| !is_connected_to_itself(&stream))
+}
+
+/// See [`free_port`].
+fn is_connected_to_itself(stream: &TcpStream) -> bool {
+    stream.local_addr().is_ok_and(|local| stream.peer_addr().is_ok_and(|peer| peer == local))
+}
+
 impl Server {
-    /// Starts this program in another role (`stub`, `limit`), which says on its first line where it listens.
+    /// Starts this program in another role (`stub`, `baseline`), which prints its address on its first line.
     pub fn role(name: &str, core: usize, args: &[&str]) -> io::Result<Self> {
         let mut command = on_core(core, &std::env::current_exe()?);
         let mut child = command.args(args).stdout(Stdio::piped()).spawn()?;
@@ -77,7 +115,7 @@ impl Server {
             io::Error::new(error.kind(), format!("{name}: {}: {error}", command.get_program().display()))
         })?;
         let end = Instant::now() + patience;
-        while TcpStream::connect_timeout(&addr, Duration::from_secs(1)).is_err() {
+        while !is_ready(addr) {
             let ended = child.try_wait()?;
             if ended.is_some() || Instant::now() > end {
                 drop(child.kill());
@@ -204,6 +242,22 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(60));
         }
         assert!(before.rss > 0 && before.peak >= before.rss && before.threads >= 1);
+    }
+
+    #[test]
+    fn a_client_that_waits_for_a_server_is_not_connected_to_itself() {
+        let ports: Vec<u16> = (0..100).map(|_| free_port().unwrap().port()).collect();
+        if *OUTGOING_PORTS.start() > FIRST_PORT {
+            assert!(ports.iter().all(|port| !OUTGOING_PORTS.contains(port)), "{ports:?}");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        // Nobody listens, and yet the connection succeeds: its source port is its destination.
+        let stream = runtime.block_on(async {
+            let (socket, addr) = (tokio::net::TcpSocket::new_v4().unwrap(), free_port().unwrap());
+            socket.bind(addr).unwrap();
+            socket.connect(addr).await.unwrap().into_std().unwrap()
+        });
+        assert!(is_connected_to_itself(&stream));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Our own servers: the stubs, the limit, and Fanin with a configuration of the benchmarks.
+//! Our own servers: the stubs, the baseline, and Fanin with a configuration of the benchmarks.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ pub fn stub2() -> Result<Server, Failure> {
 }
 
 /// The hand-written aggregator in front of `backend`.
-pub fn limit(name: &str, backend: &Server) -> Result<Server, Failure> {
-    Ok(Server::role(name, SERVER_CORE, &["limit", "--backend", &backend.addr.to_string()])?)
+pub fn baseline(name: &str, backend: &Server) -> Result<Server, Failure> {
+    Ok(Server::role(name, SERVER_CORE, &["baseline", "--backend", &backend.addr.to_string()])?)
 }
 
 /// Fanin with the configuration in `bench/DIR`, in front of `backend` and of `second`, if it has two.

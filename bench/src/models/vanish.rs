@@ -10,9 +10,9 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{Folder, Plans, trees};
-use crate::bystander::Bystander;
 use crate::process::{self, OTHER_CORE, SERVER_CORE, Server};
 use crate::report::{Report, Table};
+use crate::stalls::StallMonitor;
 use crate::{Failure, Options, servers};
 
 const RATE: f64 = 300.0;
@@ -64,7 +64,7 @@ pub fn run(options: &Options, _: &Plans, report: &mut Report) -> Result<(), Fail
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let addr = servers[1].addr;
     let mut second = servers.pop();
-    let bystanders = [Bystander::start(SERVER_CORE)?, Bystander::start(OTHER_CORE)?];
+    let stall_monitors = [StallMonitor::start(SERVER_CORE)?, StallMonitor::start(OTHER_CORE)?];
     let begun = Instant::now();
     let faults = async {
         tokio::time::sleep(step).await;
@@ -113,7 +113,7 @@ pub fn run(options: &Options, _: &Plans, report: &mut Report) -> Result<(), Fail
     for slow in &outcome.slowest {
         let from = begun + Duration::from_secs_f64(slow.at);
         let to = from + Duration::from_secs_f64(slow.latency / 1e3);
-        let [server, client] = bystanders.each_ref().map(|core| core.stalled(from, to).as_secs_f64() * 1e3);
+        let [server, client] = stall_monitors.each_ref().map(|core| core.stalled(from, to).as_secs_f64() * 1e3);
         // Delays of the two cores and of the client's beginning may be one and the same: only the longest is taken off.
         let left = slow.latency - server.max(client).max(slow.lag);
         most = most.max(left);

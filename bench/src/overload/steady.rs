@@ -8,7 +8,7 @@ use fanin_load::{Outcome, Shape};
 use serde_json::json;
 
 use super::Stage;
-use crate::pace::Pace;
+use crate::core_speed::CoreSpeed;
 use crate::process::{OTHER_CORE, SERVER_CORE};
 use crate::report::{Report, Table};
 use crate::{Failure, process};
@@ -30,7 +30,7 @@ pub fn steady(stage: &mut Stage, report: &mut Report, full: bool) -> Result<(), 
 fn reloads(stage: &Stage, report: &mut Report, full: bool) -> Result<(), Failure> {
     let lasts = if full { 60 * SECOND } else { 20 * SECOND };
     // A load or a backend that stood still comes at once then: it is one machine.
-    let paces = [Pace::start(SERVER_CORE)?, Pace::start(OTHER_CORE)?];
+    let paces = [CoreSpeed::start(SERVER_CORE)?, CoreSpeed::start(OTHER_CORE)?];
     stage.peak("/work", 2 * SECOND)?;
     let (peak, _) = stage.peak("/work", 2 * SECOND)?;
     let offer = || {
@@ -75,7 +75,7 @@ struct Judged {
 }
 
 impl Judged {
-    fn of(outcome: &Outcome, begun: Instant, paces: &[Pace; 2]) -> Judged {
+    fn of(outcome: &Outcome, begun: Instant, paces: &[CoreSpeed; 2]) -> Judged {
         let (mut failed, mut disturbed, mut rows) = (0, 0, Vec::new());
         for interval in &outcome.intervals {
             let at = begun + Duration::from_secs_f64(interval.at);

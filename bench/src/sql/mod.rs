@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use fanin_load::{Outcome, Plan as LoadPlan, Request, Segment, Shape};
 use fanin_testbed::Server as Database;
 
+use crate::interleaved::run_interleaved;
 use crate::load::{self, Plan, Session};
 use crate::process::{self, OTHER_CORE, Server};
 use crate::report::{Report, Table, median};
-use crate::turns::in_turns;
 use crate::{Failure, Options, servers};
 
 /// Connections to the database, of each server.
@@ -248,7 +248,7 @@ fn costs(report: &mut Report, options: &Options, database: &Database) -> Result<
     let mut rows = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
     for pair in 0..pairs {
         let plans: Vec<_> = servers.iter().map(|server| (*server, plan(server, "/quick", 16))).collect();
-        let costs = in_turns(&plans, 1, pair % 2 == 1, Duration::from_millis(10))?;
+        let costs = run_interleaved(&plans, 1, pair % 2 == 1, Duration::from_millis(10))?;
         if let Some(wrong) = costs.iter().find(|cost| cost.figures.errors > 0) {
             return Err(Failure::Wrong(format!("{} wrong responses", wrong.figures.errors)));
         }

@@ -6,7 +6,7 @@
 
 mod answers;
 mod bodies;
-mod due;
+mod delay_queue;
 pub mod http2;
 mod reply;
 mod shop;
@@ -23,7 +23,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use answers::Answers;
 pub use bodies::{PAGE_KEYS, item, vacancies};
-use due::{Due, DueQueues, Timer};
+use delay_queue::{DelayQueues, Due, Timer};
 use reply::Action;
 pub use reply::ok;
 
@@ -56,7 +56,7 @@ pub struct Stub {
     /// Answers made for one request each, while they wait.
     loose: Vec<Vec<u8>>,
     free_loose: Vec<usize>,
-    due: DueQueues,
+    due: DelayQueues,
     timer: Timer,
     accepted: u64,
     requests: u64,
@@ -80,7 +80,7 @@ impl Stub {
             answers: Answers::new(),
             loose: Vec::new(),
             free_loose: Vec::new(),
-            due: DueQueues::default(),
+            due: DelayQueues::default(),
             timer,
             accepted: 0,
             requests: 0,

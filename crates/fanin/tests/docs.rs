@@ -171,7 +171,9 @@ fn services_shown_in_the_guides_pass_check() {
                 (None, "plan") => {
                     let (_, plan, _) = shown.check("--plan");
                     let line = block.line;
-                    told.extend((plan.trim() != block.text.trim()).then(|| format!("the plan at line {line}:\n{plan}")));
+                    told.extend(
+                        (plan.trim() != block.text.trim()).then(|| format!("the plan at line {line}:\n{plan}")),
+                    );
                 }
                 (None, "python") => told.push(format!("line {}: which file is this?", block.line)),
                 (None, _) => {}
@@ -234,10 +236,7 @@ fn commands_in_the_guides_exist() {
                 });
                 for flag in words.iter().filter(|word| word.starts_with('-') && word.len() > 1) {
                     let flag = flag.split('=').next().expect("a flag");
-                    assert!(
-                        text.split([' ', ',', '\n', '[']).any(|word| word == flag),
-                        "{place}: there is no {flag}"
-                    );
+                    assert!(text.split([' ', ',', '\n', '[']).any(|word| word == flag), "{place}: there is no {flag}");
                 }
             }
         }
@@ -292,7 +291,9 @@ fn links(page: &str) -> Vec<String> {
 #[test]
 fn links_in_the_documentation_lead_somewhere() {
     let mut pages = vec![root().join("README.md"), root().join("CHANGELOG.md")];
-    pages.extend(["ARCHITECTURE.md", "CONTRIBUTING.md"].iter().map(|name| root().join(name)).filter(|page| page.exists()));
+    pages.extend(
+        ["ARCHITECTURE.md", "CONTRIBUTING.md"].iter().map(|name| root().join(name)).filter(|page| page.exists()),
+    );
     for folder in ["docs", "examples", "bench"] {
         pages.extend(files(folder, "md"));
     }

@@ -1,4 +1,4 @@
-//! Calls of the limit: a stack of idle hyper connections, each driven by a task of its own.
+//! Calls of the baseline: a stack of idle hyper connections, each driven by a task of its own.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

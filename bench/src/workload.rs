@@ -1,4 +1,4 @@
-//! The three works that every server does: the request, and what a right answer is.
+//! The three workloads: their requests and their correct answers.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::load;
 use crate::stub;
 
-/// One of the works.
+/// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Work {
+pub enum Workload {
     /// Five parallel calls of 1 KB after 5 ms, merged.
     Page,
     /// Twenty ids after 5 ms, then 10 KB after 5 ms.
@@ -20,7 +20,7 @@ pub enum Work {
     Raw,
 }
 
-impl Work {
+impl Workload {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Page, Self::Search, Self::Raw];
 
@@ -73,16 +73,16 @@ impl Work {
 }
 
 /// The right value as it is.
-pub fn bare(_: Work, value: Value) -> Value {
+pub fn bare(_: Workload, value: Value) -> Value {
     value
 }
 
 /// The right value as a GraphQL server has to wrap it.
-pub fn graphql(work: Work, value: Value) -> Value {
+pub fn graphql(work: Workload, value: Value) -> Value {
     match work {
-        Work::Page => json!({ "data": value }),
-        Work::Search => json!({ "data": { "search": { "vacancies": value } } }),
-        Work::Raw => json!({ "data": { "raw": value } }),
+        Workload::Page => json!({ "data": value }),
+        Workload::Search => json!({ "data": { "search": { "vacancies": value } } }),
+        Workload::Raw => json!({ "data": { "raw": value } }),
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
         assert!(!same(&json!({"a": [1, 2]}), &json!({"a": [1]})));
         assert!(!same(&json!({"a": 1}), &json!({"a": "1"})));
         assert!(!same(&json!({"a": 1, "b": 2}), &json!({"a": 1})));
-        assert_eq!(Work::Page.answer()["e"]["kind"], "e");
-        assert!(Work::Search.least_body() > 9_000);
+        assert_eq!(Workload::Page.answer()["e"]["kind"], "e");
+        assert!(Workload::Search.least_body() > 9_000);
     }
 }

@@ -30,7 +30,7 @@ pub struct Cost {
 /// Short windows of all servers in turns, forth and back, `rounds` times, so that the machine's faster and slower
 /// seconds fall on all of them alike, and so does a drift. `reverse` lets the last begin.
 /// `delay` is what the backend takes for a request: windows are long against it. Costs come in the order given.
-pub fn in_turns(
+pub fn run_interleaved(
     servers: &[(&Server, Plan)],
     rounds: usize,
     reverse: bool,

@@ -1,28 +1,28 @@
-//! `cost --sweep`: how the cost grows with the number of calls, the size of bodies, what is looked at, and what is in flight.
+//! `cost --sweep`: how the cost grows with the number of calls, the size of bodies, decoded items, and requests in flight.
 
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::interleaved::{Cost, run_interleaved};
 use crate::load::streams::Streams;
 use crate::load::{self, Plan};
 use crate::process::{self, OTHER_CORE, Server};
 use crate::report::{Report, Table};
-use crate::turns::{Cost, in_turns};
 use crate::{Failure, Options, servers};
 
 const MILLI: Duration = Duration::from_millis(1);
 
 /// Thousands that come at once wait for their worker, and here that is what is wanted: clients of a closed load that were
 /// refused would ask again at once, and only refusals would be measured.
-const ALL_ARE_SERVED: [(&str, &str); 1] = [("FANIN_BENCH_QUEUEING", "off")];
+const NO_SHEDDING: [(&str, &str); 1] = [("FANIN_BENCH_QUEUEING", "off")];
 
 /// A point of the sweep, and what both servers needed there.
 #[derive(Debug, Serialize)]
 struct Point {
     axis: &'static str,
     value: usize,
-    limit: Option<Cost>,
+    baseline: Option<Cost>,
     fanin: Cost,
 }
 
@@ -30,17 +30,17 @@ struct Point {
 pub fn run(options: &Options) -> Result<Report, Failure> {
     process::pin(OTHER_CORE)?;
     let stub = servers::stub()?;
-    let pair = (servers::limit("limit", &stub)?, servers::fanin_with("flows", &stub, None, &ALL_ARE_SERVED)?);
+    let pair = (servers::baseline("baseline", &stub)?, servers::fanin_with("flows", &stub, None, &NO_SHEDDING)?);
     let rounds = if options.quick { 1 } else { 4 };
     let mut points = Vec::new();
     let mut both = |axis, value, target: String, connections, least, delay: Duration| {
         let plan =
             |server: &Server| Plan { addr: server.addr, request: load::get(&target), connections, least_body: least };
-        let costs = in_turns(&[(&pair.0, plan(&pair.0)), (&pair.1, plan(&pair.1))], rounds, false, delay);
+        let costs = run_interleaved(&[(&pair.0, plan(&pair.0)), (&pair.1, plan(&pair.1))], rounds, false, delay);
         let mut costs = costs.map_err(|failure| Failure::Wrong(format!("{target}: {failure}")))?.into_iter();
-        let (Some(limit), Some(fanin)) = (costs.next(), costs.next()) else { return Ok(()) };
+        let (Some(baseline), Some(fanin)) = (costs.next(), costs.next()) else { return Ok(()) };
         eprintln!("sweep: {axis} {value}");
-        points.push(Point { axis, value, limit: Some(limit), fanin });
+        points.push(Point { axis, value, baseline: Some(baseline), fanin });
         Ok::<_, Failure>(())
     };
     for calls in [1, 2, 5, 10, 20, 50, 100] {
@@ -50,7 +50,7 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
         both("KB of a body", kb, format!("/item/{}/1000", kb * 1024), 16, kb * 900, MILLI)?;
     }
     for items in [0, 1, 5, 10, 20] {
-        both("items of 20 looked at", items, format!("/look/{items}"), 64, 9_000, MILLI * 5)?;
+        both("decoded items of 20", items, format!("/look/{items}"), 64, 9_000, MILLI * 5)?;
     }
     for requests in [1, 8, 64, 512, 2048, 4096] {
         // About 5,000 requests a second, so that it is the requests in flight that grow and not the load.
@@ -71,7 +71,7 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
         let fanin = servers::fanin("inflight", &stub, Some(&silent))?;
         let cost = streams(&fanin, requests, options.quick)?;
         eprintln!("sweep: in flight, HTTP/2 {requests}");
-        points.push(Point { axis: "in flight, HTTP/2", value: requests, limit: None, fanin: cost });
+        points.push(Point { axis: "in flight, HTTP/2", value: requests, baseline: None, fanin: cost });
     }
     Ok(report(&points))
 }
@@ -110,10 +110,10 @@ fn report(points: &[Point]) -> Report {
     let header = [
         "axis",
         "value",
-        "limit us",
+        "baseline us",
         "fanin us",
         "ratio",
-        "limit p50",
+        "baseline p50",
         "fanin p50",
         "fanin p99",
         "req/s",
@@ -121,15 +121,15 @@ fn report(points: &[Point]) -> Report {
         "errors",
     ];
     let mut table = Table::new("CPU microseconds a request, latencies in ms", &header);
-    for Point { axis, value, limit, fanin } in points {
-        let of_limit = |figure: &dyn Fn(&Cost) -> String| limit.as_ref().map_or("-".into(), figure);
+    for Point { axis, value, baseline, fanin } in points {
+        let of_baseline = |figure: &dyn Fn(&Cost) -> String| baseline.as_ref().map_or("-".into(), figure);
         table.rows.push(vec![
             (*axis).into(),
             value.to_string(),
-            of_limit(&|cost| format!("{:.1}", cost.cpu)),
+            of_baseline(&|cost| format!("{:.1}", cost.cpu)),
             format!("{:.1}", fanin.cpu),
-            of_limit(&|cost| format!("{:.2}", fanin.cpu / cost.cpu)),
-            of_limit(&|cost| format!("{:.2}", cost.figures.p50)),
+            of_baseline(&|cost| format!("{:.2}", fanin.cpu / cost.cpu)),
+            of_baseline(&|cost| format!("{:.2}", cost.figures.p50)),
             format!("{:.2}", fanin.figures.p50),
             format!("{:.2}", fanin.figures.p99),
             format!("{:.0}", fanin.figures.rate),

@@ -24,11 +24,11 @@ pub struct Due {
 
 /// All waiting answers.
 #[derive(Debug, Default)]
-pub struct DueQueues {
+pub struct DelayQueues {
     queues: Vec<(Duration, VecDeque<Due>)>,
 }
 
-impl DueQueues {
+impl DelayQueues {
     /// Adds an answer. Within one delay, pushes come in order of time.
     pub fn push(&mut self, delay: Duration, due: Due) {
         match self.queues.iter_mut().find(|(of, _)| *of == delay) {
@@ -96,7 +96,7 @@ mod tests {
     fn the_earliest_of_all_queues_comes_first() {
         let start = Instant::now();
         let due = |ms, answer| Due { at: start + Duration::from_millis(ms), slot: 0, birth: 0, answer };
-        let mut queues = DueQueues::default();
+        let mut queues = DelayQueues::default();
         queues.push(Duration::from_millis(5), due(5, 1));
         queues.push(Duration::from_millis(2), due(3, 2));
         queues.push(Duration::from_millis(5), due(6, 3));

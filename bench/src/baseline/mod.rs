@@ -1,4 +1,4 @@
-//! The limit: the same three routes written by hand on hyper, for one thread, with nothing that is not needed.
+//! The baseline: the same three routes written by hand on hyper, single-threaded, with nothing that is not needed.
 //!
 //! No routing table, policies, deadlines, metrics or log; but what it sends on it has validated, with the validator that
 //! Fanin uses, because an aggregator that forwards an upstream's broken JSON as its own is no aggregator.
@@ -42,7 +42,7 @@ pub fn run(listen: SocketAddr, backend: SocketAddr, ready: impl FnOnce(SocketAdd
             let (stream, _) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    eprintln!("limit: accept: {error}");
+                    eprintln!("baseline: accept: {error}");
                     continue;
                 }
             };
