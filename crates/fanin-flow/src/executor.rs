@@ -15,19 +15,19 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::builtins::Abort;
-use crate::fair_scheduler::{FIRST, TURN, Turn};
+use crate::fair_scheduler::{FIRST_SLICE, SLICE, TimeSlice};
 use crate::flow_host::FlowHost;
 use crate::reply::{FlowError, Reply, Success};
-use crate::request_object::{BODY, ClientMistake, HEADERS, IncomingRequest, QUERY, Req};
+use crate::request_object::{BODY, ClientError, HEADERS, IncomingRequest, QUERY, RequestObject};
 use crate::respond;
 use crate::route::RouteFlow;
 use crate::sequential_waits;
 use crate::worker::Worker;
 
 /// Steps after which a flow looks at the time: 10 microseconds of arithmetic, some more where a step does more.
-const LOOK: u64 = 3_000;
+const STEPS_PER_RUN: u64 = 3_000;
 /// What a flow that has made fewer bytes leaves behind is dropped at once.
-const SMALL: u64 = 256 << 10;
+const DROP_AT_ONCE: u64 = 256 << 10;
 
 /// One flow from its request to its reply. Written out, and not an `async fn`, because thousands of them may wait at a time: it
 /// holds nothing twice, and what few flows need is on the heap.
@@ -42,26 +42,26 @@ pub(crate) struct Flow {
 
 enum Stage {
     /// The function can run.
-    Runs,
+    Running,
     /// Nothing can run until a call ends.
-    Waits,
+    Waiting,
     /// Others have their turn.
     #[allow(clippy::redundant_allocation, reason = "thin: a flow that waits is small, and few compute for long")]
-    Yields(Box<NextTurn>),
+    Yielded(Box<NextSlice>),
     /// The function has returned, and what it returned is not all there.
     Returned(Box<Returned>),
     /// The function cannot be called.
-    Refused(Box<Failure>),
+    NotCallable(Box<Failure>),
     /// All is done, and what the flow has made is freed, which may take as long as making it did. Not left to somebody else: who
     /// makes much has to free it before its next request can make more.
-    Frees(Box<Frees>),
+    Freeing(Box<Freeing>),
 }
 
-type NextTurn = Pin<Box<dyn Future<Output = Turn>>>;
+type NextSlice = Pin<Box<dyn Future<Output = TimeSlice>>>;
 
-struct Frees {
+struct Freeing {
     reply: Option<Reply>,
-    turn: NextTurn,
+    next: NextSlice,
 }
 
 /// What a function returned.
@@ -74,37 +74,37 @@ struct Returned {
 impl Flow {
     pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, mut incoming: IncomingRequest) -> Flow {
         let permit = incoming.permit.take();
-        let req = Rc::new(Req::new(incoming, route.limits.max_json_depth));
+        let req = Rc::new(RequestObject::new(incoming, route.limits.max_json_depth));
         let args = vec![Value::Object(ObjectRef::shared(req.clone()))];
         let (instance, stage) = match Instance::new(&route.program, route.function, args, route.bounds.clone()) {
-            Ok(instance) => (Some(instance), Stage::Runs),
-            Err(failure) => (None, Stage::Refused(failure)),
+            Ok(instance) => (Some(instance), Stage::Running),
+            Err(failure) => (None, Stage::NotCallable(failure)),
         };
-        worker.turns.begin();
+        worker.scheduler.flow_started();
         Flow { host: FlowHost::new(worker, route, req), instance, stage, _permit: permit }
     }
 
     /// Runs until something must be waited for.
-    fn go(&mut self, context: &mut Context<'_>) -> Poll<Result<Success, End>> {
+    fn advance(&mut self, context: &mut Context<'_>) -> Poll<Result<Success, NoResponse>> {
         // The turn that it has, if it computes for long, and since when.
-        let (mut place, mut began) = (None, None);
+        let (mut slice, mut began) = (None, None);
         loop {
             match &mut self.stage {
-                Stage::Runs => {
-                    let Some(instance) = &mut self.instance else { return Poll::Ready(Err(nothing("runs"))) };
+                Stage::Running => {
+                    let Some(instance) = &mut self.instance else { return Poll::Ready(Err(deadlock("runs"))) };
                     let worker = self.host.worker.clone();
                     (worker.activity)(Some(self.host.route.index));
-                    let run = || instance.run(&mut worker.machine.borrow_mut(), &mut self.host, LOOK);
+                    let run = || instance.run(&mut worker.machine.borrow_mut(), &mut self.host, STEPS_PER_RUN);
                     let (run, rest) = fanin_lang::drop_incrementally(run);
                     (worker.activity)(None);
                     if rest {
-                        self.host.litter = fanin_lang::drop_remaining();
+                        self.host.deferred_drops = fanin_lang::drop_remaining();
                     }
                     match run {
                         Run::Done(value) => {
-                            drop(place);
-                            self.note_waits();
-                            let mut returned = self.returned(value);
+                            drop(slice);
+                            self.note_sequential_waits();
+                            let mut returned = self.collect_pending(value);
                             match self.finish(&mut returned, context) {
                                 Poll::Ready(end) => return Poll::Ready(end),
                                 Poll::Pending => self.stage = Stage::Returned(Box::new(returned)),
@@ -112,47 +112,47 @@ impl Flow {
                             return Poll::Pending;
                         }
                         Run::Failed(failure) => {
-                            self.note_waits();
-                            return Poll::Ready(Err(End::Failed(failure)));
+                            self.note_sequential_waits();
+                            return Poll::Ready(Err(NoResponse::Failed(failure)));
                         }
                         Run::Yielded => {
                             let now = Instant::now();
                             if now >= self.host.deadline() {
-                                self.note_waits();
-                                return Poll::Ready(Err(End::Deadline));
+                                self.note_sequential_waits();
+                                return Poll::Ready(Err(NoResponse::Deadline));
                             }
-                            let turn = now.saturating_duration_since(*began.get_or_insert(now));
-                            let lasts = if place.is_some() { TURN } else { FIRST };
-                            if turn >= lasts {
-                                let computed = self.host.computed(turn);
-                                if place.is_none() {
-                                    worker.turns.took(turn);
+                            let elapsed = now.saturating_duration_since(*began.get_or_insert(now));
+                            let length = if slice.is_some() { SLICE } else { FIRST_SLICE };
+                            if elapsed >= length {
+                                let computed = self.host.add_compute_time(elapsed);
+                                if slice.is_none() {
+                                    worker.scheduler.record(elapsed);
                                 }
-                                self.stage = Stage::Yields(Box::new(next_turn(&worker, computed, place.take())));
+                                self.stage = Stage::Yielded(Box::new(next_slice(&worker, computed, slice.take())));
                             }
                         }
                         Run::Waiting => {
-                            (place, began) = (None, None);
-                            self.host.pump();
+                            (slice, began) = (None, None);
+                            self.host.send_ready_calls();
                             if !instance.is_ready() {
-                                self.stage = Stage::Waits;
+                                self.stage = Stage::Waiting;
                             }
                         }
                     }
                 }
-                Stage::Waits => {
-                    if !ready!(self.host.completions(true, context)) {
-                        return Poll::Ready(Err(nothing("the flow waits for")));
+                Stage::Waiting => {
+                    if !ready!(self.host.poll_completions(true, context)) {
+                        return Poll::Ready(Err(deadlock("the flow waits for")));
                     }
-                    self.stage = Stage::Runs;
+                    self.stage = Stage::Running;
                 }
-                Stage::Yields(turn) => {
-                    place = Some(ready!((**turn).as_mut().poll(context)));
+                Stage::Yielded(next) => {
+                    slice = Some(ready!((**next).as_mut().poll(context)));
                     began = Some(Instant::now());
-                    self.stage = Stage::Runs;
+                    self.stage = Stage::Running;
                 }
                 Stage::Returned(_) => {
-                    let Stage::Returned(mut returned) = std::mem::replace(&mut self.stage, Stage::Runs) else {
+                    let Stage::Returned(mut returned) = std::mem::replace(&mut self.stage, Stage::Running) else {
                         continue;
                     };
                     let end = self.finish(&mut returned, context);
@@ -161,32 +161,32 @@ impl Flow {
                     }
                     return end;
                 }
-                Stage::Refused(_) => match std::mem::replace(&mut self.stage, Stage::Runs) {
-                    Stage::Refused(failure) => return Poll::Ready(Err(End::Failed(failure))),
+                Stage::NotCallable(_) => match std::mem::replace(&mut self.stage, Stage::Running) {
+                    Stage::NotCallable(failure) => return Poll::Ready(Err(NoResponse::Failed(failure))),
                     _ => continue,
                 },
-                Stage::Frees(_) => return Poll::Ready(Err(nothing("the reply waits for"))),
+                Stage::Freeing(_) => return Poll::Ready(Err(deadlock("the reply waits for"))),
             }
         }
     }
 
     /// The function has come to its end: a loop in it may have waited in each of its turns.
-    fn note_waits(&self) {
+    fn note_sequential_waits(&self) {
         let Some(instance) = &self.instance else { return };
-        let (turns, site) = instance.sequential_waits();
-        if turns >= sequential_waits::MANY {
+        let (waits, site) = instance.sequential_waits();
+        if waits >= sequential_waits::THRESHOLD {
             let route = &self.host.route;
-            route.in_a_row.note(&route.name, &route.program.position(site), turns);
+            route.sequential_waits.record(&route.name, &route.program.position(site), waits);
         }
     }
 
     /// Looks up what a returned value may lack, in the order of the program so that the same failure is reported whatever came
     /// first.
-    fn returned(&mut self, value: Value) -> Returned {
-        self.host.pump();
+    fn collect_pending(&mut self, value: Value) -> Returned {
+        self.host.send_ready_calls();
         let mut calls: SmallVec<[(ProgramOrder, PendingValue); 8]> = SmallVec::new();
-        respond::slots(&value, &mut |slot| {
-            if let Some(order) = self.host.order(slot) {
+        respond::pending_values(&value, &mut |slot| {
+            if let Some(order) = self.host.program_order(slot) {
                 calls.push((order, slot.clone()));
             }
         });
@@ -195,49 +195,51 @@ impl Flow {
     }
 
     /// Awaits together what the returned value still lacks, then writes it.
-    fn finish(&mut self, returned: &mut Returned, context: &mut Context<'_>) -> Poll<Result<Success, End>> {
+    fn finish(&mut self, returned: &mut Returned, context: &mut Context<'_>) -> Poll<Result<Success, NoResponse>> {
         while let Some(slot) = returned.awaited.last() {
             match slot.outcome() {
                 Some(Ok(_)) => {
                     returned.awaited.pop();
                 }
                 Some(Err(failure)) => {
-                    return Poll::Ready(Err(self.host.named((*failure).clone(), Some(slot)).into()));
+                    return Poll::Ready(Err(self.host.with_origin((*failure).clone(), Some(slot)).into()));
                 }
-                None => ready!(self.settle_some(context))?,
+                None => ready!(self.await_completions(context))?,
             }
         }
         // What is left: values inside defaults and the like.
         loop {
             match readiness(&returned.value) {
                 Readiness::Ready | Readiness::Absent(_) => break,
-                Readiness::Pending(_) => ready!(self.settle_some(context))?,
-                Readiness::Failed(failure) => return Poll::Ready(Err(End::Failed(Box::new((*failure).clone())))),
+                Readiness::Pending(_) => ready!(self.await_completions(context))?,
+                Readiness::Failed(failure) => {
+                    return Poll::Ready(Err(NoResponse::Failed(Box::new((*failure).clone()))));
+                }
                 Readiness::TooDeep => {
                     let failure = Failure::new(Kind::Limit, "the response is nested too deep");
                     return Poll::Ready(Err(failure.into()));
                 }
             }
         }
-        Poll::Ready(respond::success(&self.host, &returned.value).map_err(End::from))
+        Poll::Ready(respond::success(&self.host, &returned.value).map_err(NoResponse::from))
     }
 
-    fn settle_some(&mut self, context: &mut Context<'_>) -> Poll<Result<(), End>> {
-        if !ready!(self.host.completions(false, context)) {
-            return Poll::Ready(Err(nothing("the response waits for")));
+    fn await_completions(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NoResponse>> {
+        if !ready!(self.host.poll_completions(false, context)) {
+            return Poll::Ready(Err(deadlock("the response waits for")));
         }
-        self.host.pump();
+        self.host.send_ready_calls();
         Poll::Ready(Ok(()))
     }
 
-    fn reply(&mut self, outcome: Result<Success, End>) -> Reply {
+    fn reply(&mut self, outcome: Result<Success, NoResponse>) -> Reply {
         let usage = self.instance.as_ref().map(Instance::usage).unwrap_or_default();
         let mut limit = None;
         let result = match outcome {
             Ok(success) => Ok(success),
-            Err(End::Deadline) => Err(FlowError::deadline()),
-            Err(End::Failed(failure)) => {
-                let failure = self.host.named(*failure, None);
+            Err(NoResponse::Deadline) => Err(FlowError::deadline()),
+            Err(NoResponse::Failed(failure)) => {
+                let failure = self.host.with_origin(*failure, None);
                 limit = Limit::of(&failure);
                 let error = to_error(&failure);
                 let route = &self.host.route;
@@ -256,29 +258,29 @@ impl Future for Flow {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
         let this = &mut *self;
-        if !matches!(this.stage, Stage::Frees(_)) {
-            let outcome = ready!(this.go(context));
+        if !matches!(this.stage, Stage::Freeing(_)) {
+            let outcome = ready!(this.advance(context));
             let reply = this.reply(outcome);
-            if this.host.litter || reply.usage.memory > SMALL {
+            if this.host.deferred_drops || reply.usage.memory > DROP_AT_ONCE {
                 let instance = this.instance.take();
-                this.host.litter |= fanin_lang::drop_incrementally(|| drop(instance)).1;
+                this.host.deferred_drops |= fanin_lang::drop_incrementally(|| drop(instance)).1;
             }
-            if !this.host.litter {
+            if !this.host.deferred_drops {
                 return Poll::Ready(reply);
             }
-            let turn = next_turn(&this.host.worker, Duration::MAX, None);
-            this.stage = Stage::Frees(Box::new(Frees { reply: Some(reply), turn }));
+            let next = next_slice(&this.host.worker, Duration::MAX, None);
+            this.stage = Stage::Freeing(Box::new(Freeing { reply: Some(reply), next }));
         }
-        while let Stage::Frees(frees) = &mut this.stage {
-            let turn = ready!(frees.turn.as_mut().poll(context));
+        while let Stage::Freeing(freeing) = &mut this.stage {
+            let slice = ready!(freeing.next.as_mut().poll(context));
             let began = Instant::now();
-            while this.host.litter && began.elapsed() < TURN {
-                this.host.litter = fanin_lang::drop_remaining();
+            while this.host.deferred_drops && began.elapsed() < SLICE {
+                this.host.deferred_drops = fanin_lang::drop_remaining();
             }
-            drop(turn);
-            if this.host.litter {
-                frees.turn = next_turn(&this.host.worker, Duration::MAX, None);
-            } else if let Some(reply) = frees.reply.take() {
+            drop(slice);
+            if this.host.deferred_drops {
+                freeing.next = next_slice(&this.host.worker, Duration::MAX, None);
+            } else if let Some(reply) = freeing.reply.take() {
                 return Poll::Ready(reply);
             } else {
                 break;
@@ -292,32 +294,32 @@ impl Future for Flow {
 impl Drop for Flow {
     /// What a flow that is cancelled has left to be dropped in parts is dropped at once.
     fn drop(&mut self) {
-        while self.host.litter {
-            self.host.litter = fanin_lang::drop_remaining();
+        while self.host.deferred_drops {
+            self.host.deferred_drops = fanin_lang::drop_remaining();
         }
-        self.host.worker.turns.end();
+        self.host.worker.scheduler.flow_ended();
     }
 }
 
-fn next_turn(worker: &Worker, computed: Duration, before: Option<Turn>) -> NextTurn {
-    let turns = worker.turns.clone();
-    Box::pin(async move { turns.next(computed, before).await })
+fn next_slice(worker: &Worker, computed: Duration, previous: Option<TimeSlice>) -> NextSlice {
+    let scheduler = worker.scheduler.clone();
+    Box::pin(async move { scheduler.next_slice(computed, previous).await })
 }
 
 /// Why there is no response.
-pub(crate) enum End {
+pub(crate) enum NoResponse {
     Failed(Box<Failure>),
     Deadline,
 }
 
-impl From<Failure> for End {
-    fn from(failure: Failure) -> End {
-        End::Failed(Box::new(failure))
+impl From<Failure> for NoResponse {
+    fn from(failure: Failure) -> NoResponse {
+        NoResponse::Failed(Box::new(failure))
     }
 }
 
 #[cold]
-fn nothing(what: &str) -> End {
+fn deadlock(what: &str) -> NoResponse {
     Failure::new(Kind::Host, format!("internal: {what} nothing")).into()
 }
 
@@ -330,12 +332,12 @@ fn to_error(failure: &Failure) -> FlowError {
         if let Some(abort) = payload.downcast_ref::<Abort>() {
             return FlowError::abort(abort.status, abort.message.clone());
         }
-        if let Some(mistake) = payload.downcast_ref::<ClientMistake>() {
-            return FlowError::client(mistake.0.clone());
+        if let Some(error) = payload.downcast_ref::<ClientError>() {
+            return FlowError::client(error.0.clone());
         }
     }
-    let lacks = matches!(failure.kind, Kind::Key | Kind::Index | Kind::Type);
-    if lacks && [QUERY, HEADERS, BODY].iter().any(|part| failure.message.starts_with(part)) {
+    let is_missing = matches!(failure.kind, Kind::Key | Kind::Index | Kind::Type);
+    if is_missing && [QUERY, HEADERS, BODY].iter().any(|part| failure.message.starts_with(part)) {
         return FlowError::client(failure.message.clone());
     }
     FlowError::flow()

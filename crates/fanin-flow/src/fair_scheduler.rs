@@ -22,134 +22,134 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 /// For so long a flow that is first has one turn after the other.
-const SHORT: Duration = Duration::from_millis(2);
+const SHORT_FLOW: Duration = Duration::from_millis(2);
 
 /// For so long a flow has its worker before it queues: while many come that compute for hardly longer, each of their firsts is in the
 /// others' way.
-pub(crate) const FIRST: Duration = Duration::from_micros(100);
+pub(crate) const FIRST_SLICE: Duration = Duration::from_micros(100);
 
 /// For so long a flow has its worker in a turn. Long against what it costs to go on with another one, short against what others notice.
-pub(crate) const TURN: Duration = Duration::from_micros(200);
+pub(crate) const SLICE: Duration = Duration::from_micros(200);
 
 /// A turn that took longer than so many times what it should is too long.
-const LATE: u32 = 2;
+const OVERRUN_FACTOR: u32 = 2;
 
 /// How much longer than a turn took too long the others are left alone.
-const REST: u32 = 3;
+const COOLDOWN_FACTOR: u32 = 3;
 
 /// Never longer than this: whoever computes has a deadline too.
-const MOST_REST: Duration = Duration::from_millis(20);
+const MAX_COOLDOWN: Duration = Duration::from_millis(20);
 
 /// The flows of one worker that want another turn.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Turns(Rc<Inner>);
+pub(crate) struct FairScheduler(Rc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    queue: RefCell<VecDeque<Rc<Ticket>>>,
+    queue: RefCell<VecDeque<Rc<QueueEntry>>>,
     /// Flows of the worker that have not ended, those in the queue among them.
     flows: Cell<usize>,
     /// Nobody has a turn before.
-    rest: Cell<Option<Instant>>,
+    cooldown_until: Cell<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
-struct Ticket {
-    gone: Cell<bool>,
+struct QueueEntry {
+    left: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl Turns {
+impl FairScheduler {
     /// How many queue.
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.0.queue.borrow().len()
     }
 
     /// A flow begins.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn flow_started(&self) {
         self.0.flows.set(self.0.flows.get() + 1);
     }
 
     /// A flow has ended.
-    pub(crate) fn end(&self) {
+    pub(crate) fn flow_ended(&self) {
         self.0.flows.set(self.0.flows.get().saturating_sub(1));
     }
 
     /// Somebody who can take turns has had the worker for so long.
-    pub(crate) fn took(&self, time: Duration) {
-        if time > LATE * TURN && self.0.flows.get() > self.len().max(1) {
-            let rest = (REST * (time - TURN)).min(MOST_REST);
-            self.0.rest.set(Some(Instant::now() + rest));
+    pub(crate) fn record(&self, computed: Duration) {
+        if computed > OVERRUN_FACTOR * SLICE && self.0.flows.get() > self.queued().max(1) {
+            let cooldown = (COOLDOWN_FACTOR * (computed - SLICE)).min(MAX_COOLDOWN);
+            self.0.cooldown_until.set(Some(Instant::now() + cooldown));
         }
     }
 
     /// Ready when a flow that has computed for so long, the turn `before` at last, may have its next turn, which lasts until what it
     /// gets is dropped.
-    pub(crate) async fn next(&self, had: Duration, before: Option<Turn>) -> Turn {
-        let mut turn = match before {
-            Some(mut before) if had < SHORT => {
-                before.ends();
-                before
+    pub(crate) async fn next_slice(&self, computed: Duration, previous: Option<TimeSlice>) -> TimeSlice {
+        let mut slice = match previous {
+            Some(mut previous) if computed < SHORT_FLOW => {
+                previous.finish();
+                previous
             }
-            before => {
+            previous => {
                 // The next is woken by the one that goes.
-                drop(before);
-                self.enter()
+                drop(previous);
+                self.enqueue()
             }
         };
         poll_fn(|cx| {
-            if self.is_first(&turn.ticket) {
+            if self.is_first(&slice.entry) {
                 return Poll::Ready(());
             }
-            *turn.ticket.waker.borrow_mut() = Some(cx.waker().clone());
+            *slice.entry.waker.borrow_mut() = Some(cx.waker().clone());
             Poll::Pending
         })
         .await;
-        if let Some(rest) = self.0.rest.take() {
-            sleep_until(rest).await;
+        if let Some(end) = self.0.cooldown_until.take() {
+            sleep_until(end).await;
         }
         // Comes back after the sockets have been looked at and whatever was ready has run.
         tokio::task::yield_now().await;
-        turn.began = Some(Instant::now());
-        turn
+        slice.began = Some(Instant::now());
+        slice
     }
 
-    fn enter(&self) -> Turn {
-        let ticket = Rc::new(Ticket::default());
-        self.0.queue.borrow_mut().push_back(ticket.clone());
-        Turn { turns: self.clone(), ticket, began: None }
+    fn enqueue(&self) -> TimeSlice {
+        let entry = Rc::new(QueueEntry::default());
+        self.0.queue.borrow_mut().push_back(entry.clone());
+        TimeSlice { scheduler: self.clone(), entry, began: None }
     }
 
-    fn is_first(&self, ticket: &Rc<Ticket>) -> bool {
-        self.0.queue.borrow().front().is_some_and(|first| Rc::ptr_eq(first, ticket))
+    fn is_first(&self, entry: &Rc<QueueEntry>) -> bool {
+        self.0.queue.borrow().front().is_some_and(|first| Rc::ptr_eq(first, entry))
     }
 }
 
 /// A place in the queue, and once it is the first one, the turn. Dropping it gives it up.
 #[derive(Debug)]
-pub(crate) struct Turn {
-    turns: Turns,
-    ticket: Rc<Ticket>,
+pub(crate) struct TimeSlice {
+    scheduler: FairScheduler,
+    entry: Rc<QueueEntry>,
     began: Option<Instant>,
 }
 
-impl Turn {
+impl TimeSlice {
     /// The place is kept.
-    fn ends(&mut self) {
+    fn finish(&mut self) {
         if let Some(began) = self.began.take() {
-            self.turns.took(began.elapsed());
+            self.scheduler.record(began.elapsed());
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for TimeSlice {
     fn drop(&mut self) {
-        self.ends();
-        self.ticket.gone.set(true);
-        let mut queue = self.turns.0.queue.borrow_mut();
-        let was_first = queue.front().is_some_and(|first| first.gone.get());
+        self.finish();
+        self.entry.left.set(true);
+        let mut queue = self.scheduler.0.queue.borrow_mut();
+        let was_first = queue.front().is_some_and(|first| first.left.get());
         // Who left from the middle is dropped when its turn comes.
-        while queue.front().is_some_and(|first| first.gone.get()) {
+        while queue.front().is_some_and(|first| first.left.get()) {
             queue.pop_front();
         }
         let next = queue.front().filter(|_| was_first).and_then(|first| first.waker.take());
@@ -166,20 +166,20 @@ mod tests {
 
     /// Runs flows of so many turns each on a worker; gives who ran, in order.
     async fn run(flows: &[u32]) -> Vec<usize> {
-        let (turns, ran) = (Rc::new(Turns::default()), Rc::new(RefCell::new(Vec::new())));
+        let (scheduler, ran) = (Rc::new(FairScheduler::default()), Rc::new(RefCell::new(Vec::new())));
         let local = tokio::task::LocalSet::new();
         for (name, wanted) in flows.iter().copied().enumerate() {
-            let (turns, ran) = (turns.clone(), ran.clone());
+            let (scheduler, ran) = (scheduler.clone(), ran.clone());
             local.spawn_local(async move {
-                let mut turn = None;
+                let mut slice = None;
                 for at in 1..=wanted {
-                    turn = Some(turns.next(TURN * at, turn).await);
+                    slice = Some(scheduler.next_slice(SLICE * at, slice).await);
                     ran.borrow_mut().push(name);
                 }
             });
         }
         local.await;
-        assert_eq!(turns.len(), 0);
+        assert_eq!(scheduler.queued(), 0);
         Rc::try_unwrap(ran).unwrap().into_inner()
     }
 
@@ -204,14 +204,14 @@ mod tests {
 
     #[tokio::test]
     async fn others_run_between_any_two_turns_of_those_that_compute_for_long() {
-        let (turns, ran) = (Rc::new(Turns::default()), Rc::new(RefCell::new(Vec::new())));
+        let (scheduler, ran) = (Rc::new(FairScheduler::default()), Rc::new(RefCell::new(Vec::new())));
         let local = tokio::task::LocalSet::new();
         for name in 0..10 {
-            let (turns, ran) = (turns.clone(), ran.clone());
+            let (scheduler, ran) = (scheduler.clone(), ran.clone());
             local.spawn_local(async move {
-                let mut turn = None;
+                let mut slice = None;
                 for at in 1..=20 {
-                    turn = Some(turns.next(TURN * at, turn).await);
+                    slice = Some(scheduler.next_slice(SLICE * at, slice).await);
                     ran.borrow_mut().push(name);
                 }
             });
@@ -227,55 +227,55 @@ mod tests {
             }
         });
         local.await;
-        assert!(longest.get() <= 2, "{} turns between two of another task", longest.get());
+        assert!(longest.get() <= 2, "another task waited for {} slices", longest.get());
     }
 
     #[tokio::test]
     async fn who_leaves_holds_nobody_up() {
-        let turns = Turns::default();
-        let first = turns.next(TURN, None).await;
-        let second = turns.enter();
-        let third = turns.enter();
+        let scheduler = FairScheduler::default();
+        let first = scheduler.next_slice(SLICE, None).await;
+        let second = scheduler.enqueue();
+        let third = scheduler.enqueue();
         drop(second);
-        assert!(!turns.is_first(&third.ticket));
+        assert!(!scheduler.is_first(&third.entry));
         drop(first);
-        assert!(turns.is_first(&third.ticket));
+        assert!(scheduler.is_first(&third.entry));
         drop(third);
-        assert_eq!(turns.len(), 0);
+        assert_eq!(scheduler.queued(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn after_a_long_turn_the_others_are_left_alone() {
-        let turns = Turns::default();
+        let scheduler = FairScheduler::default();
         for _ in 0..2 {
-            turns.begin();
+            scheduler.flow_started();
         }
-        let long = turns.next(TURN, None).await;
-        tokio::time::advance(10 * TURN).await;
+        let long = scheduler.next_slice(SLICE, None).await;
+        tokio::time::advance(10 * SLICE).await;
         drop(long);
         let before = Instant::now();
-        let next = turns.next(TURN, None).await;
+        let next = scheduler.next_slice(SLICE, None).await;
         // Tokio's timers have milliseconds.
         let about = |wanted: Duration, got: Duration| wanted <= got && got <= wanted + Duration::from_millis(2);
-        assert!(about(REST * 9 * TURN, before.elapsed()), "{:?}", before.elapsed());
+        assert!(about(COOLDOWN_FACTOR * 9 * SLICE, before.elapsed()), "{:?}", before.elapsed());
         // As it should be: no rest.
-        tokio::time::advance(TURN).await;
+        tokio::time::advance(SLICE).await;
         drop(next);
         let before = Instant::now();
-        let alone = turns.next(TURN, None).await;
+        let alone = scheduler.next_slice(SLICE, None).await;
         assert_eq!(before.elapsed(), Duration::ZERO);
         // Nobody else is there.
-        turns.end();
-        tokio::time::advance(10 * TURN).await;
+        scheduler.flow_ended();
+        tokio::time::advance(10 * SLICE).await;
         drop(alone);
         let before = Instant::now();
-        drop(turns.next(TURN, None).await);
+        drop(scheduler.next_slice(SLICE, None).await);
         assert_eq!(before.elapsed(), Duration::ZERO);
         // Never longer than this.
-        turns.begin();
-        turns.took(Duration::from_secs(1));
+        scheduler.flow_started();
+        scheduler.record(Duration::from_secs(1));
         let before = Instant::now();
-        drop(turns.next(TURN, None).await);
-        assert!(about(MOST_REST, before.elapsed()), "{:?}", before.elapsed());
+        drop(scheduler.next_slice(SLICE, None).await);
+        assert!(about(MAX_COOLDOWN, before.elapsed()), "{:?}", before.elapsed());
     }
 }

@@ -21,13 +21,13 @@ use crate::worker::Worker;
 pub struct FlowFuture(Running);
 
 enum Running {
-    Here(Box<Flow>),
-    There(Box<There>),
+    OnWorker(Box<Flow>),
+    OnThread(Box<OnThread>),
     Ended,
 }
 
 /// On a thread of a pool.
-struct There {
+struct OnThread {
     run: Pin<Box<dyn Future<Output = Reply>>>,
     wrote: Rc<Cell<bool>>,
     on_disconnect: OnDisconnect,
@@ -35,7 +35,7 @@ struct There {
 
 impl FlowFuture {
     pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, incoming: IncomingRequest) -> FlowFuture {
-        FlowFuture(Running::Here(Box::new(Flow::new(worker, route, incoming))))
+        FlowFuture(Running::OnWorker(Box::new(Flow::new(worker, route, incoming))))
     }
 
     /// The same on a thread of `pool`.
@@ -48,7 +48,7 @@ impl FlowFuture {
         let wrote = Rc::new(Cell::new(false));
         let on_disconnect = route.on_disconnect;
         let run = Box::pin(threads::run(worker, pool, route, incoming, wrote.clone()));
-        FlowFuture(Running::There(Box::new(There { run, wrote, on_disconnect })))
+        FlowFuture(Running::OnThread(Box::new(OnThread { run, wrote, on_disconnect })))
     }
 }
 
@@ -57,8 +57,8 @@ impl Future for FlowFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
         let reply = match &mut self.0 {
-            Running::Here(flow) => ready!(fanin_upstream::poll_scope(|| Pin::new(&mut **flow).poll(context))),
-            Running::There(there) => ready!(there.run.as_mut().poll(context)),
+            Running::OnWorker(flow) => ready!(fanin_upstream::poll_scope(|| Pin::new(&mut **flow).poll(context))),
+            Running::OnThread(remote) => ready!(remote.run.as_mut().poll(context)),
             Running::Ended => return Poll::Pending,
         };
         self.0 = Running::Ended;
@@ -69,19 +69,19 @@ impl Future for FlowFuture {
 impl Drop for FlowFuture {
     fn drop(&mut self) {
         let (on_disconnect, wrote) = match &self.0 {
-            Running::Here(flow) => (flow.host.route.on_disconnect, flow.host.wrote),
-            Running::There(there) => (there.on_disconnect, there.wrote.get()),
+            Running::OnWorker(flow) => (flow.host.route.on_disconnect, flow.host.wrote),
+            Running::OnThread(remote) => (remote.on_disconnect, remote.wrote.get()),
             Running::Ended => return,
         };
-        let goes_on = match on_disconnect {
+        let continues = match on_disconnect {
             OnDisconnect::Cancel => false,
             OnDisconnect::Finish => true,
             OnDisconnect::Effect => wrote,
         };
-        if goes_on && !std::thread::panicking() && tokio::runtime::Handle::try_current().is_ok() {
+        if continues && !std::thread::panicking() && tokio::runtime::Handle::try_current().is_ok() {
             match std::mem::replace(&mut self.0, Running::Ended) {
-                Running::Here(flow) => drop(tokio::task::spawn_local(flow)),
-                Running::There(there) => drop(tokio::task::spawn_local(there.run)),
+                Running::OnWorker(flow) => drop(tokio::task::spawn_local(flow)),
+                Running::OnThread(remote) => drop(tokio::task::spawn_local(remote.run)),
                 Running::Ended => {}
             }
         }

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 
 use crate::builtins;
 use crate::caller::Caller;
-use crate::fair_scheduler::Turns;
+use crate::fair_scheduler::FairScheduler;
 use crate::flow_future::FlowFuture;
 use crate::kinds::UpstreamObject;
 use crate::log::FailureLog;
@@ -19,7 +19,7 @@ use crate::modules::Modules;
 use crate::plan::RoutePlan;
 use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
-use crate::sequential_waits::InARow;
+use crate::sequential_waits::SequentialWaits;
 use crate::threads::{Pool, Pools};
 use crate::worker::Worker;
 
@@ -28,7 +28,7 @@ pub struct Flows {
     program: Program,
     routes: Vec<Arc<RouteFlow>>,
     /// For each route its pool of threads, if it has one.
-    in_a_row: Arc<InARow>,
+    sequential_waits: Arc<SequentialWaits>,
     pools: Vec<Option<Arc<Pool>>>,
 }
 
@@ -49,14 +49,14 @@ impl Flows {
     /// to have whatever operations the flows use. With `told`, what is wrong with the configuration itself (such as a file
     /// that is not there) has been said.
     #[must_use]
-    pub fn check(config: &Config, upstreams: &Upstreams, unsure: &[String], told: bool) -> Checked {
-        let objects = upstreams.iter().filter(|upstream| !unsure.iter().any(|name| *name == **upstream.name()));
+    pub fn check(config: &Config, upstreams: &Upstreams, placeholders: &[String], config_reported: bool) -> Checked {
+        let objects = upstreams.iter().filter(|upstream| !placeholders.iter().any(|name| *name == **upstream.name()));
         let objects = objects.map(|upstream| UpstreamObject::new(upstream.clone()));
-        let modules = Modules::new(&config.dir, objects, unsure);
+        let modules = Modules::new(&config.dir, objects, placeholders);
         let mut roots: Vec<String> = Vec::new();
         for route in &config.routes {
             let name = route.flow.file.to_string_lossy().replace('\\', "/");
-            if !roots.contains(&name) && (!told || config.dir.join(&name).is_file()) {
+            if !roots.contains(&name) && (!config_reported || config.dir.join(&name).is_file()) {
                 roots.push(name);
             }
         }
@@ -78,7 +78,7 @@ impl Flows {
             return Checked { flows: None, diagnostics };
         };
         let mut routes = Vec::new();
-        let in_a_row = Arc::new(InARow::default());
+        let sequential_waits = Arc::new(SequentialWaits::default());
         for (index, route) in config.routes.iter().enumerate() {
             let file = route.flow.file.to_string_lossy().replace('\\', "/");
             match function(&program, &file, &route.flow.function) {
@@ -93,14 +93,14 @@ impl Flows {
                     calls: AtomicU32::new(1),
                     on_disconnect: route.on_disconnect,
                     errors: route.errors,
-                    in_a_row: in_a_row.clone(),
+                    sequential_waits: sequential_waits.clone(),
                 })),
                 Err((message, hint)) => diagnostics.push(at_route(config, route, message, hint)),
             }
         }
         let sound = !diagnostics.iter().any(|one| one.severity == Severity::Error);
         let pools = config.routes.iter().map(|route| pool(route, false)).collect();
-        Checked { flows: sound.then_some(Flows { program, routes, in_a_row, pools }), diagnostics }
+        Checked { flows: sound.then_some(Flows { program, routes, sequential_waits, pools }), diagnostics }
     }
 
     /// What each route's flow does at worst, in the order of the configuration.
@@ -134,13 +134,13 @@ impl Flows {
     /// For such tests: waits until all threads of the pools stand still. Is to be called before the runtime rests.
     #[doc(hidden)]
     pub fn idle_waiter(&self) -> impl Fn() + use<> {
-        let motions: Vec<_> = self.pools.iter().flatten().filter_map(|pool| pool.shared.motion.clone()).collect();
-        move || motions.iter().for_each(|motion| motion.wait())
+        let pools: Vec<_> = self.pools.iter().flatten().filter_map(|pool| pool.shared.quiescence.clone()).collect();
+        move || pools.iter().for_each(|pool| pool.wait())
     }
 
     /// Adds the metrics of flows, and of pools of threads if there are any.
     pub fn register(&self, registry: &mut Registry) {
-        self.in_a_row.register(registry);
+        self.sequential_waits.register(registry);
         let pools = Pools::of(self.pools.iter().flatten());
         if !pools.is_empty() {
             registry.register_collector(Box::new(pools));
@@ -165,7 +165,7 @@ impl Flows {
             flows: self.clone(),
             worker: Rc::new(Worker {
                 machine,
-                turns: Turns::default(),
+                scheduler: FairScheduler::default(),
                 caller,
                 open: Rc::default(),
                 activity,
@@ -268,7 +268,7 @@ pub struct WorkerFlows {
 impl WorkerFlows {
     /// Flows that have computed for so long on this worker that they take turns.
     pub fn computing(&self) -> usize {
-        self.worker.turns.len()
+        self.worker.scheduler.queued()
     }
 
     /// Runs the flow of a route, by its place in the configuration.

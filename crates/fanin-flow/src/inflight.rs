@@ -114,34 +114,34 @@ impl Future for InFlight {
 
 /// The calls under way. Most often it is one after the other, and then it needs neither a queue nor a waker of its own.
 #[derive(Default)]
-pub(crate) enum Calls {
+pub(crate) enum InFlightCalls {
     #[default]
     None,
     One(InFlight),
     Many(FuturesUnordered<InFlight>),
 }
 
-impl Calls {
+impl InFlightCalls {
     pub(crate) fn is_empty(&self) -> bool {
         match self {
-            Calls::None => true,
-            Calls::One(_) => false,
-            Calls::Many(calls) => calls.is_empty(),
+            InFlightCalls::None => true,
+            InFlightCalls::One(_) => false,
+            InFlightCalls::Many(calls) => calls.is_empty(),
         }
     }
 
     pub(crate) fn push(&mut self, call: InFlight) {
         match self {
-            Calls::None => *self = Calls::One(call),
-            Calls::Many(calls) => calls.push(call),
-            Calls::One(_) => {
+            InFlightCalls::None => *self = InFlightCalls::One(call),
+            InFlightCalls::Many(calls) => calls.push(call),
+            InFlightCalls::One(_) => {
                 let many = FuturesUnordered::new();
                 // What is pushed is polled before the next wait, so the first call's waker is set anew.
-                if let Calls::One(first) = std::mem::take(self) {
+                if let InFlightCalls::One(first) = std::mem::take(self) {
                     many.push(first);
                 }
                 many.push(call);
-                *self = Calls::Many(many);
+                *self = InFlightCalls::Many(many);
             }
         }
     }
@@ -149,13 +149,13 @@ impl Calls {
     /// The next call that has ended, `None` if there are none.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<<InFlight as Future>::Output>> {
         match self {
-            Calls::None => Poll::Ready(None),
-            Calls::One(call) => {
+            InFlightCalls::None => Poll::Ready(None),
+            InFlightCalls::One(call) => {
                 let end = ready!(Pin::new(call).poll(context));
-                *self = Calls::None;
+                *self = InFlightCalls::None;
                 Poll::Ready(Some(end))
             }
-            Calls::Many(calls) => Pin::new(calls).poll_next(context),
+            InFlightCalls::Many(calls) => Pin::new(calls).poll_next(context),
         }
     }
 }

@@ -11,7 +11,7 @@ use fanin_config::Source;
 use fanin_lang::{Effect, FrozenValue, HostObject, HostRef, Loaded, Loader};
 
 use crate::kinds::UpstreamObject;
-use crate::placeholder::Unsure;
+use crate::placeholder::Placeholder;
 
 /// Larger flow files are refused unread.
 const MAX_FILE: u64 = 1 << 20;
@@ -28,11 +28,11 @@ impl<'a> Modules<'a> {
     pub(crate) fn new(
         dir: &'a Path,
         upstreams: impl Iterator<Item = UpstreamObject>,
-        unsure: &[String],
+        placeholders: &[String],
     ) -> Modules<'a> {
-        let sure = upstreams.map(|object| (ArcStr::from(object.name()), HostRef::new(object)));
-        let unsure = unsure.iter().map(|name| (ArcStr::from(name), HostRef::new(Unsure::new(name))));
-        let upstreams = sure.chain(unsure).collect();
+        let valid = upstreams.map(|object| (ArcStr::from(object.name()), HostRef::new(object)));
+        let placeholders = placeholders.iter().map(|name| (ArcStr::from(name), HostRef::new(Placeholder::new(name))));
+        let upstreams = valid.chain(placeholders).collect();
         Modules { dir, upstreams, sources: RefCell::default() }
     }
 

@@ -3,17 +3,17 @@
 use fanin_lang::{Effect, HostObject, Method, Value};
 
 /// It has every method. Nothing ever runs with it.
-pub(crate) struct Unsure {
+pub(crate) struct Placeholder {
     name: String,
 }
 
-impl Unsure {
-    pub(crate) fn new(name: &str) -> Unsure {
-        Unsure { name: name.to_owned() }
+impl Placeholder {
+    pub(crate) fn new(name: &str) -> Placeholder {
+        Placeholder { name: name.to_owned() }
     }
 }
 
-impl HostObject for Unsure {
+impl HostObject for Placeholder {
     fn type_name(&self) -> &str {
         "upstream"
     }

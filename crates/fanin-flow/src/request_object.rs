@@ -55,12 +55,12 @@ impl fmt::Debug for IncomingRequest {
 /// A client's mistake that a flow came upon.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct ClientMistake(pub String);
+pub(crate) struct ClientError(pub String);
 
 /// `req`: parts are made when they are asked for.
 ///
 /// It is there as long as its flow, so it keeps no more than a flow can ask for.
-pub(crate) struct Req {
+pub(crate) struct RequestObject {
     method: Method,
     target: PathAndQuery,
     path_params: Vec<(ArcStr, ArcStr)>,
@@ -72,12 +72,12 @@ pub(crate) struct Req {
     max_depth: u32,
     params: OnceCell<Value>,
     query: OnceCell<Doc>,
-    made: OnceCell<Box<Made>>,
+    lazy: OnceCell<Box<LazyParts>>,
 }
 
 /// Parts that fewer flows ask for.
 #[derive(Default)]
-struct Made {
+struct LazyParts {
     query_all: OnceCell<Doc>,
     headers: OnceCell<Doc>,
     body: OnceCell<Option<Doc>>,
@@ -107,10 +107,10 @@ impl From<HeaderMap> for ClientHeaders {
     }
 }
 
-impl Req {
-    pub(crate) fn new(incoming: IncomingRequest, max_depth: usize) -> Req {
+impl RequestObject {
+    pub(crate) fn new(incoming: IncomingRequest, max_depth: usize) -> RequestObject {
         let IncomingRequest { method, uri, params, headers, body, remote, start, deadline, permit: _ } = incoming;
-        Req {
+        RequestObject {
             method,
             target: uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/")),
             path_params: params,
@@ -122,7 +122,7 @@ impl Req {
             max_depth: u32::try_from(max_depth).unwrap_or(u32::MAX),
             params: OnceCell::new(),
             query: OnceCell::new(),
-            made: OnceCell::new(),
+            lazy: OnceCell::new(),
         }
     }
 
@@ -140,8 +140,8 @@ impl Req {
         &self.client_headers
     }
 
-    fn made(&self) -> &Made {
-        self.made.get_or_init(Box::default)
+    fn lazy(&self) -> &LazyParts {
+        self.lazy.get_or_init(Box::default)
     }
 
     /// What `doc` is called, if it is a part of the request.
@@ -150,12 +150,12 @@ impl Req {
         if is(&self.query) {
             return Some(QUERY);
         }
-        let made = self.made.get()?;
-        if is(&made.query_all) {
+        let lazy = self.lazy.get()?;
+        if is(&lazy.query_all) {
             Some(QUERY)
-        } else if is(&made.headers) {
+        } else if is(&lazy.headers) {
             Some(HEADERS)
-        } else if made.body.get().and_then(Option::as_ref).is_some_and(|mine| mine.same(doc)) {
+        } else if lazy.body.get().and_then(Option::as_ref).is_some_and(|mine| mine.same(doc)) {
             Some(BODY)
         } else {
             None
@@ -177,7 +177,7 @@ impl Req {
     }
 
     fn query_all(&self) -> Result<&Doc, Stop> {
-        if let Some(doc) = self.made().query_all.get() {
+        if let Some(doc) = self.lazy().query_all.get() {
             return Ok(doc);
         }
         let mut lists: Vec<(String, Vec<String>)> = Vec::new();
@@ -204,7 +204,7 @@ impl Req {
         }
         text.push(b'}');
         let doc = parse(text)?;
-        Ok(self.made().query_all.get_or_init(|| doc))
+        Ok(self.lazy().query_all.get_or_init(|| doc))
     }
 
     fn pairs(&self) -> form_urlencoded::Parse<'_> {
@@ -212,29 +212,29 @@ impl Req {
     }
 
     fn header_doc(&self) -> Result<&Doc, Stop> {
-        if let Some(doc) = self.made().headers.get() {
+        if let Some(doc) = self.lazy().headers.get() {
             return Ok(doc);
         }
         let joined = join(self.client_headers.iter());
         let doc = object(joined.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
-        Ok(self.made().headers.get_or_init(|| doc))
+        Ok(self.lazy().headers.get_or_init(|| doc))
     }
 
     fn body(&self) -> Result<Value, Stop> {
-        let made = self.made();
-        if made.body.get().is_none() {
+        let lazy = self.lazy();
+        if lazy.body.get().is_none() {
             let body = &self.content;
             let doc = if body.is_empty() {
                 None
             } else {
                 Some(
                     Doc::parse(body.clone(), self.max_depth as usize)
-                        .map_err(|error| mistake(format!("the request's body is not valid JSON: {error}")))?,
+                        .map_err(|error| client_error(format!("the request's body is not valid JSON: {error}")))?,
                 )
             };
-            let _ = made.body.set(doc);
+            let _ = lazy.body.set(doc);
         }
-        match made.body.get() {
+        match lazy.body.get() {
             Some(Some(doc)) => Ok(Value::json(doc.clone())),
             _ => Ok(Value::None),
         }
@@ -242,8 +242,8 @@ impl Req {
 }
 
 #[cold]
-fn mistake(message: String) -> Stop {
-    let payload = ClientMistake(message.clone());
+fn client_error(message: String) -> Stop {
+    let payload = ClientError(message.clone());
     Failure::new(Kind::Host, message).with_payload(Arc::new(payload)).into()
 }
 
@@ -288,14 +288,14 @@ fn parse(text: Vec<u8>) -> Result<Doc, Stop> {
     Doc::parse_indexed(text.into(), 4).map_err(|error| Stop::fail(Kind::Host, format!("internal: {error}")))
 }
 
-impl fmt::Debug for Req {
+impl fmt::Debug for RequestObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "<request {} {}>", self.method, self.target.path())
     }
 }
 
 /// Flows and the host, who names the request's parts in messages, share it.
-impl Object for Req {
+impl Object for RequestObject {
     fn type_name(&self) -> &'static str {
         "request"
     }
@@ -317,12 +317,12 @@ impl Object for Req {
             "body" => req.body()?,
             "text" => match std::str::from_utf8(&req.content) {
                 Ok(text) => Value::str(text),
-                Err(_) => return Err(mistake("the request's body is not UTF-8 text".to_owned())),
+                Err(_) => return Err(client_error("the request's body is not UTF-8 text".to_owned())),
             },
             "method" => Value::str(req.method.as_str()),
             "path" => Value::str(req.target.path()),
             // The same for the whole request, so that a flow decides the same wherever it asks.
-            "time" => Value::Int(*req.made().time.get_or_init(|| {
+            "time" => Value::Int(*req.lazy().time.get_or_init(|| {
                 let began = SystemTime::now().checked_sub(req.start.elapsed());
                 let since = began.and_then(|began| began.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
                 i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

@@ -21,18 +21,18 @@ const PARTIAL: HeaderName = HeaderName::from_static("fanin-partial");
 const RESERVED: [&str; 6] = ["connection", "content-length", "keep-alive", "te", "transfer-encoding", "upgrade"];
 
 /// Calls `found` with every slot that a value holds. Containers are never nested deeper than the language allows.
-pub(crate) fn slots(value: &Value, found: &mut dyn FnMut(&PendingValue)) {
+pub(crate) fn pending_values(value: &Value, found: &mut dyn FnMut(&PendingValue)) {
     match value {
         Value::Pending(slot) => match slot.outcome() {
             // A function's result that has come: look inside, it may hold calls of its own.
-            Some(Ok(inner)) if slot.source().is_none() => slots(&inner, found),
+            Some(Ok(inner)) if slot.source().is_none() => pending_values(&inner, found),
             _ => found(slot),
         },
-        Value::List(list) => list.items().iter().for_each(|value| slots(value, found)),
-        Value::Tuple(tuple) => tuple.iter().for_each(|value| slots(value, found)),
-        Value::Dict(dict) => dict.map().iter().for_each(|(_, value)| slots(value, found)),
-        Value::Struct(fields) => fields.fields().iter().for_each(|(_, value)| slots(value, found)),
-        Value::Object(object) => object.visit(&mut |value| slots(value, found)),
+        Value::List(list) => list.items().iter().for_each(|value| pending_values(value, found)),
+        Value::Tuple(tuple) => tuple.iter().for_each(|value| pending_values(value, found)),
+        Value::Dict(dict) => dict.map().iter().for_each(|(_, value)| pending_values(value, found)),
+        Value::Struct(fields) => fields.fields().iter().for_each(|(_, value)| pending_values(value, found)),
+        Value::Object(object) => object.visit(&mut |value| pending_values(value, found)),
         _ => {}
     }
 }
@@ -65,8 +65,8 @@ pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure
             own_headers(&parts.headers, &mut headers)?;
             let (body, kind) = match &parts.text {
                 Some(value) => {
-                    let decided = value.decide().map_err(|_| wrong("response(): text is not there"))?;
-                    let text = text(&decided).ok_or_else(|| wrong("response(): text must be a string"))?;
+                    let decided = value.decide().map_err(|_| value_error("response(): text is not there"))?;
+                    let text = text(&decided).ok_or_else(|| value_error("response(): text must be a string"))?;
                     (smallvec![bytes::Bytes::copy_from_slice(text.as_bytes())], TEXT)
                 }
                 None => body(host, &parts.body, limit)?,
@@ -93,7 +93,7 @@ pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure
 }
 
 #[cold]
-fn wrong(message: impl Into<String>) -> Failure {
+fn value_error(message: impl Into<String>) -> Failure {
     Failure::new(Kind::Value, message)
 }
 
@@ -126,29 +126,29 @@ fn body(host: &FlowHost, value: &Value, limit: usize) -> Result<(Pieces, HeaderV
     match json::to_pieces(value, limit) {
         Ok(pieces) => Ok((pieces, JSON)),
         Err(json::JsonError::Large(limit)) => Err(too_large(limit)),
-        Err(error) => Err(wrong(format!("the response cannot be sent: {error}"))),
+        Err(error) => Err(value_error(format!("the response cannot be sent: {error}"))),
     }
 }
 
 fn own_headers(value: &Value, headers: &mut HeaderMap) -> Result<(), Failure> {
-    let value = value.decide().map_err(|_| wrong("response(): headers are not there"))?;
+    let value = value.decide().map_err(|_| value_error("response(): headers are not there"))?;
     if matches!(value, Value::None) {
         return Ok(());
     }
-    let entries = view::entries(&value).ok_or_else(|| wrong("response(): headers must be a dict"))?;
+    let entries = view::entries(&value).ok_or_else(|| value_error("response(): headers must be a dict"))?;
     for (key, value) in entries {
         // A list sets the header several times, as set-cookie needs it.
         let values = match value.decide() {
             Ok(list @ (Value::List(_) | Value::Tuple(_))) => {
-                view::elements(&list).map_err(|_| wrong("response(): a header's list is not there"))?
+                view::elements(&list).map_err(|_| value_error("response(): a header's list is not there"))?
             }
             _ => vec![value],
         };
         for value in values {
-            let (key, value) = header(&key, &value).map_err(|what| wrong(format!("response(): {what}")))?;
+            let (key, value) = header(&key, &value).map_err(|what| value_error(format!("response(): {what}")))?;
             if let (Some(key), Some(value)) = (key, value) {
                 if RESERVED.contains(&key.as_str()) {
-                    return Err(wrong(format!("response(): the header {key} is the server's own")));
+                    return Err(value_error(format!("response(): the header {key} is the server's own")));
                 }
                 headers.append(key, value);
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU32;
 use fanin_config::{FlowLimits, OnDisconnect};
 use fanin_lang::{FunctionRef, Limits, Program};
 
-use crate::sequential_waits::InARow;
+use crate::sequential_waits::SequentialWaits;
 
 /// A route's flow, ready to run.
 pub(crate) struct RouteFlow {
@@ -24,5 +24,5 @@ pub(crate) struct RouteFlow {
     pub(crate) on_disconnect: OnDisconnect,
     pub(crate) errors: bool,
     /// Lines that wait many times in a row, of all routes.
-    pub(crate) in_a_row: Arc<InARow>,
+    pub(crate) sequential_waits: Arc<SequentialWaits>,
 }

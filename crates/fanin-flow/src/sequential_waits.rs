@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 
 /// Turns of one loop that waited one after the other from which on a line is named. A retry or two and the pages of a list
 /// stay below it.
-pub(crate) const MANY: u32 = 8;
+pub(crate) const THRESHOLD: u32 = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Line {
@@ -20,21 +20,21 @@ struct Line {
 
 /// What was noted of all routes of a configuration.
 #[derive(Default)]
-pub(crate) struct InARow {
-    told: Mutex<HashSet<String>>,
+pub(crate) struct SequentialWaits {
+    logged: Mutex<HashSet<String>>,
     requests: Family<Line, Counter>,
 }
 
-impl InARow {
+impl SequentialWaits {
     /// A request has waited `turns` times in a row at a line. The first time the log says so.
     #[cold]
-    pub(crate) fn note(&self, route: &str, position: &Position, turns: u32) {
+    pub(crate) fn record(&self, route: &str, position: &Position, waits: u32) {
         let line = format!("{}:{}", position.file, position.line);
         // Neither looking nor inserting can leave the set half changed.
-        let first = self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone());
+        let first = self.logged.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone());
         if first {
             tracing::warn!(
-                target: "fanin::flow", route, at = %line, turns,
+                target: "fanin::flow", route, at = %line, waits,
                 "a loop waits for one item after the other; items of a comprehension run side by side: [f(x) for x in ...]"
             );
         }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use fanin_lang::Machine;
 
 use crate::caller::Caller;
-use crate::fair_scheduler::Turns;
+use crate::fair_scheduler::FairScheduler;
 use crate::log::FailureLog;
 use crate::merge::open::OpenBatches;
 
 /// What all flows of a worker share.
 pub(crate) struct Worker {
     pub(crate) machine: RefCell<Machine>,
-    pub(crate) turns: Turns,
+    pub(crate) scheduler: FairScheduler,
     pub(crate) caller: Rc<dyn Caller>,
     pub(crate) open: Rc<OpenBatches>,
     /// Told which route the worker runs, and `None` when it stops.

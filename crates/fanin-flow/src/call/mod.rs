@@ -9,7 +9,7 @@ use fanin_lang::value::view;
 use fanin_lang::{Failure, HostCall, Kind, Readiness, Value, readiness};
 use smallvec::SmallVec;
 
-pub(crate) use self::options::{Merging, OnFailure, Terms, known};
+pub(crate) use self::options::{CallOptions, Merging, OnFailure, known};
 pub(crate) use self::text::{header, pair, text};
 
 /// The arguments of a call, captured: changing a list after the call does not change the call.
@@ -74,15 +74,15 @@ impl Fields {
 }
 
 /// Whether all that a call needs is there.
-pub(crate) enum Need {
+pub(crate) enum ArgumentState {
     Ready,
-    Waits(fanin_lang::PendingValue),
+    Pending(fanin_lang::PendingValue),
     Failed(std::rc::Rc<Failure>),
     Absent(std::rc::Rc<Failure>),
 }
 
 #[cold]
-pub(crate) fn wrong(message: impl Into<String>) -> Failure {
+pub(crate) fn argument_error(message: impl Into<String>) -> Failure {
     Failure::new(Kind::Arguments, message)
 }
 
@@ -113,7 +113,7 @@ impl Arguments {
     }
 
     /// Whether everything that the request needs is there.
-    pub(crate) fn need(&self) -> Need {
+    pub(crate) fn state(&self) -> ArgumentState {
         let named = self.named.iter().map(|(_, value)| value);
         let values = std::iter::once(&self.path)
             .chain(self.params.values())
@@ -130,18 +130,19 @@ impl Arguments {
             match readiness(value) {
                 Readiness::Ready => {}
                 // Failures count only once everything has settled: which one is reported must not depend on timing.
-                Readiness::Pending(slot) => return Need::Waits(slot),
+                Readiness::Pending(slot) => return ArgumentState::Pending(slot),
                 Readiness::Failed(failure) => failed = failed.or(Some(failure)),
                 Readiness::Absent(failure) => absent = absent.or(Some(failure)),
                 Readiness::TooDeep => {
-                    failed = failed.or_else(|| Some(std::rc::Rc::new(wrong("an argument is nested too deep"))));
+                    failed =
+                        failed.or_else(|| Some(std::rc::Rc::new(argument_error("an argument is nested too deep"))));
                 }
             }
         }
         match (failed, absent) {
-            (Some(failure), _) => Need::Failed(failure),
-            (None, Some(failure)) => Need::Absent(failure),
-            (None, None) => Need::Ready,
+            (Some(failure), _) => ArgumentState::Failed(failure),
+            (None, Some(failure)) => ArgumentState::Absent(failure),
+            (None, None) => ArgumentState::Ready,
         }
     }
 

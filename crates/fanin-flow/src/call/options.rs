@@ -7,7 +7,7 @@ use fanin_lang::{Failure, HostCall, Stop, Value};
 use http::Method;
 use smallvec::SmallVec;
 
-use super::wrong;
+use super::argument_error;
 
 /// What becomes of a call's failure.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub(crate) enum OnFailure {
 }
 
 /// How a call is made, known when it is made.
-pub(crate) struct Terms {
+pub(crate) struct CallOptions {
     pub(crate) method: Method,
     pub(crate) ok: SmallVec<[u16; 2]>,
     pub(crate) timeout: Option<Duration>,
@@ -44,9 +44,9 @@ pub(crate) struct Merging {
     pub(crate) linger: Option<Duration>,
 }
 
-impl Terms {
-    pub(crate) fn new(method: Method, safe: bool) -> Terms {
-        Terms {
+impl CallOptions {
+    pub(crate) fn new(method: Method, safe: bool) -> CallOptions {
+        CallOptions {
             method,
             ok: SmallVec::new(),
             timeout: None,
@@ -61,13 +61,7 @@ impl Terms {
     ///
     /// # Errors
     /// A value of the wrong kind.
-    pub(crate) fn option(
-        &mut self,
-        name: &str,
-        key: &str,
-        value: &Value,
-        call: &HostCall<'_>,
-    ) -> Result<bool, Failure> {
+    pub(crate) fn set(&mut self, name: &str, key: &str, value: &Value, call: &HostCall<'_>) -> Result<bool, Failure> {
         match key {
             "timeout" => self.timeout = Some(duration(name, &known(name, key, value)?)?),
             "ok" => self.ok.extend(statuses(name, &known(name, key, value)?)?),
@@ -92,7 +86,7 @@ pub(crate) fn known(upstream: &str, key: &str, value: &Value) -> Result<Value, F
     match value.decide() {
         Ok(value) => Ok(value),
         Err(Stop::Fail(failure)) => Err(*failure),
-        Err(_) => Err(wrong(format!("{key:?} of a call of {upstream} is not there yet"))
+        Err(_) => Err(argument_error(format!("{key:?} of a call of {upstream} is not there yet"))
             .with_hint("decide on it before the call: if …, or a variable of its own")),
     }
 }
@@ -100,7 +94,7 @@ pub(crate) fn known(upstream: &str, key: &str, value: &Value) -> Result<Value, F
 fn flag(upstream: &str, key: &str, value: &Value) -> Result<bool, Failure> {
     match known(upstream, key, value)? {
         Value::Bool(value) => Ok(value),
-        _ => Err(wrong(format!("{key:?} of a call of {upstream} must be True or False"))),
+        _ => Err(argument_error(format!("{key:?} of a call of {upstream} must be True or False"))),
     }
 }
 
@@ -109,17 +103,17 @@ fn duration(upstream: &str, value: &Value) -> Result<Duration, Failure> {
         .as_str()
         .and_then(|text| fanin_config::parse_duration(text).ok())
         .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| wrong(format!("timeout of a call of {upstream} must be a duration such as \"80ms\"")))
+        .ok_or_else(|| argument_error(format!("timeout of a call of {upstream} must be a duration such as \"80ms\"")))
 }
 
 fn statuses(upstream: &str, value: &Value) -> Result<SmallVec<[u16; 2]>, Failure> {
-    let bad = || wrong(format!("ok of a call of {upstream} must be a list of statuses such as [404]"));
+    let invalid = || argument_error(format!("ok of a call of {upstream} must be a list of statuses such as [404]"));
     view::elements(value)
-        .map_err(|_| bad())?
+        .map_err(|_| invalid())?
         .iter()
         .map(|status| match status.decide() {
             Ok(Value::Int(status)) if (100..=599).contains(&status) => Ok(status as u16),
-            _ => Err(bad()),
+            _ => Err(invalid()),
         })
         .collect()
 }

@@ -8,13 +8,13 @@ use fanin_lang::value::view;
 use fanin_lang::{Failure, Value, ValueKind};
 use http::header::{HeaderName, HeaderValue};
 
-use super::wrong;
+use super::argument_error;
 use crate::encode;
 
 /// A header of a flow's. `None` for a value of `None`, which leaves the header out.
 ///
 /// # Errors
-/// What is wrong: bad characters in the name, or a value that would end the line.
+/// What is wrong: invalid characters in the name, or a value that would end the line.
 pub(crate) fn header(key: &Value, value: &Value) -> Result<(Option<HeaderName>, Option<HeaderValue>), String> {
     let key = text(key).ok_or("a header's name must be a string")?;
     let name = HeaderName::from_bytes(key.as_bytes()).map_err(|_| format!("{key:?} is no header name"))?;
@@ -105,9 +105,12 @@ pub(crate) fn pair(
         encode::pair(out, first, key, &value);
         return Ok(());
     }
-    let bad =
-        || wrong(format!("query {key:?} of a call of {upstream} must be a string, a number, None or a list of them"));
-    let value = value.decide().map_err(|_| bad())?;
+    let invalid = || {
+        argument_error(format!(
+            "query {key:?} of a call of {upstream} must be a string, a number, None or a list of them"
+        ))
+    };
+    let value = value.decide().map_err(|_| invalid())?;
     if matches!(value, Value::None) {
         return Ok(());
     }
@@ -120,19 +123,19 @@ pub(crate) fn pair(
         && node.kind() == fanin_json::Kind::Array
         && !node.is_empty()
     {
-        return json_list(out, first, key, node, lists).then_some(()).ok_or_else(bad);
+        return json_list(out, first, key, node, lists).then_some(()).ok_or_else(invalid);
     }
     if !matches!(view::kind(&value), ValueKind::List | ValueKind::Tuple | ValueKind::Set | ValueKind::Range) {
-        return Err(bad());
+        return Err(invalid());
     }
-    let items = view::elements(&value).map_err(|_| bad())?;
+    let items = view::elements(&value).map_err(|_| invalid())?;
     if items.is_empty() {
         // An empty list is something else than no list: the upstream sees the name.
         encode::pair(out, first, key, "");
         return Ok(());
     }
     for (at, item) in items.iter().enumerate() {
-        let item = text(item).ok_or_else(bad)?;
+        let item = text(item).ok_or_else(invalid)?;
         match lists {
             QueryLists::Repeat => encode::pair(out, first, key, &item),
             QueryLists::Comma if at == 0 => encode::pair(out, first, key, &item),

@@ -6,9 +6,9 @@ use arcstr::ArcStr;
 use fanin_json::Doc;
 use fanin_lang::{CallSite, Failure, Host, HostCall, Kind, Level, PendingValue, Position, ProgramOrder, Value};
 
-use super::{End, Entry, FlowHost, Said};
+use super::{CallState, Entry, FlowHost, OutcomeOptions};
 use crate::answer::CallSource;
-use crate::call::{Need, OnFailure};
+use crate::call::{ArgumentState, OnFailure};
 use crate::kinds;
 use crate::kinds::UpstreamObject;
 use crate::trace::CallTrace;
@@ -23,7 +23,7 @@ impl Host for FlowHost {
         let Some(object) = call.object.downcast::<UpstreamObject>() else {
             return Err(Failure::new(Kind::Type, format!("{} is no upstream", call.object.name())));
         };
-        let (arguments, terms) = kinds::parse(object, &call)?;
+        let (arguments, options) = kinds::parse(object, &call)?;
         let source = CallSource::new(object.upstream.clone());
         let slot = PendingValue::call(source.clone());
         let index = self.calls.len();
@@ -42,25 +42,25 @@ impl Host for FlowHost {
         if self.calls.capacity() == 0 {
             self.calls.reserve_exact(self.route.calls.load(Relaxed).max(1) as usize);
         }
-        let required = matches!(terms.on_failure, OnFailure::Fail);
+        let required = matches!(options.on_failure, OnFailure::Fail);
         self.calls.push(Entry {
             object: call.object.clone(),
             slot: slot.clone(),
             source,
             unsent: None,
-            said: (!required || !terms.ok.is_empty())
-                .then(|| Box::new(Said { on_failure: terms.on_failure.clone(), ok: terms.ok.clone() })),
+            outcome_options: (!required || !options.ok.is_empty())
+                .then(|| Box::new(OutcomeOptions { on_failure: options.on_failure.clone(), ok: options.ok.clone() })),
             order: call.order,
             site: call.call_site,
-            end: End::Open,
+            state: CallState::Pending,
             required,
-            safe: terms.safe,
-            batch: terms.merging.as_ref().is_some_and(|merging| merging.batch),
+            safe: options.safe,
+            batch: options.merging.as_ref().is_some_and(|merging| merging.batch),
         });
-        if matches!(arguments.need(), Need::Ready) {
-            self.send(index, &arguments, &terms);
+        if matches!(arguments.state(), ArgumentState::Ready) {
+            self.send(index, &arguments, &options);
         } else {
-            self.calls[index].unsent = Some(Box::new((arguments, terms)));
+            self.calls[index].unsent = Some(Box::new((arguments, options)));
             self.advance(index);
         }
         Ok(Value::Pending(slot))
@@ -69,7 +69,9 @@ impl Host for FlowHost {
     fn barrier(&mut self, order: &ProgramOrder) -> Option<PendingValue> {
         self.calls
             .iter()
-            .filter(|entry| matches!(entry.end, End::Failed) || entry.end == End::Open && entry.required)
+            .filter(|entry| {
+                matches!(entry.state, CallState::Failed) || entry.state == CallState::Pending && entry.required
+            })
             .filter(|entry| entry.order < *order)
             .min_by(|a, b| a.order.cmp(&b.order))
             .map(|entry| entry.slot.clone())

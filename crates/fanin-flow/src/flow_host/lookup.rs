@@ -11,7 +11,7 @@ use fanin_upstream::Answer;
 use fanin_upstream::shared::{Body, ParsedAnswer, SnapshotTable};
 
 use super::FlowHost;
-use crate::call::{Arguments, text, wrong};
+use crate::call::{Arguments, argument_error, text};
 use crate::inflight::InFlight;
 use crate::kinds::UpstreamObject;
 
@@ -26,13 +26,16 @@ impl FlowHost {
         let object = self.calls[index].object.clone();
         let Some(object) = object.downcast::<UpstreamObject>() else { return Ok(()) };
         let Some(snapshot) = object.upstream.snapshot().cloned() else { return Ok(()) };
-        let key = match arguments.key() {
-            Value::None => None,
-            key => {
-                let name = object.upstream.name();
-                Some(text(key).ok_or_else(|| wrong(format!("the key of {name}.lookup must be a text or a number")))?)
-            }
-        };
+        let key =
+            match arguments.key() {
+                Value::None => None,
+                key => {
+                    let name = object.upstream.name();
+                    Some(text(key).ok_or_else(|| {
+                        argument_error(format!("the key of {name}.lookup must be a text or a number"))
+                    })?)
+                }
+            };
         let find = |table: &SnapshotTable, key: Option<&str>| {
             let node = match key {
                 None => Some(table.rows()),
@@ -89,7 +92,7 @@ pub(super) fn value(body: Body, upstream: &str) -> Value {
 }
 
 /// Whether the parts that [`value`] made are of this document.
-pub(super) fn is_of(parts: &Frozen, doc: &fanin_json::Doc) -> bool {
+pub(super) fn belong_to(parts: &Frozen, doc: &fanin_json::Doc) -> bool {
     let first = match parts {
         Frozen::List(items) => items.first(),
         Frozen::Dict(map) => map.entries().first().map(|(_, value)| value),

@@ -12,19 +12,19 @@ use fanin_upstream::{CallContext, CallError, Request};
 use tokio::task::spawn_local;
 use tokio::time::Instant;
 
-use super::rounds::Held;
-use super::{End, FlowHost};
+use super::rounds::RoundCall;
+use super::{CallState, FlowHost};
 use crate::call::{Arguments, Merging};
 use crate::inflight::InFlight;
 use crate::kinds::UpstreamObject;
-use crate::merge::batch::{Launch, launch};
-use crate::merge::keyed::{Looked, Refresh, Told};
-use crate::merge::requested_keys::Asked;
+use crate::merge::batch::{BatchContext, send_batch};
+use crate::merge::keyed::{ItemLookupResult, KeyedLookup, Refresh};
+use crate::merge::requested_keys::RequestedKeys;
 use crate::merge::split;
 use crate::merge::work::{self, Shareable};
 
 /// A call whose items are kept each by itself.
-struct Kept<'a> {
+struct ItemCall<'a> {
     index: usize,
     handle: &'a HostRef,
     /// The operation's place.
@@ -78,28 +78,28 @@ impl FlowHost {
         let own = timeout.or(operation.timeout).unwrap_or(upstream.config().timeout);
         let deadline = self.call_deadline(index, own);
         self.traced(index, &base);
-        let asked = match &operation.batch {
+        let requested = match &operation.batch {
             None => None,
             Some(batch) => {
-                let asked = Rc::new(Asked::read(&format!("{}.{name}", upstream.name()), batch, arguments)?);
-                if asked.keys.is_empty() {
-                    self.settle(index, &split::nothing(batch));
+                let requested = Rc::new(RequestedKeys::read(&format!("{}.{name}", upstream.name()), batch, arguments)?);
+                if requested.keys.is_empty() {
+                    self.settle(index, &split::empty_answer(batch));
                     return Ok(());
                 }
-                Some((batch, asked))
+                Some((batch, requested))
             }
         };
-        if let (Some((batch, asked)), Some(items)) = (&asked, &shared.item_cache) {
-            let call = Kept { index, handle: &handle, at, base, deadline, linger };
-            self.start_kept(call, batch, items, asked.clone());
+        if let (Some((batch, requested)), Some(items)) = (&requested, &shared.item_cache) {
+            let call = ItemCall { index, handle: &handle, at, base, deadline, linger };
+            self.start_item_call(call, batch, items, requested.clone());
             return Ok(());
         }
         let mut shareable = None;
         let mut lead = None;
         if operation.cache.is_some() || operation.uses_single_flight() {
             let key = RequestKey::with(&base, |key| {
-                if let Some((_, asked)) = &asked {
-                    asked.identify(key);
+                if let Some((_, requested)) = &requested {
+                    requested.append_to_key(key);
                 }
             });
             let this = Rc::new(Shareable {
@@ -107,21 +107,26 @@ impl FlowHost {
                 shared: shared.clone(),
                 key,
                 ok: operation.ok.clone(),
-                flights: operation.uses_single_flight(),
-                spawns: self.worker.caller.spawns(),
-                start: self.starter(&handle, at, &base, asked.as_ref().map(|(_, asked)| asked.clone())),
+                single_flight: operation.uses_single_flight(),
+                can_spawn: self.worker.caller.spawns(),
+                make_call: self.call_factory(
+                    &handle,
+                    at,
+                    &base,
+                    requested.as_ref().map(|(_, requested)| requested.clone()),
+                ),
                 keyed: None,
             });
             // What was read before this request's own write must not be taken for what there is after it.
             if !self.has_written_to(index) {
-                if let Some(ready) = this.look() {
+                if let Some(ready) = this.lookup() {
                     self.settle(index, &ready);
                     return Ok(());
                 }
-                if this.flights {
+                if this.single_flight {
                     match this.join() {
                         FlightRole::Follower(follow) => {
-                            self.push(InFlight::shared(index, this.followed(follow, deadline)));
+                            self.push(InFlight::shared(index, this.follow_until(follow, deadline)));
                             return Ok(());
                         }
                         FlightRole::Leader(first) => lead = Some(first),
@@ -130,23 +135,23 @@ impl FlowHost {
             }
             shareable = Some(this);
         }
-        match asked {
-            Some((batch, asked)) => {
-                let of = RequestKey::of(&base);
-                let held = Held { index, asked, deadline, lead, shareable, keyed: None };
-                self.hold(&handle, at, batch, base, of, held, linger);
+        match requested {
+            Some((batch, requested)) => {
+                let base_key = RequestKey::of(&base);
+                let held = RoundCall { index, requested, deadline, lead, shareable, keyed: None };
+                self.add_to_round(&handle, at, batch, base, base_key, held, linger);
             }
             None => {
                 let Some(shareable) = shareable else { return Ok(()) };
                 let work = match lead {
                     Some(lead) => {
-                        let work = (shareable.start)();
-                        shareable.led(lead, work, deadline)
+                        let work = (shareable.make_call)();
+                        shareable.lead_until(lead, work, deadline)
                     }
                     None => {
                         let context = CallContext {
                             deadline,
-                            request_started: self.began(),
+                            request_started: self.request_started(),
                             timeout: Some(own),
                             safe: true,
                             operation: u32::try_from(at).ok(),
@@ -159,7 +164,7 @@ impl FlowHost {
                             &operation.ok,
                             self.limits().max_json_depth,
                         );
-                        work::alone(shareable, call)
+                        work::unshared(shareable, call)
                     }
                 };
                 self.push(InFlight::shared(index, work));
@@ -169,84 +174,90 @@ impl FlowHost {
     }
 
     /// Sends what is not kept of a call whose items are kept each by itself.
-    fn start_kept(&mut self, call: Kept<'_>, batch: &Batch, items: &ItemCache, asked: Rc<Asked>) {
-        let Kept { index, handle, at, base, deadline, linger } = call;
+    fn start_item_call(&mut self, call: ItemCall<'_>, batch: &Batch, items: &ItemCache, requested: Rc<RequestedKeys>) {
+        let ItemCall { index, handle, at, base, deadline, linger } = call;
         let Some(object) = handle.downcast::<UpstreamObject>() else { return };
         let (upstream, (_, operation)) = (&object.upstream, object.operation(at));
         let shared = upstream.operation(at);
-        let of = RequestKey::of(&base);
-        let spawns = self.worker.caller.spawns();
-        let told = Told { object: handle, operation: at, shared, of: &of, asked };
+        let base_key = RequestKey::of(&base);
+        let can_spawn = self.worker.caller.spawns();
+        let lookup = KeyedLookup { object: handle, operation: at, shared, base_key: &base_key, requested };
         // What was read before this request's own write must not be taken for what there is after it.
         let written = self.has_written_to(index);
         let keyed = if written {
-            told.anew()
+            lookup.fetch_all()
         } else {
-            let (looked, refresh) = told.look(items, batch, spawns);
-            if let Some(Refresh { asked, claims }) = refresh {
-                let start = self.starter(handle, at, &base, Some(asked));
+            let (found, refresh) = lookup.lookup(items, batch, can_spawn);
+            if let Some(Refresh { requested, claims }) = refresh {
+                let start = self.call_factory(handle, at, &base, Some(requested));
                 spawn_local(async move {
                     let _in_time_for_another = claims;
                     // What it gives is kept where the answer is read; a failure leaves the old items as they are.
                     let _given = start().await;
                 });
             }
-            match looked {
-                Looked::Ready(ready) => return self.settle(index, &ready),
-                Looked::Part(keyed) => keyed,
+            match found {
+                ItemLookupResult::Complete(ready) => return self.settle(index, &ready),
+                ItemLookupResult::Incomplete(keyed) => keyed,
             }
         };
-        let asked = keyed.outgoing.clone();
+        let requested = keyed.outgoing.clone();
         let (mut lead, mut shareable) = (None, None);
         if operation.uses_single_flight() && !written {
             let this = Rc::new(Shareable {
                 upstream: upstream.clone(),
                 shared: shared.clone(),
-                key: RequestKey::with(&base, |key| asked.identify(key)),
+                key: RequestKey::with(&base, |key| requested.append_to_key(key)),
                 ok: operation.ok.clone(),
-                flights: true,
-                spawns,
-                start: self.starter(handle, at, &base, Some(asked.clone())),
+                single_flight: true,
+                can_spawn,
+                make_call: self.call_factory(handle, at, &base, Some(requested.clone())),
                 keyed: Some(keyed.clone()),
             });
             match this.join() {
                 FlightRole::Follower(follow) => {
-                    let work = this.followed(follow, deadline);
+                    let work = this.follow_until(follow, deadline);
                     return self.push_shared(index, work, Some(keyed));
                 }
                 FlightRole::Leader(first) => lead = Some(first),
             }
             shareable = Some(this);
         }
-        let held = Held { index, asked, deadline, lead, shareable, keyed: Some(keyed) };
-        self.hold(handle, at, batch, base, of, held, linger);
+        let held = RoundCall { index, requested, deadline, lead, shareable, keyed: Some(keyed) };
+        self.add_to_round(handle, at, batch, base, base_key, held, linger);
     }
 
     /// Makes the call for everybody, as often as need be.
-    fn starter(&self, object: &HostRef, at: usize, base: &Request, asked: Option<Rc<Asked>>) -> work::Start {
+    fn call_factory(
+        &self,
+        object: &HostRef,
+        at: usize,
+        base: &Request,
+        requested: Option<Rc<RequestedKeys>>,
+    ) -> work::CallFactory {
         let (caller, object, base) = (self.worker.caller.clone(), object.clone(), base.clone());
-        let (started, max_depth) = (self.began(), self.limits().max_json_depth);
+        let (started, max_depth) = (self.request_started(), self.limits().max_json_depth);
         Box::new(move || {
             let Some(upstream) = object.downcast::<UpstreamObject>() else {
                 return Box::pin(std::future::ready(Err(CallError::cancelled(&Arc::from("")))));
             };
             let (_, operation) = upstream.operation(at);
             let context = work::context(&upstream.upstream, at, operation.timeout, started);
-            match &asked {
+            match &requested {
                 None => work::call(&caller, &upstream.upstream, base.clone(), context, &operation.ok, max_depth),
-                Some(asked) => {
-                    let with = Launch {
+                Some(requested) => {
+                    let batch_context = BatchContext {
                         caller: caller.clone(),
                         object: object.clone(),
                         operation: at,
                         base: base.clone(),
-                        of: RequestKey::of(&base),
-                        context,
+                        base_key: RequestKey::of(&base),
+                        call: context,
                         max_depth,
                     };
                     let cancelled = || CallError::cancelled(upstream.upstream.name());
                     // One call in, one work out.
-                    launch(with, vec![asked.clone()])
+                    send_batch(batch_context, vec![requested.clone()])
                         .pop()
                         .unwrap_or_else(|| Box::pin(std::future::ready(Err(cancelled()))))
                 }
@@ -268,7 +279,7 @@ impl FlowHost {
     pub(super) fn refuse(&mut self, index: usize, failure: Failure) {
         let position = self.position(self.calls[index].site);
         let entry = &mut self.calls[index];
-        entry.end = End::Failed;
+        entry.state = CallState::Failed;
         entry.slot.settle(Err(failure.at(position)));
         self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
     }

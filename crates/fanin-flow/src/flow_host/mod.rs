@@ -25,19 +25,19 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::answer::CallSource;
-use crate::call::{Arguments, Need, OnFailure, Terms};
-use crate::inflight::{Calls, Checked, InFlight};
+use crate::call::{ArgumentState, Arguments, CallOptions, OnFailure};
+use crate::inflight::{Checked, InFlight, InFlightCalls};
 use crate::kinds::UpstreamObject;
-use crate::request_object::Req;
+use crate::request_object::RequestObject;
 use crate::route::RouteFlow;
 use crate::trace::CallTrace;
 use crate::worker::Worker;
 
 /// Tokens of calls whose arguments may be there now.
 #[derive(Default)]
-struct Woken(RefCell<Vec<u64>>);
+struct ReadyCalls(RefCell<Vec<u64>>);
 
-impl Waiter for Woken {
+impl Waiter for ReadyCalls {
     fn settled(&self, token: u64) {
         self.0.borrow_mut().push(token);
     }
@@ -49,12 +49,12 @@ struct Entry {
     slot: PendingValue,
     source: Rc<CallSource>,
     /// Until it is sent, if that is not at once.
-    unsent: Option<Box<(Arguments, Terms)>>,
+    unsent: Option<Box<(Arguments, CallOptions)>>,
     /// What few calls say.
-    said: Option<Box<Said>>,
+    outcome_options: Option<Box<OutcomeOptions>>,
     order: ProgramOrder,
     site: CallSite,
-    end: End,
+    state: CallState,
     /// Its failure is the flow's.
     required: bool,
     safe: bool,
@@ -63,16 +63,16 @@ struct Entry {
 }
 
 /// What few calls say of how they may end.
-struct Said {
+struct OutcomeOptions {
     on_failure: OnFailure,
     /// Statuses that are answers.
     ok: SmallVec<[u16; 2]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum CallState {
     /// Not yet.
-    Open,
+    Pending,
     /// The answer is there.
     Answered,
     /// It failed, and its failure is the flow's.
@@ -85,48 +85,48 @@ enum End {
 pub(crate) struct FlowHost {
     pub(crate) worker: Rc<Worker>,
     pub(crate) route: Arc<RouteFlow>,
-    req: Rc<Req>,
+    req: Rc<RequestObject>,
     calls: Vec<Entry>,
-    inflight: Calls,
+    inflight: InFlightCalls,
     /// Made when a call waits for its arguments.
-    woken: Option<Rc<Woken>>,
+    ready_calls: Option<Rc<ReadyCalls>>,
     /// Calls that wait to be sent together; most requests have none.
     rounds: Option<Box<rounds::Rounds>>,
     /// Set once a call that may change something has been sent.
     pub(crate) wrote: bool,
     /// The flow has left something to be dropped in parts.
-    pub(crate) litter: bool,
+    pub(crate) deferred_drops: bool,
     /// Microseconds that the flow has computed in turns, up to the type's bound: more makes no difference.
-    computed: u16,
+    computed_us: u16,
     /// Microseconds since the request came, and one: since when calls have been under way.
     busy_since: Option<NonZero<u32>>,
     /// Microseconds.
-    busy: u32,
+    upstream_us: u32,
     #[allow(clippy::box_collection, reason = "thin: few flows are traced")]
     traces: Option<Box<Vec<CallTrace>>>,
 }
 
 impl FlowHost {
-    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, req: Rc<Req>) -> FlowHost {
+    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, req: Rc<RequestObject>) -> FlowHost {
         FlowHost {
             traces: worker.traced.then(Box::default),
             worker,
             route,
             req,
             calls: Vec::new(),
-            inflight: Calls::None,
-            woken: None,
+            inflight: InFlightCalls::None,
+            ready_calls: None,
             rounds: None,
             wrote: false,
-            litter: false,
-            computed: 0,
+            deferred_drops: false,
+            computed_us: 0,
             busy_since: None,
-            busy: 0,
+            upstream_us: 0,
         }
     }
 
     /// When the request came.
-    fn began(&self) -> Instant {
+    fn request_started(&self) -> Instant {
         self.req.start()
     }
 
@@ -140,10 +140,10 @@ impl FlowHost {
     }
 
     /// The flow has computed for another turn; gives how long in all.
-    pub(crate) fn computed(&mut self, turn: Duration) -> Duration {
+    pub(crate) fn add_compute_time(&mut self, turn: Duration) -> Duration {
         let micros = u16::try_from(turn.as_micros()).unwrap_or(u16::MAX);
-        self.computed = self.computed.saturating_add(micros);
-        Duration::from_micros(self.computed.into())
+        self.computed_us = self.computed_us.saturating_add(micros);
+        Duration::from_micros(self.computed_us.into())
     }
 
     fn position(&self, site: CallSite) -> Position {
@@ -152,17 +152,17 @@ impl FlowHost {
 
     /// When optional calls must have settled: before the deadline, so that a partial answer is still in time.
     fn optional_deadline(&self) -> Instant {
-        let (start, deadline) = (self.began(), self.deadline());
+        let (start, deadline) = (self.request_started(), self.deadline());
         let whole = deadline.saturating_duration_since(start);
         let reserve = (whole / 10).max(Duration::from_millis(5));
         deadline.checked_sub(reserve).unwrap_or(start)
     }
 
     /// Sends calls whose arguments have arrived.
-    pub(crate) fn pump(&mut self) {
+    pub(crate) fn send_ready_calls(&mut self) {
         loop {
-            let Some(woken) = &self.woken else { return };
-            let tokens = std::mem::take(&mut *woken.0.borrow_mut());
+            let Some(ready_calls) = &self.ready_calls else { return };
+            let tokens = std::mem::take(&mut *ready_calls.0.borrow_mut());
             if tokens.is_empty() {
                 return;
             }
@@ -176,20 +176,22 @@ impl FlowHost {
     fn advance(&mut self, index: usize) {
         let Some(entry) = self.calls.get_mut(index) else { return };
         let Some(unsent) = &entry.unsent else { return };
-        match unsent.0.need() {
-            Need::Waits(slot) => slot.on_settled(self.woken.get_or_insert_default().clone(), index as u64),
-            Need::Failed(failure) => {
+        match unsent.0.state() {
+            ArgumentState::Pending(slot) => {
+                slot.on_settled(self.ready_calls.get_or_insert_default().clone(), index as u64)
+            }
+            ArgumentState::Failed(failure) => {
                 // It is another's failure, so `optional` of this call does not cover it.
                 entry.unsent = None;
-                entry.end = End::Failed;
+                entry.state = CallState::Failed;
                 let slot = entry.slot.clone();
-                let failure = self.named((*failure).clone(), Some(&slot));
+                let failure = self.with_origin((*failure).clone(), Some(&slot));
                 slot.settle(Err(failure));
                 self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
             }
-            Need::Absent(failure) => {
+            ArgumentState::Absent(failure) => {
                 entry.unsent = None;
-                entry.end = End::Missing;
+                entry.state = CallState::Missing;
                 let value = match entry.on_failure() {
                     OnFailure::Default(value) => value.clone(),
                     _ => Value::Absent(failure),
@@ -197,7 +199,7 @@ impl FlowHost {
                 entry.slot.settle_shared(Ok(value));
                 self.trace(index, |trace, _| trace.outcome = "absent".to_owned());
             }
-            Need::Ready => {
+            ArgumentState::Ready => {
                 if let Some(unsent) = entry.unsent.take() {
                     self.send(index, &unsent.0, &unsent.1);
                 }
@@ -205,17 +207,17 @@ impl FlowHost {
         }
     }
 
-    fn send(&mut self, index: usize, arguments: &Arguments, terms: &Terms) {
-        if let Some(merging) = &terms.merging {
-            return self.send_merging(index, arguments, terms.timeout, **merging);
+    fn send(&mut self, index: usize, arguments: &Arguments, options: &CallOptions) {
+        if let Some(merging) = &options.merging {
+            return self.send_merging(index, arguments, options.timeout, **merging);
         }
         let entry = &mut self.calls[index];
         // Entries are made only for upstreams.
         let Some(object) = entry.object.downcast::<UpstreamObject>() else { return };
-        let request = match arguments.request(object, &terms.method, self.req.headers()) {
+        let request = match arguments.request(object, &options.method, self.req.headers()) {
             Ok(request) => request,
             Err(failure) => {
-                entry.end = End::Failed;
+                entry.state = CallState::Failed;
                 entry.slot.settle(Err(failure.at(self.route.program.position(entry.site))));
                 self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
                 return;
@@ -224,12 +226,12 @@ impl FlowHost {
         let required = entry.required;
         let context = CallContext {
             deadline: if required { self.deadline() } else { self.optional_deadline() },
-            request_started: self.began(),
-            timeout: terms.timeout,
-            safe: terms.safe,
-            operation: terms.operation,
+            request_started: self.request_started(),
+            timeout: options.timeout,
+            safe: options.safe,
+            operation: options.operation,
         };
-        if !terms.safe {
+        if !options.safe {
             self.wrote = true;
         }
         if self.traces.is_some() {
@@ -241,7 +243,7 @@ impl FlowHost {
         }
         let Some(object) = self.calls[index].object.downcast::<UpstreamObject>() else { return };
         let future = self.worker.caller.call(&object.upstream, request, context);
-        let call = InFlight::new(index, future, terms.method == Method::HEAD, self.limits().max_json_depth);
+        let call = InFlight::new(index, future, options.method == Method::HEAD, self.limits().max_json_depth);
         self.push(call);
     }
 
@@ -254,7 +256,7 @@ impl FlowHost {
 
     /// Waits until a call ends, then takes all that have ended. `false` if none is under way. When nothing is ready, calls
     /// that were made to be sent together are; `suspended` says that parts of the flow wait and may make more.
-    pub(crate) fn completions(&mut self, suspended: bool, context: &mut Context<'_>) -> Poll<bool> {
+    pub(crate) fn poll_completions(&mut self, suspended: bool, context: &mut Context<'_>) -> Poll<bool> {
         let mut taken = false;
         loop {
             match self.inflight.poll_next(context) {
@@ -265,7 +267,7 @@ impl FlowHost {
                 _ if taken => break,
                 Poll::Pending if self.rounds.is_none() => return Poll::Pending,
                 Poll::Ready(None) if self.rounds.is_none() => break,
-                ended => match self.round(suspended, context) {
+                ended => match self.send_round(suspended, context) {
                     Poll::Ready(true) => {}
                     Poll::Ready(false) if ended.is_pending() => return Poll::Pending,
                     Poll::Ready(false) => break,
@@ -274,30 +276,30 @@ impl FlowHost {
             }
         }
         if self.inflight.is_empty() {
-            self.rest();
+            self.note_idle();
         }
         Poll::Ready(taken)
     }
 
-    fn rest(&mut self) {
+    fn note_idle(&mut self) {
         if let Some(since) = self.busy_since.take() {
             let micros = self.micros().saturating_sub(since.get() - 1);
-            self.busy = self.busy.saturating_add(micros);
+            self.upstream_us = self.upstream_us.saturating_add(micros);
         }
     }
 
     /// Microseconds since the request came, up to an hour: an upper bound is the type's.
     fn micros(&self) -> u32 {
-        u32::try_from(self.began().elapsed().as_micros()).unwrap_or(u32::MAX)
+        u32::try_from(self.request_started().elapsed().as_micros()).unwrap_or(u32::MAX)
     }
 
     fn complete(&mut self, index: usize, result: Result<(Answer, Checked), CallError>) {
         let entry = &mut self.calls[index];
-        let (error, own_mistake) = match result {
+        let (error, flow_error) = match result {
             Ok((answer, checked)) => {
                 let status = answer.status;
-                let fine = status.is_success() || entry.takes(status);
-                let error = match (&checked, fine) {
+                let accepted = status.is_success() || entry.accepts(status);
+                let error = match (&checked, accepted) {
                     (_, false) => Some(CallError::status(entry.source.upstream(), &answer)),
                     (Err(error), true) => Some(CallError::decode(entry.source.upstream(), &answer, error.to_string())),
                     (Ok(_), true) => None,
@@ -313,7 +315,7 @@ impl FlowHost {
                                 lookup::value(part, entry.object.name())
                             }
                         };
-                        entry.end = End::Answered;
+                        entry.state = CallState::Answered;
                         if entry.batch {
                             entry.source.set_split();
                         }
@@ -328,8 +330,8 @@ impl FlowHost {
                     (Some(error), _) => {
                         entry.source.set_answer(answer);
                         // 408 and 429 are a busy upstream's words; every other 4xx says that the flow asked wrongly.
-                        let trouble = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
-                        let own = error.fault == Fault::Client && status.is_client_error() && !trouble;
+                        let overloaded = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+                        let own = error.fault == Fault::Client && status.is_client_error() && !overloaded;
                         (error, own)
                     }
                     // An unreadable body is an error above.
@@ -344,17 +346,17 @@ impl FlowHost {
         let failure =
             Failure::new(Kind::Host, error.to_string()).at(self.route.program.position(entry.site)).with_payload(error);
         let instead = match entry.on_failure() {
-            OnFailure::Absent if !own_mistake => Some(None),
-            OnFailure::Default(value) if !own_mistake => Some(Some(value.clone())),
+            OnFailure::Absent if !flow_error => Some(None),
+            OnFailure::Default(value) if !flow_error => Some(Some(value.clone())),
             _ => None,
         };
         match instead {
             Some(value) => {
-                entry.end = End::Missing;
+                entry.state = CallState::Missing;
                 entry.slot.settle_shared(Ok(value.unwrap_or_else(|| Value::Absent(Rc::new(failure)))));
             }
             None => {
-                entry.end = End::Failed;
+                entry.state = CallState::Failed;
                 entry.slot.settle(Err(failure));
             }
         }
@@ -371,14 +373,14 @@ impl FlowHost {
     }
 
     /// The place of a call in program order, if `slot` is one of this request's calls or a part of its answer.
-    pub(crate) fn order(&self, slot: &PendingValue) -> Option<ProgramOrder> {
+    pub(crate) fn program_order(&self, slot: &PendingValue) -> Option<ProgramOrder> {
         let root = slot.root();
         self.calls.iter().find(|entry| entry.slot.same(root)).map(|entry| entry.order.clone())
     }
 
     /// The failure with all that is known of where it comes from: the answer that lacks something, the line of the call.
     #[cold]
-    pub(crate) fn named(&self, mut failure: Failure, slot: Option<&PendingValue>) -> Failure {
+    pub(crate) fn with_origin(&self, mut failure: Failure, slot: Option<&PendingValue>) -> Failure {
         name_origin(&mut failure, |doc| Some((self.origin(doc)?, self.made(doc))));
         if failure.position.is_none()
             && let Some(root) = slot.map(PendingValue::root)
@@ -396,25 +398,29 @@ impl FlowHost {
 
     /// Names and kinds of what is missing from the response.
     pub(crate) fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.calls.iter().filter(|entry| entry.end == End::Missing).map(|entry| {
+        self.calls.iter().filter(|entry| entry.state == CallState::Missing).map(|entry| {
             let kind = entry.source.error().map_or("absent", |error| error.kind.as_str());
             (entry.object.name(), kind)
         })
     }
 
     pub(crate) fn any_missing(&self) -> bool {
-        self.calls.iter().any(|entry| entry.end == End::Missing)
+        self.calls.iter().any(|entry| entry.state == CallState::Missing)
     }
 
     /// Ends what is still under way and gives what the calls took.
     pub(crate) fn finish(&mut self) -> (u32, Duration, Vec<CallTrace>) {
-        self.rest();
-        self.inflight = Calls::None;
+        self.note_idle();
+        self.inflight = InFlightCalls::None;
         let calls = self.calls.len() as u32;
         if calls != self.route.calls.load(Relaxed) {
             self.route.calls.store(calls, Relaxed);
         }
-        (calls, Duration::from_micros(self.busy.into()), self.traces.take().map_or_else(Vec::new, |traces| *traces))
+        (
+            calls,
+            Duration::from_micros(self.upstream_us.into()),
+            self.traces.take().map_or_else(Vec::new, |traces| *traces),
+        )
     }
 }
 
@@ -428,18 +434,18 @@ impl Entry {
     fn answered(&self, doc: &Doc) -> bool {
         match self.slot.outcome() {
             Some(Ok(Value::Json { doc: answer, .. })) => answer.same(doc),
-            Some(Ok(Value::Frozen(parts))) => lookup::is_of(&parts, doc),
+            Some(Ok(Value::Frozen(parts))) => lookup::belong_to(&parts, doc),
             _ => false,
         }
     }
 
     fn on_failure(&self) -> &OnFailure {
-        self.said.as_ref().map_or(&OnFailure::Fail, |said| &said.on_failure)
+        self.outcome_options.as_ref().map_or(&OnFailure::Fail, |outcome_options| &outcome_options.on_failure)
     }
 
     /// Whether it says that an answer with this status is one.
-    fn takes(&self, status: StatusCode) -> bool {
-        self.said.as_ref().is_some_and(|said| said.ok.contains(&status.as_u16()))
+    fn accepts(&self, status: StatusCode) -> bool {
+        self.outcome_options.as_ref().is_some_and(|outcome_options| outcome_options.ok.contains(&status.as_u16()))
     }
 }
 

@@ -22,13 +22,13 @@ use super::FlowHost;
 use crate::inflight::InFlight;
 use crate::kinds::UpstreamObject;
 use crate::merge::Work;
-use crate::merge::batch::{Launch, launch};
+use crate::merge::batch::{BatchContext, send_batch};
 use crate::merge::keyed::KeyedCall;
-use crate::merge::requested_keys::Asked;
+use crate::merge::requested_keys::RequestedKeys;
 use crate::merge::work::{self, Shareable};
 
 /// No call is held longer than this share of the time that it has left.
-const LONGEST_HOLD: u32 = 10;
+const HOLD_DIVISOR: u32 = 10;
 
 /// Calls of a request that wait to be sent together.
 #[derive(Default)]
@@ -42,20 +42,20 @@ struct Group {
     object: HostRef,
     operation: usize,
     /// What they must have in common.
-    of: RequestKey,
+    base_key: RequestKey,
     base: Request,
-    calls: Vec<Held>,
+    calls: Vec<RoundCall>,
     /// When the first one's time is over.
     until: Instant,
     /// Calls that there were when it was first held.
-    held: Option<usize>,
+    calls_at_first_hold: Option<usize>,
 }
 
 /// A call that waits for its round.
-pub(super) struct Held {
+pub(super) struct RoundCall {
     pub(super) index: usize,
     /// What goes out for it.
-    pub(super) asked: Rc<Asked>,
+    pub(super) requested: Rc<RequestedKeys>,
     pub(super) deadline: Instant,
     /// It leads a flight.
     pub(super) lead: Option<Leader>,
@@ -67,76 +67,84 @@ pub(super) struct Held {
 impl FlowHost {
     /// Puts a call among those that go together with it. `of` is what `base` is told by.
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn hold(
+    pub(super) fn add_to_round(
         &mut self,
         object: &HostRef,
         operation: usize,
         batch: &Batch,
         base: Request,
-        of: RequestKey,
-        held: Held,
+        base_key: RequestKey,
+        held: RoundCall,
         linger: Option<Duration>,
     ) {
         let now = Instant::now();
         let left = held.deadline.saturating_duration_since(now);
-        let until = now + linger.unwrap_or(batch.linger).min(left / LONGEST_HOLD);
+        let until = now + linger.unwrap_or(batch.linger).min(left / HOLD_DIVISOR);
         // Without tasks beside the flow there is nobody to keep a batch open for others.
         if batch.share && self.worker.caller.spawns() {
-            return self.share(object, operation, batch, base, of, held, until);
+            return self.join_shared_batch(object, operation, batch, base, base_key, held, until);
         }
         let groups = &mut self.rounds.get_or_insert_default().groups;
-        let same = |group: &&mut Group| group.operation == operation && group.object.same(object) && group.of == of;
+        let same = |group: &&mut Group| {
+            group.operation == operation && group.object.same(object) && group.base_key == base_key
+        };
         match groups.iter_mut().find(same) {
             Some(group) => {
                 group.until = group.until.min(until);
                 group.calls.push(held);
             }
-            None => {
-                groups.push(Group { object: object.clone(), operation, of, base, calls: vec![held], until, held: None })
-            }
+            None => groups.push(Group {
+                object: object.clone(),
+                operation,
+                base_key,
+                base,
+                calls: vec![held],
+                until,
+                calls_at_first_hold: None,
+            }),
         }
     }
 
     /// Joins a batch of several requests. Its time is the operation's own, as it is nobody's alone.
     #[allow(clippy::too_many_arguments)]
-    fn share(
+    fn join_shared_batch(
         &mut self,
         object: &HostRef,
         operation: usize,
         batch: &Batch,
         base: Request,
-        of: RequestKey,
-        held: Held,
+        base_key: RequestKey,
+        held: RoundCall,
         until: Instant,
     ) {
         let Some(upstream) = object.downcast::<UpstreamObject>() else { return };
         let shared = upstream.upstream.operation(operation);
-        let known = (Arc::as_ptr(shared).addr(), of.clone());
-        let make = || Launch {
+        let batch_key = (Arc::as_ptr(shared).addr(), base_key.clone());
+        let make = || BatchContext {
             caller: self.worker.caller.clone(),
             object: object.clone(),
             operation,
             base,
-            of,
-            context: work::context(
+            base_key,
+            call: work::context(
                 &upstream.upstream,
                 operation,
                 upstream.operation(operation).1.timeout,
-                self.began(),
+                self.request_started(),
             ),
             max_depth: self.limits().max_json_depth,
         };
-        let work = self.worker.open.join(known, held.asked.clone(), until, batch.max_keys, make);
+        let work = self.worker.open.join(batch_key, held.requested.clone(), until, batch.max_keys, make);
         let name = upstream.upstream.name().clone();
         self.await_member(held, work, &name, true);
     }
 
     /// Waits for a call's part of a batch, which may have more time than the call.
-    fn await_member(&mut self, held: Held, work: Work, upstream: &Arc<str>, bounded: bool) {
+    fn await_member(&mut self, held: RoundCall, work: Work, upstream: &Arc<str>, bounded: bool) {
         let work = match (held.shareable, held.lead) {
-            (Some(shareable), Some(lead)) => shareable.led(lead, work, held.deadline),
-            (Some(shareable), None) => work::until(upstream, held.deadline, work::alone(shareable, work)),
-            (None, _) if bounded => work::until(upstream, held.deadline, work),
+            (Some(shareable), Some(lead)) => shareable.lead_until(lead, work, held.deadline),
+            (Some(shareable), None) => work::with_deadline(upstream, held.deadline, work::unshared(shareable, work)),
+            (None, _) if bounded => work::with_deadline(upstream, held.deadline, work),
             (None, _) => work,
         };
         self.push_shared(held.index, work, held.keyed);
@@ -152,7 +160,7 @@ impl FlowHost {
     }
 
     /// Sends what is to be sent now. `suspended` says that parts of the flow wait.
-    pub(super) fn round(&mut self, suspended: bool, context: &mut Context<'_>) -> Poll<bool> {
+    pub(super) fn send_round(&mut self, suspended: bool, context: &mut Context<'_>) -> Poll<bool> {
         let Some(rounds) = &mut self.rounds else { return Poll::Ready(false) };
         if rounds.groups.is_empty() {
             return Poll::Ready(false);
@@ -160,9 +168,10 @@ impl FlowHost {
         let now = Instant::now();
         let under_way = !self.inflight.is_empty();
         let mut groups = std::mem::take(&mut rounds.groups);
-        let may_come =
-            |group: &Group| now < group.until && (under_way && suspended || self.expects(group)) && !is_full(group);
-        let mut keep: Vec<bool> = groups.iter().map(may_come).collect();
+        let may_grow = |group: &Group| {
+            now < group.until && (under_way && suspended || self.expects_more(group)) && !is_full(group)
+        };
+        let mut keep: Vec<bool> = groups.iter().map(may_grow).collect();
         // With nothing else under way nothing can come, unless what is sent now brings it.
         if !under_way && keep.iter().all(|keep| *keep) {
             keep.iter_mut().for_each(|keep| *keep = false);
@@ -171,14 +180,14 @@ impl FlowHost {
         let mut sent = false;
         for (mut group, keep) in groups.drain(..).zip(keep) {
             if keep {
-                if group.held.is_none() {
-                    group.held = Some(group.calls.len());
-                    count(&group, |counts, calls| counts.held.fetch_add(calls, Relaxed));
+                if group.calls_at_first_hold.is_none() {
+                    group.calls_at_first_hold = Some(group.calls.len());
+                    add_metric(&group, |counts, calls| counts.held.fetch_add(calls, Relaxed));
                 }
                 left.push(group);
             } else {
-                if group.held == Some(group.calls.len()) && now >= group.until {
-                    count(&group, |counts, calls| counts.held_in_vain.fetch_add(calls, Relaxed));
+                if group.calls_at_first_hold == Some(group.calls.len()) && now >= group.until {
+                    add_metric(&group, |counts, calls| counts.held_in_vain.fetch_add(calls, Relaxed));
                 }
                 self.send_group(group);
                 sent = true;
@@ -203,7 +212,7 @@ impl FlowHost {
     }
 
     /// Whether a call of the same operation waits for its arguments.
-    fn expects(&self, group: &Group) -> bool {
+    fn expects_more(&self, group: &Group) -> bool {
         self.calls.iter().any(|entry| {
             let Some(unsent) = &entry.unsent else { return false };
             entry.object.same(&group.object)
@@ -221,25 +230,27 @@ impl FlowHost {
         let first = group.calls.iter().map(|held| held.deadline).min();
         let context = match (shared, last) {
             // Others may wait for it too, longer than this request.
-            (true, _) | (_, None) => work::context(&object.upstream, group.operation, operation.timeout, self.began()),
+            (true, _) | (_, None) => {
+                work::context(&object.upstream, group.operation, operation.timeout, self.request_started())
+            }
             (false, Some(deadline)) => CallContext {
                 deadline,
-                request_started: self.began(),
+                request_started: self.request_started(),
                 timeout: Some(own.max(deadline - Instant::now())),
                 safe: true,
                 operation: u32::try_from(group.operation).ok(),
             },
         };
-        let with = Launch {
+        let batch_context = BatchContext {
             caller: self.worker.caller.clone(),
             object: group.object.clone(),
             operation: group.operation,
             base: group.base,
-            of: group.of,
-            context,
+            base_key: group.base_key,
+            call: context,
             max_depth: self.limits().max_json_depth,
         };
-        let works = launch(with, group.calls.iter().map(|held| held.asked.clone()).collect());
+        let works = send_batch(batch_context, group.calls.iter().map(|held| held.requested.clone()).collect());
         for (held, work) in group.calls.into_iter().zip(works) {
             let bounded = shared || Some(held.deadline) != last || first != last;
             self.await_member(held, work, &upstream, bounded);
@@ -250,10 +261,10 @@ impl FlowHost {
 fn is_full(group: &Group) -> bool {
     let batch =
         group.object.downcast::<UpstreamObject>().and_then(|object| object.operation(group.operation).1.batch.as_ref());
-    batch.is_some_and(|batch| group.calls.iter().map(|held| held.asked.keys.len()).sum::<usize>() >= batch.max_keys)
+    batch.is_some_and(|batch| group.calls.iter().map(|held| held.requested.keys.len()).sum::<usize>() >= batch.max_keys)
 }
 
-fn count(group: &Group, add: impl FnOnce(&OperationMetrics, u64) -> u64) {
+fn add_metric(group: &Group, add: impl FnOnce(&OperationMetrics, u64) -> u64) {
     if let Some(object) = group.object.downcast::<UpstreamObject>() {
         add(&object.upstream.operation(group.operation).metrics, group.calls.len() as u64);
     }

@@ -4,7 +4,7 @@ use fanin_config::CALL_OPTIONS;
 use fanin_lang::{Effect, Failure, HostCall, Method, Value};
 use http::Method as Verb;
 
-use crate::call::{Arguments, Terms, wrong};
+use crate::call::{Arguments, CallOptions, argument_error};
 
 /// What flows call on a folder.
 pub(crate) const METHODS: [&str; 5] = ["read", "json", "lines", "count_lines", "list"];
@@ -16,21 +16,21 @@ pub(crate) fn method(name: &str) -> Option<Method> {
 }
 
 /// Takes apart a call of a folder's.
-pub(crate) fn parse(upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
+pub(crate) fn parse(upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, CallOptions), Failure> {
     let Some(name) = METHODS.get(call.method as usize) else {
-        return Err(wrong(format!("{upstream} has no such method")));
+        return Err(argument_error(format!("{upstream} has no such method")));
     };
     let path = match call.args.pos {
         [path] => call.capture(path)?,
         [] if *name == "list" => Value::str(""),
-        _ => return Err(wrong(format!("{upstream}.{name} takes one path"))),
+        _ => return Err(argument_error(format!("{upstream}.{name} takes one path"))),
     };
-    let mut terms = Terms::new(Verb::GET, true);
+    let mut options = CallOptions::new(Verb::GET, true);
     for (key, value) in call.args.names.iter().zip(call.args.named) {
-        if !terms.option(upstream, key, value, call)? {
-            return Err(wrong(format!("a call of {upstream} has no argument {key:?}"))
+        if !options.set(upstream, key, value, call)? {
+            return Err(argument_error(format!("a call of {upstream} has no argument {key:?}"))
                 .with_hint(format!("arguments by name are {}", CALL_OPTIONS.join(", "))));
         }
     }
-    Ok((Arguments::plain(format!("/{name}"), Value::tuple(vec![path])), terms))
+    Ok((Arguments::plain(format!("/{name}"), Value::tuple(vec![path])), options))
 }

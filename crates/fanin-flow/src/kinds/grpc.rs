@@ -8,7 +8,7 @@ use fanin_upstream::grpc::{self, Mismatch, Services, Shape, nearest};
 use http::Method as Verb;
 
 use super::effect::effect;
-use crate::call::{Arguments as Captured, Terms, wrong};
+use crate::call::{Arguments as Captured, CallOptions, argument_error};
 
 /// Calls a method by its full name: `users.call("shop.Users/Get", {...})`.
 const CALL: &str = "call";
@@ -16,7 +16,7 @@ const CALL: &str = "call";
 const METADATA: &str = "metadata";
 
 /// A call of `call` whose method is not known when it is compiled.
-const OPEN: u32 = u32::MAX;
+const UNRESOLVED: u32 = u32::MAX;
 /// From here on: a name of its own that several services have, by the number of the first method.
 const AMBIGUOUS: u32 = 1 << 30;
 
@@ -32,7 +32,7 @@ enum Called<'a> {
     /// A method by its full name, which is the first argument.
     Named(&'a grpc::Method),
     /// The same, known only when the call is made.
-    Open,
+    Unresolved,
     Ambiguous(&'a grpc::Method),
 }
 
@@ -45,10 +45,10 @@ impl Grpc {
         let (at, known) = (id as usize, self.services.iter().len());
         let method = |at: usize| self.services.at(at);
         match id {
-            OPEN => Called::Open,
-            AMBIGUOUS.. => method(at - AMBIGUOUS as usize).map_or(Called::Open, Called::Ambiguous),
-            _ if at < known => method(at).map_or(Called::Open, Called::Method),
-            _ => method(at - known).map_or(Called::Open, Called::Named),
+            UNRESOLVED => Called::Unresolved,
+            AMBIGUOUS.. => method(at - AMBIGUOUS as usize).map_or(Called::Unresolved, Called::Ambiguous),
+            _ if at < known => method(at).map_or(Called::Unresolved, Called::Method),
+            _ => method(at - known).map_or(Called::Unresolved, Called::Named),
         }
     }
 
@@ -66,9 +66,9 @@ impl Grpc {
         match literal("0") {
             Some(Value::Str(full)) => match self.services.find(&full) {
                 Some((at, method)) => made(self.services.iter().len() + at, method.is_safe()),
-                None => made(OPEN as usize, self.services.is_declared_safe(&full)),
+                None => made(UNRESOLVED as usize, self.services.is_declared_safe(&full)),
             },
-            _ => made(OPEN as usize, false),
+            _ => made(UNRESOLVED as usize, false),
         }
     }
 
@@ -80,17 +80,17 @@ impl Grpc {
         names
     }
 
-    pub(crate) fn review(
+    pub(crate) fn check_static(
         &self,
         upstream: &str,
         method: u32,
-        written: &StaticArgs<'_>,
+        args: &StaticArgs<'_>,
     ) -> Option<(String, Option<String>)> {
-        match (self.called(method), written.first) {
+        match (self.called(method), args.first) {
             (Called::Ambiguous(method), _) => Some(self.ambiguous(upstream, method)),
-            (Called::Open, Some(Value::Str(full))) => self.unknown(upstream, full),
-            (Called::Open, Some(_)) => Some(unnamed(upstream)),
-            (Called::Open, None) if written.positional == 0 && !written.open => Some(unnamed(upstream)),
+            (Called::Unresolved, Some(Value::Str(full))) => self.unknown(upstream, full),
+            (Called::Unresolved, Some(_)) => Some(unnamed(upstream)),
+            (Called::Unresolved, None) if args.positional == 0 && !args.open => Some(unnamed(upstream)),
             _ => None,
         }
     }
@@ -129,7 +129,7 @@ impl Grpc {
         let (method, first) = match self.called(id) {
             Called::Method(method) => (Some(method), 0),
             Called::Named(method) => (Some(method), 1),
-            Called::Open => (None, 1),
+            Called::Unresolved => (None, 1),
             Called::Ambiguous(_) => return Vec::new(),
         };
         let shown = format!("{upstream}.{}", method.map_or(name, grpc::Method::name));
@@ -162,7 +162,7 @@ impl Grpc {
         }
         if let Some(method) = method
             && call.positional > first
-            && let Some(Mismatch { message, hint }) = misfit(method, &(call.shape)(&Argument::Position(first)))
+            && let Some(Mismatch { message, hint }) = check_message(method, &(call.shape)(&Argument::Position(first)))
         {
             found.push(CallDiagnostic {
                 argument: Some(Argument::Position(first)),
@@ -174,10 +174,10 @@ impl Grpc {
         found
     }
 
-    pub(crate) fn parse(&self, upstream: &str, call: &HostCall<'_>) -> Result<(Captured, Terms), Failure> {
+    pub(crate) fn parse(&self, upstream: &str, call: &HostCall<'_>) -> Result<(Captured, CallOptions), Failure> {
         let failure = |(message, hint): (String, Option<String>)| match hint {
-            Some(hint) => wrong(message).with_hint(hint),
-            None => wrong(message),
+            Some(hint) => argument_error(message).with_hint(hint),
+            None => argument_error(message),
         };
         let (path, method, safe, messages) = match (self.called(call.method), call.args.pos) {
             (Called::Method(method), messages) => {
@@ -187,8 +187,8 @@ impl Grpc {
                 (format!("/{}", method.full_name()), Some(method), method.is_safe(), messages.get(1..).unwrap_or(&[]))
             }
             (Called::Ambiguous(method), _) => return Err(failure(self.ambiguous(upstream, method))),
-            (Called::Open, []) => return Err(failure(unnamed(upstream))),
-            (Called::Open, [full, messages @ ..]) => {
+            (Called::Unresolved, []) => return Err(failure(unnamed(upstream))),
+            (Called::Unresolved, [full, messages @ ..]) => {
                 let Ok(Value::Str(full)) = full.decide() else { return Err(failure(unnamed(upstream))) };
                 if let Some(unknown) = self.unknown(upstream, &full) {
                     return Err(failure(unknown));
@@ -204,18 +204,18 @@ impl Grpc {
             [] => Value::record(std::iter::empty::<(&str, Value)>()),
             [message] => call.capture(message)?,
             _ => {
-                return Err(wrong(format!("{shown} of {upstream} takes one message"))
+                return Err(argument_error(format!("{shown} of {upstream} takes one message"))
                     .with_hint("a message is a dict, a stream of messages a list of them"));
             }
         };
-        let mut terms = Terms::new(if safe { Verb::GET } else { Verb::POST }, safe);
+        let mut options = CallOptions::new(if safe { Verb::GET } else { Verb::POST }, safe);
         let mut metadata = None;
         for (key, value) in call.args.names.iter().zip(call.args.named) {
             match key.as_str() {
                 METADATA => metadata = Some(value),
-                option if terms.option(upstream, option, value, call)? => {}
+                option if options.set(upstream, option, value, call)? => {}
                 other => {
-                    return Err(wrong(format!("{shown} of {upstream} has no argument {other:?}"))
+                    return Err(argument_error(format!("{shown} of {upstream} has no argument {other:?}"))
                         .with_hint(format!("arguments by name are {METADATA}, {}", CALL_OPTIONS.join(", "))));
                 }
             }
@@ -224,7 +224,7 @@ impl Grpc {
         if let Some(metadata) = metadata {
             captured.set_headers(call, metadata)?;
         }
-        Ok((captured, terms))
+        Ok((captured, options))
     }
 }
 
@@ -235,14 +235,14 @@ fn unnamed(upstream: &str) -> (String, Option<String>) {
 }
 
 /// What is certainly wrong with what a method is given.
-fn misfit(method: &grpc::Method, given: &StaticValue) -> Option<Mismatch> {
+fn check_message(method: &grpc::Method, given: &StaticValue) -> Option<Mismatch> {
     let given = shape(given);
     if !method.is_client_streaming() {
-        return grpc::misfit(method.input(), &given);
+        return grpc::find_mismatch(method.input(), &given);
     }
     match given {
         Shape::Unknown => None,
-        Shape::List(items) => items.iter().find_map(|item| grpc::misfit(method.input(), item)),
+        Shape::List(items) => items.iter().find_map(|item| grpc::find_mismatch(method.input(), item)),
         _ => Some(Mismatch {
             message: format!("it takes a stream of {}", method.input().full_name()),
             hint: Some("give it a list of messages".to_owned()),
@@ -250,8 +250,8 @@ fn misfit(method: &grpc::Method, given: &StaticValue) -> Option<Mismatch> {
     }
 }
 
-fn shape(written: &StaticValue) -> Shape {
-    match written {
+fn shape(value: &StaticValue) -> Shape {
+    match value {
         StaticValue::Unknown => Shape::Unknown,
         StaticValue::Dict(entries) => {
             Shape::Dict(entries.iter().map(|(key, value)| (key.clone(), shape(value))).collect())

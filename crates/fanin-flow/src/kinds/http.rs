@@ -7,15 +7,15 @@ use smallvec::SmallVec;
 
 use super::operation;
 use super::upstream_object::{Target, UpstreamObject};
-use crate::call::{Arguments, Fields, Merging, OnFailure, Terms, known, wrong};
+use crate::call::{Arguments, CallOptions, Fields, Merging, OnFailure, argument_error, known};
 
 /// Takes the arguments of a call of an HTTP server apart and captures them.
 ///
 /// # Errors
 /// What is wrong with them; nothing is sent.
-pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
+pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arguments, CallOptions), Failure> {
     let name = object.upstream.name();
-    let target = object.target(call.method).ok_or_else(|| wrong(format!("{name} has no such method")))?;
+    let target = object.target(call.method).ok_or_else(|| argument_error(format!("{name} has no such method")))?;
     let mut arguments = Arguments {
         path: Value::None,
         params: Fields::NONE,
@@ -50,7 +50,7 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         (Target::Operation(operation), values) if let Some(declared) = declared => {
             arguments.path = Value::str(&operation.path);
             if values.len() > declared.len() {
-                return Err(wrong(format!(
+                return Err(argument_error(format!(
                     "{} takes at most {} arguments by position",
                     object.named(call.method),
                     declared.len()
@@ -61,17 +61,23 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
             }
         }
         (Target::Lookup, [key]) => arguments.path = call.capture(key)?,
-        (Target::Lookup, _) => return Err(wrong(format!("{name}.lookup needs a key"))),
+        (Target::Lookup, _) => return Err(argument_error(format!("{name}.lookup needs a key"))),
         (Target::Table, []) => {}
-        (Target::Table, _) => return Err(wrong(format!("{name}.table takes no key: {name}.lookup(key) does"))),
+        (Target::Table, _) => {
+            return Err(argument_error(format!("{name}.table takes no key: {name}.lookup(key) does")));
+        }
         (Target::Verb(_), [path]) => arguments.path = call.capture(path)?,
         (Target::Verb(verb), []) => {
-            return Err(wrong(format!("{name}.{} needs a path", verb.as_str().to_ascii_lowercase())));
+            return Err(argument_error(format!("{name}.{} needs a path", verb.as_str().to_ascii_lowercase())));
         }
         (Target::Operation(operation), []) => arguments.path = Value::str(&operation.path),
-        _ => return Err(wrong(format!("a call of {name} takes its arguments by name, only the path by position"))),
+        _ => {
+            return Err(argument_error(format!(
+                "a call of {name} takes its arguments by name, only the path by position"
+            )));
+        }
     }
-    let mut terms = Terms {
+    let mut options = CallOptions {
         method,
         ok,
         timeout,
@@ -84,14 +90,17 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         if let Some(declared) = declared {
             if declared.contains_key(key.as_str()) {
                 if arguments.named.iter().any(|(other, _)| **other == **key) {
-                    return Err(wrong(format!("{} got {key:?} by position and by name", object.named(call.method))));
+                    return Err(argument_error(format!(
+                        "{} got {key:?} by position and by name",
+                        object.named(call.method)
+                    )));
                 }
                 arguments.named.push((key.as_str().into(), call.capture(value)?));
                 continue;
             }
             if !OPERATION_CALL_OPTIONS.contains(&key.as_str()) {
                 let (message, hint) = operation::unknown(&object.named(call.method), declared, key);
-                return Err(wrong(message).with_hint(hint));
+                return Err(argument_error(message).with_hint(hint));
             }
         }
         match key.as_str() {
@@ -104,26 +113,26 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
             "headers" => arguments.headers = Fields::capture(call, value)?,
             "json" => arguments.json = Some(call.capture(value)?),
             "text" => arguments.text = Some(call.capture(value)?),
-            option if terms.option(name, option, value, call)? => {}
+            option if options.set(name, option, value, call)? => {}
             other if matches!(target, Target::Operation(_)) => {
                 arguments.named.push((other.into(), call.capture(value)?));
             }
             other => {
-                return Err(wrong(format!("a call of {name} has no argument {other:?}")).with_hint(
+                return Err(argument_error(format!("a call of {name} has no argument {other:?}")).with_hint(
                     "arguments are params, query, headers, json, text, timeout, ok, optional, default, safe, unordered",
                 ));
             }
         }
     }
-    terms.merging = merging;
+    options.merging = merging;
     if let Some(declared) = declared {
-        operation::complete(&object.named(call.method), declared, &mut arguments.named)?;
+        operation::fill_defaults(&object.named(call.method), declared, &mut arguments.named)?;
     }
     if arguments.json.is_some() && arguments.text.is_some() {
-        return Err(wrong(format!("a call of {name} has both json and text: a request has one body")));
+        return Err(argument_error(format!("a call of {name} has both json and text: a request has one body")));
     }
-    if (arguments.json.is_some() || arguments.text.is_some()) && matches!(terms.method, Method::GET | Method::HEAD) {
-        return Err(wrong(format!("a {} of {name} cannot have a body", terms.method)));
+    if (arguments.json.is_some() || arguments.text.is_some()) && matches!(options.method, Method::GET | Method::HEAD) {
+        return Err(argument_error(format!("a {} of {name} cannot have a body", options.method)));
     }
-    Ok((arguments, terms))
+    Ok((arguments, options))
 }

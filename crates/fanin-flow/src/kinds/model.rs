@@ -6,7 +6,7 @@ use fanin_config::CALL_OPTIONS;
 use fanin_lang::{Effect, Failure, HostCall, Method, StaticArgs, Value};
 use http::Method as Verb;
 
-use crate::call::{Arguments, Terms, wrong};
+use crate::call::{Arguments, CallOptions, argument_error};
 
 /// The only method.
 pub(crate) const INFER: &str = "infer";
@@ -28,12 +28,12 @@ fn unknown(upstream: &str, name: &str) -> (String, String) {
 }
 
 /// What is wrong with a call as it is written: message and hint.
-pub(crate) fn review(upstream: &str, written: &StaticArgs<'_>) -> Option<(String, Option<String>)> {
-    if written.positional != 1 && !(written.open && written.positional == 0) {
+pub(crate) fn check_static(upstream: &str, args: &StaticArgs<'_>) -> Option<(String, Option<String>)> {
+    if args.positional != 1 && !(args.open && args.positional == 0) {
         return Some((one_argument(upstream), None));
     }
     let is_known = |name: &&str| [OUTPUTS, VERSION].contains(name) || CALL_OPTIONS.contains(name);
-    let name = written.names.iter().find(|name| !is_known(name))?;
+    let name = args.names.iter().find(|name| !is_known(name))?;
     let (message, hint) = unknown(upstream, name);
     Some((message, Some(hint)))
 }
@@ -42,21 +42,21 @@ pub(crate) fn review(upstream: &str, written: &StaticArgs<'_>) -> Option<(String
 ///
 /// # Errors
 /// What is wrong with it; nothing is asked.
-pub(crate) fn parse(upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
-    let [inputs] = call.args.pos else { return Err(wrong(one_argument(upstream))) };
+pub(crate) fn parse(upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, CallOptions), Failure> {
+    let [inputs] = call.args.pos else { return Err(argument_error(one_argument(upstream))) };
     let inputs = call.capture(inputs)?;
     let (mut outputs, mut version) = (Value::None, Value::None);
-    let mut terms = Terms::new(Verb::GET, true);
+    let mut options = CallOptions::new(Verb::GET, true);
     for (key, value) in call.args.names.iter().zip(call.args.named) {
         match key.as_str() {
             OUTPUTS => outputs = call.capture(value)?,
             VERSION => version = call.capture(value)?,
-            _ if terms.option(upstream, key, value, call)? => {}
+            _ if options.set(upstream, key, value, call)? => {}
             other => {
                 let (message, hint) = unknown(upstream, other);
-                return Err(wrong(message).with_hint(hint));
+                return Err(argument_error(message).with_hint(hint));
             }
         }
     }
-    Ok((Arguments::plain(format!("/{INFER}"), Value::tuple(vec![inputs, outputs, version])), terms))
+    Ok((Arguments::plain(format!("/{INFER}"), Value::tuple(vec![inputs, outputs, version])), options))
 }

@@ -7,7 +7,7 @@ use fanin_lang::value::view;
 use fanin_lang::{Failure, Value, ValueKind};
 use indexmap::IndexMap;
 
-use crate::call::{text, wrong};
+use crate::call::{argument_error, text};
 
 type Declared = IndexMap<String, Param>;
 
@@ -29,7 +29,7 @@ fn missing(operation: &str, key: &str) -> String {
 }
 
 /// What is wrong with a call as it is written: message and hint. `open` says that there may be more than is seen.
-pub(crate) fn review(
+pub(crate) fn check_static(
     operation: &str,
     declared: &Declared,
     positional: usize,
@@ -41,7 +41,7 @@ pub(crate) fn review(
     }
     for (at, name) in names.iter().enumerate() {
         match declared.get_index_of(*name) {
-            Some(place) if place < positional => {
+            Some(index) if index < positional => {
                 return Some((format!("{operation} gets {name} by position and by name"), None));
             }
             Some(_) => {}
@@ -66,7 +66,7 @@ pub(crate) fn review(
 ///
 /// # Errors
 /// A parameter that cannot be left out.
-pub(crate) fn complete(
+pub(crate) fn fill_defaults(
     operation: &str,
     declared: &Declared,
     named: &mut Vec<(Box<str>, Value)>,
@@ -78,7 +78,7 @@ pub(crate) fn complete(
         match &param.default {
             Some(default) => named.push((key.as_str().into(), value(default))),
             None if param.kind.optional => {}
-            None => return Err(wrong(missing(operation, key))),
+            None => return Err(argument_error(missing(operation, key))),
         }
     }
     Ok(())
@@ -127,7 +127,10 @@ pub(crate) fn check(upstream: &str, key: &str, param: &Param, value: &Value) -> 
         return Ok(());
     }
     let wanted = param.kind.base.as_str();
-    Err(wrong(format!("the parameter {key} of a call of {upstream} is a {wanted}, not a {}", view::type_name(&value))))
+    Err(argument_error(format!(
+        "the parameter {key} of a call of {upstream} is a {wanted}, not a {}",
+        view::type_name(&value)
+    )))
 }
 
 /// `linger = 0`, or a duration.
@@ -136,7 +139,9 @@ pub(crate) fn linger(upstream: &str, value: &Value) -> Result<Duration, Failure>
         Value::Int(0) => Some(Duration::ZERO),
         other => other.as_str().and_then(|text| fanin_config::parse_duration(text).ok()),
     };
-    read.ok_or_else(|| wrong(format!("linger of a call of {upstream} must be 0 or a duration such as \"5ms\"")))
+    read.ok_or_else(|| {
+        argument_error(format!("linger of a call of {upstream} must be 0 or a duration such as \"5ms\""))
+    })
 }
 
 #[cfg(test)]
@@ -156,33 +161,34 @@ mod tests {
 
     #[test]
     fn a_call_is_reviewed_as_it_is_written() {
-        let review = |positional, names: &[&str], open| review("c.products", &declared(), positional, names, open);
+        let check_static =
+            |positional, names: &[&str], open| check_static("c.products", &declared(), positional, names, open);
         for (positional, names) in
             [(1, &[][..]), (2, &["page"]), (3, &["optional", "linger"]), (0, &["page", "ids", "timeout"])]
         {
-            assert_eq!(review(positional, names, false), None, "{positional} {names:?}");
+            assert_eq!(check_static(positional, names, false), None, "{positional} {names:?}");
         }
-        let told = |positional, names: &[&str]| {
-            let (message, hint) = review(positional, names, false).unwrap();
+        let message_of = |positional, names: &[&str]| {
+            let (message, hint) = check_static(positional, names, false).unwrap();
             format!("{message} ({})", hint.unwrap_or_default())
         };
-        assert_eq!(told(0, &["fields"]), "c.products needs the parameter ids ()");
-        assert_eq!(told(4, &[]), "c.products takes at most 3 arguments by position ()");
-        assert_eq!(told(1, &["field"]), "c.products has no parameter field (did you mean fields?)");
-        assert_eq!(told(1, &["zzz"]), "c.products has no parameter zzz (its parameters are ids, fields, page)");
-        assert_eq!(told(1, &["ids"]), "c.products gets ids by position and by name ()");
-        assert_eq!(told(1, &["page", "page"]), "c.products gets page twice ()");
-        assert_eq!(review(0, &[], true), None, "the rest may be in **arguments");
+        assert_eq!(message_of(0, &["fields"]), "c.products needs the parameter ids ()");
+        assert_eq!(message_of(4, &[]), "c.products takes at most 3 arguments by position ()");
+        assert_eq!(message_of(1, &["field"]), "c.products has no parameter field (did you mean fields?)");
+        assert_eq!(message_of(1, &["zzz"]), "c.products has no parameter zzz (its parameters are ids, fields, page)");
+        assert_eq!(message_of(1, &["ids"]), "c.products gets ids by position and by name ()");
+        assert_eq!(message_of(1, &["page", "page"]), "c.products gets page twice ()");
+        assert_eq!(check_static(0, &[], true), None, "the rest may be in **arguments");
     }
 
     #[test]
     fn what_is_left_out_is_put_in() {
         let mut named = vec![("ids".into(), Value::list(vec![Value::Int(1)]))];
-        complete("c.products", &declared(), &mut named).unwrap();
+        fill_defaults("c.products", &declared(), &mut named).unwrap();
         let names: Vec<&str> = named.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, ["ids", "page"]);
         assert!(matches!(named[1].1, Value::Int(1)));
-        let failure = complete("c.products", &declared(), &mut Vec::new()).unwrap_err();
+        let failure = fill_defaults("c.products", &declared(), &mut Vec::new()).unwrap_err();
         assert!(failure.message.contains("needs the parameter ids"), "{}", failure.message);
     }
 

@@ -4,13 +4,13 @@ use fanin_lang::{Failure, HostCall};
 
 use super::upstream_object::{Backend, UpstreamObject};
 use super::{files, http, model};
-use crate::call::{Arguments, Terms};
+use crate::call::{Arguments, CallOptions};
 
 /// Takes a call's arguments apart and captures them.
 ///
 /// # Errors
 /// What is wrong with them; nothing is sent.
-pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
+pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arguments, CallOptions), Failure> {
     let name = object.upstream.name();
     match &object.backend {
         Backend::Http => http::parse(object, call),

@@ -12,19 +12,19 @@ use smallvec::SmallVec;
 
 use super::operation;
 use super::upstream_object::{Backend, UpstreamObject};
-use crate::call::{Arguments, header, pair, text, wrong};
+use crate::call::{Arguments, argument_error, header, pair, text};
 use crate::encode;
 use crate::json;
 use crate::request_object::ClientHeaders;
 
 /// Parameters of an operation that go neither into the path nor into the query.
 #[derive(Default)]
-struct Placed<'a> {
+struct PlacedParams<'a> {
     json: Vec<(&'a str, &'a Value)>,
     headers: Vec<(&'a str, &'a Value)>,
 }
 
-impl<'a> Placed<'a> {
+impl<'a> PlacedParams<'a> {
     fn put(&mut self, param: &'a Param, key: &'a str, value: &'a Value) {
         let key = param.wire_name(key);
         match param.location {
@@ -84,17 +84,20 @@ impl Arguments {
         }
         let mut path = String::with_capacity(64);
         let template =
-            text(&self.path).ok_or_else(|| wrong(format!("the path of a call of {name} must be a string")))?;
-        let given = self.params.entries().ok_or_else(|| wrong(format!("params of a call of {name} must be a dict")))?;
+            text(&self.path).ok_or_else(|| argument_error(format!("the path of a call of {name} must be a string")))?;
+        let given = self
+            .params
+            .entries()
+            .ok_or_else(|| argument_error(format!("params of a call of {name} must be a dict")))?;
         let mut params: SmallVec<[(Cow<'_, str>, Cow<'_, str>); 4]> = SmallVec::new();
         for (key, value) in given.iter() {
             let (Some(key), Some(value)) = (text(key), text(value)) else {
-                return Err(wrong(format!("params of a call of {name} must be strings or numbers")));
+                return Err(argument_error(format!("params of a call of {name} must be strings or numbers")));
             };
             params.push((key, value));
         }
         let mut rest: SmallVec<[(&str, &Value); 4]> = SmallVec::new();
-        let mut placed = Placed::default();
+        let mut placed = PlacedParams::default();
         for (key, value) in &self.named {
             if batch.is_some_and(|batch| *batch.key == **key || batch.fields.as_deref() == Some(key)) {
                 continue;
@@ -107,20 +110,23 @@ impl Arguments {
                 }
             }
             if template.contains(&format!("{{{key}}}")) {
-                let value = text(value)
-                    .ok_or_else(|| wrong(format!("the parameter {key:?} of {name} must be a string or a number")))?;
+                let value = text(value).ok_or_else(|| {
+                    argument_error(format!("the parameter {key:?} of {name} must be a string or a number"))
+                })?;
                 params.push((Cow::Borrowed(key), value));
             } else {
                 rest.push((key, value));
             }
         }
         let filled: SmallVec<[(&str, &str); 4]> = params.iter().map(|(key, value)| (&**key, &**value)).collect();
-        encode::path(&mut path, &template, &filled).map_err(|error| wrong(format!("a call of {name}: {error}")))?;
+        encode::path(&mut path, &template, &filled)
+            .map_err(|error| argument_error(format!("a call of {name}: {error}")))?;
         let mut first = true;
-        let query = self.query.entries().ok_or_else(|| wrong(format!("query of a call of {name} must be a dict")))?;
+        let query =
+            self.query.entries().ok_or_else(|| argument_error(format!("query of a call of {name} must be a dict")))?;
         for (key, value) in query.iter() {
             let Some(key) = text(key) else {
-                return Err(wrong(format!("query of a call of {name} has a key that is no string")));
+                return Err(argument_error(format!("query of a call of {name} has a key that is no string")));
             };
             pair(&mut path, &mut first, &key, value, config.query_lists, name)?;
         }
@@ -133,7 +139,7 @@ impl Arguments {
         self.own_headers(name, &mut headers)?;
         for (key, value) in &placed.headers {
             let (key, value) =
-                header(&Value::str(key), value).map_err(|what| wrong(format!("a call of {name}: {what}")))?;
+                header(&Value::str(key), value).map_err(|what| argument_error(format!("a call of {name}: {what}")))?;
             if let (Some(key), Some(value)) = (key, value) {
                 headers.insert(key, value);
             }
@@ -141,15 +147,17 @@ impl Arguments {
         let body = match (&self.json, &self.text) {
             (None, None) if !placed.json.is_empty() => {
                 headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-                placed.body().map_err(|what| wrong(format!("a call of {name}: {what}")))?
+                placed.body().map_err(|what| argument_error(format!("a call of {name}: {what}")))?
             }
             (Some(value), _) => {
                 headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-                json::to_bytes(value, usize::MAX).map_err(|what| wrong(format!("json of a call of {name}: {what}")))?
+                json::to_bytes(value, usize::MAX)
+                    .map_err(|what| argument_error(format!("json of a call of {name}: {what}")))?
             }
             (None, Some(value)) => {
                 headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("text/plain; charset=utf-8"));
-                let text = text(value).ok_or_else(|| wrong(format!("text of a call of {name} must be a string")))?;
+                let text =
+                    text(value).ok_or_else(|| argument_error(format!("text of a call of {name} must be a string")))?;
                 Bytes::copy_from_slice(text.as_bytes())
             }
             (None, None) => Bytes::new(),
@@ -158,10 +166,13 @@ impl Arguments {
     }
 
     fn own_headers(&self, upstream: &str, headers: &mut HeaderMap) -> Result<(), Failure> {
-        let own =
-            self.headers.entries().ok_or_else(|| wrong(format!("headers of a call of {upstream} must be a dict")))?;
+        let own = self
+            .headers
+            .entries()
+            .ok_or_else(|| argument_error(format!("headers of a call of {upstream} must be a dict")))?;
         for (key, value) in own.iter() {
-            let (key, value) = header(key, value).map_err(|what| wrong(format!("a call of {upstream}: {what}")))?;
+            let (key, value) =
+                header(key, value).map_err(|what| argument_error(format!("a call of {upstream}: {what}")))?;
             if let (Some(key), Some(value)) = (key, value) {
                 headers.insert(key, value);
             }
@@ -180,7 +191,7 @@ impl Arguments {
         let path_and_query = text(&self.path).unwrap_or_default().into_owned();
         let params = self.json.as_ref().unwrap_or(&Value::None);
         let body = json::to_bytes(params, usize::MAX)
-            .map_err(|what| wrong(format!("the parameters of a call of {name}: {what}")))?;
+            .map_err(|what| argument_error(format!("the parameters of a call of {name}: {what}")))?;
         let mut headers = HeaderMap::new();
         if matches!(object.backend, Backend::Grpc(_)) {
             headers = forwarded(&object.upstream, client);

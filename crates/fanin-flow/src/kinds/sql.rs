@@ -6,12 +6,12 @@ use http::Method as Verb;
 
 use super::effect::effect;
 use super::operation;
-use crate::call::{Arguments, Merging, Terms, known, wrong};
+use crate::call::{Arguments, CallOptions, Merging, argument_error, known};
 
 /// What a call of a database can be, by its number; named statements follow.
 const SQL_METHODS: [(&str, bool); 3] = [("query", false), ("query_one", false), ("execute", true)];
 /// A call of one of these whose text is not a literal: never made.
-const SPLICED: u32 = u32::MAX;
+const NOT_LITERAL: u32 = u32::MAX;
 /// Said when a flow is compiled, or, for a call through a variable, when it is made.
 const LITERAL: &str = "the text of a statement must be a string literal in the call itself";
 const LITERAL_HINT: &str = "write the text in place and pass values as parameters: query(\"... where id = $1\", id)";
@@ -30,7 +30,7 @@ impl Sql {
         let (id, writes) = match SQL_METHODS.iter().position(|(method, _)| *method == name) {
             Some(at) => match literal("0") {
                 Some(Value::Str(_)) => (at as u32, SQL_METHODS[at].1),
-                _ => (SPLICED, SQL_METHODS[at].1),
+                _ => (NOT_LITERAL, SQL_METHODS[at].1),
             },
             None => {
                 let at = self.statements.iter().position(|(other, _)| other == name)?;
@@ -40,17 +40,17 @@ impl Sql {
         Some(Method { id, effect: effect(writes, literal) })
     }
 
-    pub(crate) fn review(
+    pub(crate) fn check_static(
         &self,
         upstream: &str,
         method: u32,
-        written: &StaticArgs<'_>,
+        args: &StaticArgs<'_>,
     ) -> Option<(String, Option<String>)> {
-        if method == SPLICED {
+        if method == NOT_LITERAL {
             return Some((format!("{upstream}: {LITERAL}"), Some(LITERAL_HINT.to_owned())));
         }
         let (name, writes) = SQL_METHODS.get(method as usize)?;
-        let Some(Value::Str(sql)) = written.first else { return None };
+        let Some(Value::Str(sql)) = args.first else { return None };
         let (problem, hint) = check_sql(sql, *writes).err()?;
         Some((format!("the statement of {upstream}.{name}: {problem}"), Some(hint.to_owned())))
     }
@@ -60,22 +60,22 @@ impl Sql {
         statements.chain(SQL_METHODS.iter().map(|(name, _)| *name))
     }
 
-    pub(crate) fn parse(&self, upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, Terms), Failure> {
+    pub(crate) fn parse(&self, upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, CallOptions), Failure> {
         let id = call.method as usize;
-        if call.method == SPLICED {
-            return Err(wrong(format!("{upstream}: {LITERAL}")).with_hint(LITERAL_HINT));
+        if call.method == NOT_LITERAL {
+            return Err(argument_error(format!("{upstream}: {LITERAL}")).with_hint(LITERAL_HINT));
         }
         let (name, writes, statement) = match SQL_METHODS.get(id) {
             Some((name, writes)) => (*name, *writes, None),
             None => {
                 let named = self.statements.get(id - SQL_METHODS.len());
-                let (name, it) = named.ok_or_else(|| wrong(format!("{upstream} has no such statement")))?;
+                let (name, it) = named.ok_or_else(|| argument_error(format!("{upstream} has no such statement")))?;
                 (name.as_str(), it.writes, Some(it))
             }
         };
         let verb = if writes { Verb::POST } else { Verb::GET };
-        let mut terms = Terms::new(verb, !writes);
-        terms.timeout = statement.and_then(|statement| statement.timeout);
+        let mut options = CallOptions::new(verb, !writes);
+        options.timeout = statement.and_then(|statement| statement.timeout);
         let mut params: Vec<Option<Value>> = Vec::with_capacity(call.args.pos.len() + call.args.named.len());
         for value in call.args.pos {
             params.push(Some(call.capture(value)?));
@@ -83,7 +83,7 @@ impl Sql {
         let batch = statement.and_then(|statement| statement.batch.as_ref());
         let mut linger = None;
         for (key, value) in call.args.names.iter().zip(call.args.named) {
-            if terms.option(upstream, key, value, call)? {
+            if options.set(upstream, key, value, call)? {
                 continue;
             }
             if key.as_str() == "linger" && batch.is_some() {
@@ -93,11 +93,11 @@ impl Sql {
             let names = statement.map(|statement| statement.params.as_slice()).unwrap_or_default();
             let Some(at) = names.iter().position(|name| name == key.as_str()) else {
                 let known = [names.iter().map(String::as_str).collect(), CALL_OPTIONS.to_vec()].concat();
-                return Err(wrong(format!("{upstream}.{name} has no parameter {key:?}"))
+                return Err(argument_error(format!("{upstream}.{name} has no parameter {key:?}"))
                     .with_hint(format!("arguments by name are {}", known.join(", "))));
             };
             if params.get(at).is_some_and(Option::is_some) {
-                return Err(wrong(format!("{upstream}.{name} is given {key:?} twice")));
+                return Err(argument_error(format!("{upstream}.{name} is given {key:?} twice")));
             }
             if params.len() <= at {
                 params.resize(at + 1, None);
@@ -109,11 +109,11 @@ impl Sql {
         {
             if params.len() > names.len() {
                 let (takes, given) = (names.len(), params.len());
-                return Err(wrong(format!("{upstream}.{name} takes {takes} parameters and is given {given}")));
+                return Err(argument_error(format!("{upstream}.{name} takes {takes} parameters and is given {given}")));
             }
             params.resize(names.len(), None);
             if let Some(missing) = params.iter().position(Option::is_none) {
-                return Err(wrong(format!("{upstream}.{name} needs {:?}", names[missing])));
+                return Err(argument_error(format!("{upstream}.{name} needs {:?}", names[missing])));
             }
         }
         // A gap is there only if names are known, and then it is filled or an error.
@@ -121,9 +121,9 @@ impl Sql {
         let mut keys = None;
         if let Some(statement) = statement {
             let at = id - SQL_METHODS.len();
-            terms.operation = u32::try_from(at).ok();
+            options.operation = u32::try_from(at).ok();
             if merges(statement) {
-                terms.merging = Some(Box::new(Merging { operation: Some(at), batch: batch.is_some(), linger }));
+                options.merging = Some(Box::new(Merging { operation: Some(at), batch: batch.is_some(), linger }));
             }
             if let Some(batch) = batch
                 && let Some(at) = statement.params.iter().position(|name| *name == batch.key)
@@ -134,7 +134,7 @@ impl Sql {
         }
         let mut arguments = Arguments::plain(format!("/{name}"), Value::tuple(params));
         arguments.named.extend(keys);
-        Ok((arguments, terms))
+        Ok((arguments, options))
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn verb(upstream: &str, verb: &Method, call: &StaticCall<'_>) -> Vec<
             let near = near(name, NAMES.iter().copied().chain(["params"]));
             unknown.hint = Some(match near {
                 Some(near) => format!("did you mean {near}?"),
-                None => "what the upstream is asked goes into query = {...} or json = ...".to_owned(),
+                None => "parameters go into query = {...} or json = ...".to_owned(),
             });
             found.push(unknown);
         }
@@ -64,7 +64,7 @@ pub(crate) fn verb(upstream: &str, verb: &Method, call: &StaticCall<'_>) -> Vec<
     {
         found.push(problem(Some(first), format!("the path of {shown}() must be a text")));
     }
-    terms(&shown, verb, call, &mut found);
+    options(&shown, verb, call, &mut found);
     found
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn operation(
     let shown = format!("{upstream}.{name}");
     if operation.params.is_some() {
         // The compiler holds the arguments against the declared parameters.
-        terms(&shown, &operation.method, call, &mut found);
+        options(&shown, &operation.method, call, &mut found);
         return found;
     }
     if call.positional > 0 {
@@ -102,12 +102,12 @@ pub(crate) fn operation(
             }
         }
     }
-    terms(&shown, &operation.method, call, &mut found);
+    options(&shown, &operation.method, call, &mut found);
     found
 }
 
 /// What is wrong with how a call is to be made.
-fn terms(shown: &str, method: &Method, call: &StaticCall<'_>, found: &mut Vec<CallDiagnostic>) {
+fn options(shown: &str, method: &Method, call: &StaticCall<'_>, found: &mut Vec<CallDiagnostic>) {
     let literal = |name: &str| call.names.contains(&name).then(|| (call.literal)(&named(name))).flatten();
     for name in ["optional", "safe", "unordered"] {
         if let Some(value) = literal(name)

@@ -159,16 +159,16 @@ impl HostObject for UpstreamObject {
         Some(Method { id: id as u32, effect: if reads { Effect::Read } else { Effect::Write } })
     }
 
-    fn verify(&self, method: u32, written: &StaticArgs<'_>) -> Option<(String, Option<String>)> {
+    fn verify(&self, method: u32, args: &StaticArgs<'_>) -> Option<(String, Option<String>)> {
         match &self.backend {
             Backend::Http => {}
-            Backend::Grpc(grpc) => return grpc.review(self.name(), method, written),
-            Backend::Sql(sql) => return sql.review(self.name(), method, written),
+            Backend::Grpc(grpc) => return grpc.check_static(self.name(), method, args),
+            Backend::Sql(sql) => return sql.check_static(self.name(), method, args),
             Backend::Files => return None,
-            Backend::Model => return model::review(self.name(), written),
+            Backend::Model => return model::check_static(self.name(), args),
         }
         let declared = self.operations[self.operation_of(method)?].1.params.as_ref()?;
-        operation::review(&self.named(method), declared, written.positional, written.names, written.open)
+        operation::check_static(&self.named(method), declared, args.positional, args.names, args.open)
     }
 
     fn check(&self, method: &str, call: &StaticCall<'_>) -> Vec<CallDiagnostic> {

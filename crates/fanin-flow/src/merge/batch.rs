@@ -21,15 +21,15 @@ use tokio::time::Instant;
 
 use super::Work;
 use super::part::Part;
-use super::request::{union, united, with_keys};
-use super::requested_keys::{Asked, Key};
+use super::request::{request_for_keys, statement_for_keys, union};
+use super::requested_keys::{Key, RequestedKeys};
 use super::split::{Split, gather};
 use crate::caller::Caller;
 use crate::inflight::InFlight;
 use crate::kinds::UpstreamObject;
 
 /// What all requests of a batch have in common.
-pub(crate) struct Launch {
+pub(crate) struct BatchContext {
     pub(crate) caller: Rc<dyn Caller>,
     pub(crate) object: HostRef,
     /// The operation's place.
@@ -37,28 +37,28 @@ pub(crate) struct Launch {
     /// The request without keys and fields.
     pub(crate) base: Request,
     /// What it is told by.
-    pub(crate) of: RequestKey,
-    pub(crate) context: CallContext,
+    pub(crate) base_key: RequestKey,
+    pub(crate) call: CallContext,
     /// Nesting that answers may have.
     pub(crate) max_depth: usize,
 }
 
 /// What came of a part's request.
 #[derive(Clone)]
-enum Piece {
+enum PartAnswer {
     /// Items.
     Split(Rc<Split>),
     /// Another answer than one with items: some status, which each call judges by itself.
     Plain(Arc<ParsedAnswer>),
 }
 
-type Landed = Result<Piece, CallError>;
-type Landing = Pin<Box<dyn Future<Output = Vec<Landed>>>>;
-type Sent = Shared<Pin<Box<dyn Future<Output = Rc<[Landed]>>>>>;
+type PartResult = Result<PartAnswer, CallError>;
+type ResultsFuture = Pin<Box<dyn Future<Output = Vec<PartResult>>>>;
+type SharedResults = Shared<Pin<Box<dyn Future<Output = Rc<[PartResult]>>>>>;
 /// The requests that hold a call's keys: the place of its part in each, and the part.
-type Needed = SmallVec<[(Sent, usize, Part); 1]>;
+type CallParts = SmallVec<[(SharedResults, usize, Part); 1]>;
 
-impl Launch {
+impl BatchContext {
     fn object(&self) -> Option<(&UpstreamObject, &Operation, &Batch)> {
         let object = self.object.downcast::<UpstreamObject>()?;
         let (_, operation) = object.operation(self.operation);
@@ -68,44 +68,44 @@ impl Launch {
 
 /// Packs calls into as few requests as their keys allow, and gives each call its outcome. A request is sent when the first call
 /// in it is polled; it ends when it has answered, or when no call is left that waits for it.
-pub(crate) fn launch(launch: Launch, calls: Vec<Rc<Asked>>) -> Vec<Work> {
-    let launch = Rc::new(launch);
-    let Some((_, _, batch)) = launch.object() else { return Vec::new() };
+pub(crate) fn send_batch(context: BatchContext, calls: Vec<Rc<RequestedKeys>>) -> Vec<Work> {
+    let context = Rc::new(context);
+    let Some((_, _, batch)) = context.object() else { return Vec::new() };
     let packed = pack(&calls, batch.max_keys);
-    let mut needed: Vec<Needed> = calls.iter().map(|_| SmallVec::new()).collect();
+    let mut call_parts: Vec<CallParts> = calls.iter().map(|_| SmallVec::new()).collect();
     for parts in packed {
-        let landing = land(launch.clone(), parts.iter().map(|(_, part)| part.clone()).collect());
-        let landing: Pin<Box<dyn Future<Output = Rc<[Landed]>>>> = Box::pin(landing.map(Rc::from));
-        let sent = landing.shared();
-        for (place, (number, part)) in parts.into_iter().enumerate() {
-            needed[number].push((sent.clone(), place, part));
+        let results = send_request(context.clone(), parts.iter().map(|(_, part)| part.clone()).collect());
+        let results: Pin<Box<dyn Future<Output = Rc<[PartResult]>>>> = Box::pin(results.map(Rc::from));
+        let sent = results.shared();
+        for (index, (number, part)) in parts.into_iter().enumerate() {
+            call_parts[number].push((sent.clone(), index, part));
         }
     }
-    let give = |(asked, needed)| -> Work { Box::pin(outcome(launch.clone(), asked, needed)) };
-    calls.into_iter().zip(needed).map(give).collect()
+    let give = |(requested, call_parts)| -> Work { Box::pin(outcome(context.clone(), requested, call_parts)) };
+    calls.into_iter().zip(call_parts).map(give).collect()
 }
 
 /// Spreads calls over requests of at most `most` keys. A call is spread over several only if it has to be.
-fn pack(calls: &[Rc<Asked>], most: usize) -> Vec<Vec<(usize, Part)>> {
-    let whole = |asked: &Rc<Asked>| Part { asked: asked.clone(), some: None };
-    if calls.iter().map(|asked| asked.keys.len()).sum::<usize>() <= most {
-        return vec![calls.iter().enumerate().map(|(number, asked)| (number, whole(asked))).collect()];
+fn pack(calls: &[Rc<RequestedKeys>], max_keys: usize) -> Vec<Vec<(usize, Part)>> {
+    let whole = |requested: &Rc<RequestedKeys>| Part { requested: requested.clone(), subset: None };
+    if calls.iter().map(|requested| requested.keys.len()).sum::<usize>() <= max_keys {
+        return vec![calls.iter().enumerate().map(|(number, requested)| (number, whole(requested))).collect()];
     }
     let mut requests: Vec<Vec<(usize, Part)>> = Vec::new();
-    let mut place: HashMap<&str, usize> = HashMap::new();
+    let mut request_of: HashMap<&str, usize> = HashMap::new();
     let mut room = 0;
-    for (number, asked) in calls.iter().enumerate() {
-        let new = asked.keys.iter().filter(|key| !place.contains_key(&*key.text)).count();
-        if new > room && new <= most {
+    for (number, requested) in calls.iter().enumerate() {
+        let new = requested.keys.iter().filter(|key| !request_of.contains_key(&*key.text)).count();
+        if new > room && new <= max_keys {
             requests.push(Vec::new());
-            room = most;
+            room = max_keys;
         }
         let mut mine: Vec<(usize, Vec<usize>)> = Vec::new();
-        for (at, key) in asked.keys.iter().enumerate() {
-            let request = *place.entry(&key.text).or_insert_with(|| {
+        for (at, key) in requested.keys.iter().enumerate() {
+            let request = *request_of.entry(&key.text).or_insert_with(|| {
                 if room == 0 {
                     requests.push(Vec::new());
-                    room = most;
+                    room = max_keys;
                 }
                 room -= 1;
                 requests.len() - 1
@@ -116,9 +116,9 @@ fn pack(calls: &[Rc<Asked>], most: usize) -> Vec<Vec<(usize, Part)>> {
             }
         }
         for (request, keys) in mine {
-            let part = match keys.len() == asked.keys.len() {
-                true => whole(asked),
-                false => Part { asked: asked.clone(), some: Some(keys.into()) },
+            let part = match keys.len() == requested.keys.len() {
+                true => whole(requested),
+                false => Part { requested: requested.clone(), subset: Some(keys.into()) },
             };
             requests[request].push((number, part));
         }
@@ -128,89 +128,92 @@ fn pack(calls: &[Rc<Asked>], most: usize) -> Vec<Vec<(usize, Part)>> {
 }
 
 /// Sends one request and takes its answer apart, for each part in turn.
-fn land(launch: Rc<Launch>, parts: Vec<Part>) -> Landing {
+fn send_request(context: Rc<BatchContext>, parts: Vec<Part>) -> ResultsFuture {
     Box::pin(async move {
-        let Some((object, operation, batch)) = launch.object() else { return Vec::new() };
+        let Some((object, operation, batch)) = context.object() else { return Vec::new() };
         let (keys, fields) = union(&parts, batch);
         let lists = object.upstream.config().query_lists;
         let request = match batch.rows {
-            None => united(&launch.base, operation, batch, lists, &keys, fields.as_deref()),
-            Some(_) => with_keys(&launch.base, operation, batch, &keys),
+            None => request_for_keys(&context.base, operation, batch, lists, &keys, fields.as_deref()),
+            Some(_) => statement_for_keys(&context.base, operation, batch, &keys),
         };
-        let shared = object.upstream.operation(launch.operation);
+        let shared = object.upstream.operation(context.operation);
         let counts = &shared.metrics;
         counts.batch_calls.observe(parts.len());
         counts.batch_keys.observe(keys.len());
-        let begun = Instant::now();
-        let call = launch.caller.call(&object.upstream, request, launch.context);
-        let (_, result) = InFlight::new(0, call, false, launch.max_depth).await;
-        let (landed, content) = read(result, object, batch, &keys, counts);
+        let started = Instant::now();
+        let call = context.caller.call(&object.upstream, request, context.call);
+        let (_, result) = InFlight::new(0, call, false, context.max_depth).await;
+        let (results, blames_keys) = read_answer(result, object, batch, &keys, counts);
         if let Some(items) = &shared.item_cache {
-            store(items, &launch.of, batch, &keys, fields.as_deref(), &landed, begun);
+            store(items, &context.base_key, batch, &keys, fields.as_deref(), &results, started);
         }
-        if !content || parts.len() == 1 || !(object.upstream.may_send_again() && object.upstream.may_send_again()) {
-            return vec![landed; parts.len()];
+        if !blames_keys || parts.len() == 1 || !(object.upstream.may_send_again() && object.upstream.may_send_again()) {
+            return vec![results; parts.len()];
         }
         // What was asked for seems to be what failed: halves of it, so that only who asked for it fails.
         OperationMetrics::increment(&counts.batch_splits);
         let (first, second) = parts.split_at(parts.len() / 2);
-        let halves = join(land(launch.clone(), first.to_vec()), land(launch.clone(), second.to_vec()));
-        let (mut landed, rest) = halves.await;
-        landed.extend(rest);
-        landed
+        let halves =
+            join(send_request(context.clone(), first.to_vec()), send_request(context.clone(), second.to_vec()));
+        let (mut results, rest) = halves.await;
+        results.extend(rest);
+        results
     })
 }
 
 /// Which item a key of a batch is, among those of its operation that are kept.
-pub(super) fn item_key<'a>(of: &'a RequestKey, batch: &Batch, key: &'a Key) -> ItemKey<'a> {
+pub(super) fn item_key<'a>(base_key: &'a RequestKey, batch: &Batch, key: &'a Key) -> ItemKey<'a> {
     // Where all is text on the wire, `7` and `"7"` are one key.
-    ItemKey { of, text: &key.text, quoted: batch.rows.is_some() && key.quoted }
+    ItemKey { of: base_key, text: &key.text, quoted: batch.rows.is_some() && key.quoted }
 }
 
 /// Keeps what an answer has of each key, with all fields that the request had, whichever call asked for them.
 fn store(
     items: &ItemCache,
-    of: &RequestKey,
+    base_key: &RequestKey,
     batch: &Batch,
     keys: &[&Key],
     fields: Option<&[&str]>,
-    landed: &Landed,
-    begun: Instant,
+    results: &PartResult,
+    started: Instant,
 ) {
     let fields: Fields = fields.map(|fields| fields.iter().map(|field| Box::from(*field)).collect());
-    match (landed, keys) {
-        (Ok(Piece::Split(split)), _) => {
+    match (results, keys) {
+        (Ok(PartAnswer::Split(split)), _) => {
             // Who may be concerned by what nobody can tell has no item.
             let item = |key: &&'_ Key| split.item(batch, &key.text).ok();
-            let said = keys.iter().filter_map(|key| Some((item_key(of, batch, key), item(key)?)));
-            items.store(split.answer(), &fields, begun, said);
+            let found = keys.iter().filter_map(|key| Some((item_key(base_key, batch, key), item(key)?)));
+            items.store(split.answer(), &fields, started, found);
         }
-        (Ok(Piece::Plain(ready)), [key]) => items.store_answer(item_key(of, batch, key), ready, &fields, begun),
+        (Ok(PartAnswer::Plain(ready)), [key]) => {
+            items.store_answer(item_key(base_key, batch, key), ready, &fields, started)
+        }
         _ => {}
     }
 }
 
 /// What an answer is to all parts of its request, and whether it speaks against its content.
-fn read(
+fn read_answer(
     result: Result<(fanin_upstream::Answer, crate::inflight::Checked), CallError>,
     object: &UpstreamObject,
     batch: &Batch,
     keys: &[&Key],
     counts: &OperationMetrics,
-) -> (Landed, bool) {
+) -> (PartResult, bool) {
     let name = object.upstream.name();
     let (answer, checked) = match result {
         Ok(answered) => answered,
         Err(error) => {
-            let content = matches!(error.kind, ErrorKind::TooLarge | ErrorKind::Decode);
-            return (Err(error), content);
+            let blames_keys = matches!(error.kind, ErrorKind::TooLarge | ErrorKind::Decode);
+            return (Err(error), blames_keys);
         }
     };
     if !answer.status.is_success() {
-        let content = speaks_of_content(answer.status);
+        let blames_keys = may_concern_keys(answer.status);
         // Of a failure nobody reads more than the status, but an answer that says so by `ok` may have a body.
         let body = checked.unwrap_or(Body::Text);
-        return (Ok(Piece::Plain(Arc::new(ParsedAnswer { answer, body }))), content);
+        return (Ok(PartAnswer::Plain(Arc::new(ParsedAnswer { answer, body }))), blames_keys);
     }
     let split = match checked {
         Ok(Body::Json(doc)) => Split::read(answer.clone(), doc, batch),
@@ -222,16 +225,16 @@ fn read(
             counts.batch_strays.fetch_add(split.strays(keys) as u64, Relaxed);
             if batch.rows.is_some() {
                 // What a statement gives was asked for by somebody, whatever its column says.
-                split.suspect_strays(keys);
+                split.count_strays_as_unattributed(keys);
             }
-            (Ok(Piece::Split(Rc::new(split))), false)
+            (Ok(PartAnswer::Split(Rc::new(split))), false)
         }
         Err(problem) => (Err(CallError::decode(name, &answer, problem)), true),
     }
 }
 
 /// A 4xx that may be about one of the keys, not about who asks or how often.
-fn speaks_of_content(status: StatusCode) -> bool {
+fn may_concern_keys(status: StatusCode) -> bool {
     status.is_client_error()
         && !matches!(
             status,
@@ -246,18 +249,18 @@ fn speaks_of_content(status: StatusCode) -> bool {
 }
 
 /// What a call gets of its requests.
-async fn outcome(launch: Rc<Launch>, asked: Rc<Asked>, needed: Needed) -> SharedResult {
-    let Some((object, _, batch)) = launch.object() else { return Err(CallError::cancelled(&Arc::from("batch"))) };
-    let landed = match needed.as_slice() {
+async fn outcome(context: Rc<BatchContext>, requested: Rc<RequestedKeys>, call_parts: CallParts) -> SharedResult {
+    let Some((object, _, batch)) = context.object() else { return Err(CallError::cancelled(&Arc::from("batch"))) };
+    let results = match call_parts.as_slice() {
         // By far the most are in one request.
-        [(request, _, _)] => SmallVec::<[Rc<[Landed]>; 1]>::from_elem(request.clone().await, 1),
+        [(request, _, _)] => SmallVec::<[Rc<[PartResult]>; 1]>::from_elem(request.clone().await, 1),
         several => join_all(several.iter().map(|(request, _, _)| request.clone())).await.into(),
     };
     let mut found: SmallVec<[(&Part, &Split); 1]> = SmallVec::new();
-    for ((_, place, part), landed) in needed.iter().zip(&landed) {
-        match landed.get(*place) {
-            Some(Ok(Piece::Split(split))) => found.push((part, split)),
-            Some(Ok(Piece::Plain(ready))) => return Ok(ready.clone()),
+    for ((_, index, part), results) in call_parts.iter().zip(&results) {
+        match results.get(*index) {
+            Some(Ok(PartAnswer::Split(split))) => found.push((part, split)),
+            Some(Ok(PartAnswer::Plain(ready))) => return Ok(ready.clone()),
             Some(Err(error)) => return Err(error.clone()),
             None => return Err(CallError::cancelled(object.upstream.name())),
         }
@@ -266,9 +269,9 @@ async fn outcome(launch: Rc<Launch>, asked: Rc<Asked>, needed: Needed) -> Shared
         [(_, split)] => Some(*split),
         several => several.iter().find(|(part, _)| part.keys().any(|other| other == key)).map(|(_, split)| *split),
     };
-    let ready = match object.upstream.operation(launch.operation).item_cache.is_some() {
-        false => gather(&asked, batch, of),
-        true => items(&asked, batch, of),
+    let ready = match object.upstream.operation(context.operation).item_cache.is_some() {
+        false => gather(&requested, batch, of),
+        true => items(&requested, batch, of),
     };
     match ready {
         Ok(ready) => Ok(Arc::new(ready)),
@@ -280,11 +283,15 @@ async fn outcome(launch: Rc<Launch>, asked: Rc<Asked>, needed: Needed) -> Shared
 }
 
 /// What is under each key of a call, for those who put it together with what they have.
-fn items<'a>(asked: &Asked, batch: &Batch, splits: impl Fn(&Key) -> Option<&'a Split>) -> Result<ParsedAnswer, String> {
-    let nobody = "internal: no answer for a key";
-    let of = |key: &Key| splits(key).ok_or(nobody)?.item(batch, &key.text);
-    let items = asked.keys.iter().map(of).collect::<Result<Arc<[Item]>, String>>()?;
-    let answer = items.first().ok_or(nobody)?.answer.as_ref().clone();
+fn items<'a>(
+    requested: &RequestedKeys,
+    batch: &Batch,
+    splits: impl Fn(&Key) -> Option<&'a Split>,
+) -> Result<ParsedAnswer, String> {
+    let no_answer = "internal: no answer for a key";
+    let of = |key: &Key| splits(key).ok_or(no_answer)?.item(batch, &key.text);
+    let items = requested.keys.iter().map(of).collect::<Result<Arc<[Item]>, String>>()?;
+    let answer = items.first().ok_or(no_answer)?.answer.as_ref().clone();
     Ok(ParsedAnswer { answer, body: Body::Items(items) })
 }
 
@@ -292,19 +299,19 @@ fn items<'a>(asked: &Asked, batch: &Batch, splits: impl Fn(&Key) -> Option<&'a S
 mod tests {
     use super::*;
 
-    fn call(keys: std::ops::Range<usize>) -> Rc<Asked> {
+    fn call(keys: std::ops::Range<usize>) -> Rc<RequestedKeys> {
         let keys = keys.map(|key| Key { text: key.to_string().into(), quoted: false }).collect();
-        Rc::new(Asked { keys, one: false, fields: None })
+        Rc::new(RequestedKeys { keys, single: false, fields: None })
     }
 
     /// For each request the calls in it and its keys.
-    fn packed(calls: &[Rc<Asked>], most: usize) -> Vec<(Vec<usize>, usize)> {
-        let requests = pack(calls, most);
+    fn packed(calls: &[Rc<RequestedKeys>], max_keys: usize) -> Vec<(Vec<usize>, usize)> {
+        let requests = pack(calls, max_keys);
         // Whatever the packing, each call finds each of its keys once.
-        for (number, asked) in calls.iter().enumerate() {
+        for (number, requested) in calls.iter().enumerate() {
             let parts = requests.iter().flatten().filter(|(other, _)| *other == number).map(|(_, part)| part);
             let mut keys: Vec<&str> = parts.flat_map(|part| part.keys().map(|key| &*key.text)).collect();
-            let mut own: Vec<&str> = asked.keys.iter().map(|key| &*key.text).collect();
+            let mut own: Vec<&str> = requested.keys.iter().map(|key| &*key.text).collect();
             keys.sort_unstable();
             own.sort_unstable();
             assert_eq!(keys, own);
@@ -312,7 +319,7 @@ mod tests {
         let describe = |parts: &Vec<(usize, Part)>| {
             let parts: (Vec<usize>, Vec<Part>) = parts.iter().cloned().unzip();
             let keys = union(&parts.1, &Batch::new("ids")).0.len();
-            assert!(keys <= most);
+            assert!(keys <= max_keys);
             (parts.0, keys)
         };
         requests.iter().map(describe).collect()

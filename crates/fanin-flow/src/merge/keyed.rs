@@ -14,21 +14,21 @@ use http::StatusCode;
 
 use super::Work;
 use super::batch::item_key;
-use super::requested_keys::{Asked, Key};
+use super::requested_keys::{Key, RequestedKeys};
 use super::split::assemble;
 use crate::kinds::UpstreamObject;
 
 /// What the cache knows of a call.
-pub(crate) enum Looked {
+pub(crate) enum ItemLookupResult {
     /// All of it.
-    Ready(ParsedAnswer),
+    Complete(ParsedAnswer),
     /// Not all of it: the rest goes out.
-    Part(Rc<KeyedCall>),
+    Incomplete(Rc<KeyedCall>),
 }
 
 /// Items to be fetched anew in the background, and the right to do so.
 pub(crate) struct Refresh {
-    pub(crate) asked: Rc<Asked>,
+    pub(crate) requested: Rc<RequestedKeys>,
     pub(crate) claims: Vec<RefreshClaim>,
 }
 
@@ -37,18 +37,18 @@ pub(crate) struct KeyedCall {
     object: HostRef,
     operation: usize,
     shared: Arc<OperationShared>,
-    of: RequestKey,
-    asked: Rc<Asked>,
+    base_key: RequestKey,
+    requested: Rc<RequestedKeys>,
     /// What was there, for each key; empty if nothing was.
-    have: Vec<Option<Item>>,
+    cached: Vec<Option<Item>>,
     /// The keys that were not there, with all fields that the request has for them.
-    pub(crate) outgoing: Rc<Asked>,
+    pub(crate) outgoing: Rc<RequestedKeys>,
 }
 
 /// Fields of several together; without a list all are wanted.
-struct Union(Option<Vec<Box<str>>>);
+struct FieldUnion(Option<Vec<Box<str>>>);
 
-impl Union {
+impl FieldUnion {
     fn add(&mut self, more: Option<&[Box<str>]>) {
         match (&mut self.0, more) {
             (Some(all), Some(more)) => {
@@ -65,79 +65,92 @@ impl Union {
 }
 
 /// A call, as it is told from others.
-pub(crate) struct Told<'a> {
+pub(crate) struct KeyedLookup<'a> {
     pub(crate) object: &'a HostRef,
     /// The operation's place.
     pub(crate) operation: usize,
     pub(crate) shared: &'a Arc<OperationShared>,
     /// What calls must have in common to have items in common.
-    pub(crate) of: &'a RequestKey,
-    pub(crate) asked: Rc<Asked>,
+    pub(crate) base_key: &'a RequestKey,
+    pub(crate) requested: Rc<RequestedKeys>,
 }
 
-impl Told<'_> {
+impl KeyedLookup<'_> {
     /// Looks for the items of a call. `refreshes` says that stale ones can be fetched anew in the background.
-    pub(crate) fn look(self, items: &ItemCache, batch: &Batch, refreshes: bool) -> (Looked, Option<Refresh>) {
-        let asked = &self.asked;
-        let alone = asked.keys.len() == 1;
-        let mut have: Vec<Option<Item>> = Vec::with_capacity(asked.keys.len());
+    pub(crate) fn lookup(
+        self,
+        items: &ItemCache,
+        batch: &Batch,
+        refreshes: bool,
+    ) -> (ItemLookupResult, Option<Refresh>) {
+        let requested = &self.requested;
+        let single_key = requested.keys.len() == 1;
+        let mut cached: Vec<Option<Item>> = Vec::with_capacity(requested.keys.len());
         let mut missing: Vec<Key> = Vec::new();
-        let mut wanted = Union(asked.fields.clone());
-        let (mut stale, mut claims, mut refreshed) = (Vec::new(), Vec::new(), Union(Some(Vec::new())));
-        for key in &asked.keys {
-            let said = match items.lookup(item_key(self.of, batch, key), asked.fields.as_deref(), alone, refreshes) {
-                ItemLookup::Fresh(said) => said,
-                ItemLookup::Stale(said, fields, claim) => {
+        let mut wanted = FieldUnion(requested.fields.clone());
+        let (mut stale, mut claims, mut refreshed) = (Vec::new(), Vec::new(), FieldUnion(Some(Vec::new())));
+        for key in &requested.keys {
+            let found = match items.lookup(
+                item_key(self.base_key, batch, key),
+                requested.fields.as_deref(),
+                single_key,
+                refreshes,
+            ) {
+                ItemLookup::Fresh(found) => found,
+                ItemLookup::Stale(found, fields, claim) => {
                     if let Some(claim) = claim {
                         stale.push(key.clone());
                         claims.push(claim);
                         refreshed.add(fields.as_deref());
                     }
-                    said
+                    found
                 }
                 ItemLookup::Miss(held) => {
                     if let Some(Some(held)) = held {
                         wanted.add(Some(&held));
                     }
-                    have.push(None);
+                    cached.push(None);
                     missing.push(key.clone());
                     continue;
                 }
             };
-            match said {
-                CachedItem::Item(item) => have.push(Some(item)),
+            match found {
+                CachedItem::Item(item) => cached.push(Some(item)),
                 // It is found only by a call for this key alone.
-                CachedItem::Answer(ready) => return (Looked::Ready(ready.as_ref().clone()), None),
+                CachedItem::Answer(ready) => return (ItemLookupResult::Complete(ready.as_ref().clone()), None),
             }
         }
-        let refresh = (!stale.is_empty())
-            .then(|| Refresh { asked: Rc::new(Asked { keys: stale, one: false, fields: refreshed.0 }), claims });
+        let refresh = (!stale.is_empty()).then(|| Refresh {
+            requested: Rc::new(RequestedKeys { keys: stale, single: false, fields: refreshed.0 }),
+            claims,
+        });
         if missing.is_empty()
-            && let Some(ready) = assemble(asked, batch, have.iter().flatten())
+            && let Some(ready) = assemble(requested, batch, cached.iter().flatten())
         {
-            return (Looked::Ready(ready), refresh);
+            return (ItemLookupResult::Complete(ready), refresh);
         }
-        if missing.len() == asked.keys.len() {
-            have.clear();
+        if missing.len() == requested.keys.len() {
+            cached.clear();
         }
-        let outgoing = Asked { keys: missing, one: false, fields: wanted.0 };
-        (Looked::Part(self.call(have, outgoing)), refresh)
+        let outgoing = RequestedKeys { keys: missing, single: false, fields: wanted.0 };
+        (ItemLookupResult::Incomplete(self.call(cached, outgoing)), refresh)
     }
 
     /// The call of all that is asked for, whatever is known of it.
-    pub(crate) fn anew(self) -> Rc<KeyedCall> {
-        let outgoing = Asked { keys: self.asked.keys.clone(), one: false, fields: self.asked.fields.clone() };
+    pub(crate) fn fetch_all(self) -> Rc<KeyedCall> {
+        let outgoing =
+            RequestedKeys { keys: self.requested.keys.clone(), single: false, fields: self.requested.fields.clone() };
         self.call(Vec::new(), outgoing)
     }
 
-    fn call(self, have: Vec<Option<Item>>, outgoing: Asked) -> Rc<KeyedCall> {
+    fn call(self, cached: Vec<Option<Item>>, outgoing: RequestedKeys) -> Rc<KeyedCall> {
         Rc::new(KeyedCall {
             object: self.object.clone(),
             operation: self.operation,
             shared: self.shared.clone(),
-            of: self.of.clone(),
-            asked: self.asked,
-            have,
+            base_key: self.base_key.clone(),
+            requested: self.requested,
+            cached,
             outgoing: Rc::new(outgoing),
         })
     }
@@ -150,10 +163,11 @@ impl KeyedCall {
     }
 
     /// The items of the keys that go out, if all of them have come meanwhile.
-    pub(crate) fn again(&self) -> Option<ParsedAnswer> {
+    pub(crate) fn lookup_again(&self) -> Option<ParsedAnswer> {
         let (batch, items) = self.parts()?;
         let fields = self.outgoing.fields.as_deref();
-        let found = self.outgoing.keys.iter().map(|key| items.lookup_fresh(item_key(&self.of, batch, key), fields));
+        let found =
+            self.outgoing.keys.iter().map(|key| items.lookup_fresh(item_key(&self.base_key, batch, key), fields));
         let found = found.collect::<Option<Arc<[Item]>>>()?;
         let answer = found.first()?.answer.as_ref().clone();
         Some(ParsedAnswer { answer, body: Body::Items(found) })
@@ -165,28 +179,31 @@ impl KeyedCall {
         let Some((batch, items)) = self.parts() else { return outcome };
         match outcome {
             Ok(ready) => match &ready.body {
-                Body::Items(come) => Ok(self.assembled(batch, come.iter()).map_or(ready.clone(), Arc::new)),
-                _ if fails(ready.answer.status) => Ok(self.saved(batch, items).map_or(ready, Arc::new)),
+                Body::Items(arrived) => Ok(self.assembled(batch, arrived.iter()).map_or(ready.clone(), Arc::new)),
+                _ if is_server_failure(ready.answer.status) => {
+                    Ok(self.assembled_from_stale(batch, items).map_or(ready, Arc::new))
+                }
                 _ => Ok(ready),
             },
             Err(error) if error.kind == ErrorKind::Cancelled => Err(error),
-            Err(error) => self.saved(batch, items).map(Arc::new).ok_or(error),
+            Err(error) => self.assembled_from_stale(batch, items).map(Arc::new).ok_or(error),
         }
     }
 
     /// What was there and what has come, in the order of the call's keys.
-    fn assembled<'a>(&'a self, batch: &Batch, mut come: impl Iterator<Item = &'a Item>) -> Option<ParsedAnswer> {
-        if self.have.is_empty() {
-            return assemble(&self.asked, batch, come);
+    fn assembled<'a>(&'a self, batch: &Batch, mut arrived: impl Iterator<Item = &'a Item>) -> Option<ParsedAnswer> {
+        if self.cached.is_empty() {
+            return assemble(&self.requested, batch, arrived);
         }
-        let have = self.have.iter().map_while(|have| have.as_ref().or_else(|| come.next()));
-        assemble(&self.asked, batch, have)
+        let cached = self.cached.iter().map_while(|cached| cached.as_ref().or_else(|| arrived.next()));
+        assemble(&self.requested, batch, cached)
     }
 
     /// Old items in place of those that the upstream failed to give, if there are all of them.
-    fn saved(&self, batch: &Batch, items: &ItemCache) -> Option<ParsedAnswer> {
-        let fields = self.asked.fields.as_deref();
-        let old = self.outgoing.keys.iter().map(|key| items.lookup_if_error(item_key(&self.of, batch, key), fields));
+    fn assembled_from_stale(&self, batch: &Batch, items: &ItemCache) -> Option<ParsedAnswer> {
+        let fields = self.requested.fields.as_deref();
+        let old =
+            self.outgoing.keys.iter().map(|key| items.lookup_if_error(item_key(&self.base_key, batch, key), fields));
         let old = old.collect::<Option<Vec<Item>>>()?;
         items.count_used_on_error(old.len());
         self.assembled(batch, old.iter())
@@ -194,6 +211,6 @@ impl KeyedCall {
 }
 
 /// Statuses that an old answer is better than (RFC 5861, 4).
-pub(super) fn fails(status: StatusCode) -> bool {
+pub(super) fn is_server_failure(status: StatusCode) -> bool {
     matches!(status.as_u16(), 500 | 502 | 503 | 504)
 }

@@ -13,24 +13,24 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::Work;
-use super::batch::{Launch, launch};
-use super::requested_keys::Asked;
+use super::batch::{BatchContext, send_batch};
+use super::requested_keys::RequestedKeys;
 
 /// What a batch is for: the operation as it is configured now, and all that its calls must have in common.
-type Of = (usize, RequestKey);
+type BatchKey = (usize, RequestKey);
 /// Each call's work, once the batch is closed.
-type Closed = Rc<RefCell<Vec<Option<Work>>>>;
-type Closing = Pin<Box<dyn Future<Output = Closed>>>;
+type MemberWork = Rc<RefCell<Vec<Option<Work>>>>;
+type ClosingFuture = Pin<Box<dyn Future<Output = MemberWork>>>;
 
 /// Known as long as somebody waits for its closing.
-type Known = (Rc<Open>, WeakShared<Closing>);
+type OpenEntry = (Rc<OpenBatch>, WeakShared<ClosingFuture>);
 
 /// A worker's open batches.
 #[derive(Default)]
-pub(crate) struct OpenBatches(RefCell<HashMap<Of, Known>>);
+pub(crate) struct OpenBatches(RefCell<HashMap<BatchKey, OpenEntry>>);
 
-struct Open {
-    calls: RefCell<Vec<Rc<Asked>>>,
+struct OpenBatch {
+    calls: RefCell<Vec<Rc<RequestedKeys>>>,
     keys: Cell<usize>,
     max_keys: usize,
     /// When the first of its calls can wait no longer, which need not be the one that opened it.
@@ -40,7 +40,7 @@ struct Open {
     changed: Notify,
 }
 
-impl Open {
+impl OpenBatch {
     fn is_full(&self) -> bool {
         self.keys.get() >= self.max_keys
     }
@@ -50,20 +50,20 @@ impl OpenBatches {
     /// Joins the open batch of these calls, or opens one with what `make` gives. It is open until `until` at most, whoever joins.
     pub(crate) fn join(
         self: &Rc<Self>,
-        of: Of,
-        asked: Rc<Asked>,
+        key: BatchKey,
+        requested: Rc<RequestedKeys>,
         until: Instant,
         max_keys: usize,
-        make: impl FnOnce() -> Launch,
+        make: impl FnOnce() -> BatchContext,
     ) -> Work {
         let mut all = self.0.borrow_mut();
-        let known = all.get(&of).filter(|(open, _)| !open.closed.get());
-        let (open, closing) = match known.and_then(|(open, closing)| Some((open.clone(), closing.upgrade()?))) {
-            Some(known) => known,
+        let entry = all.get(&key).filter(|(open, _)| !open.closed.get());
+        let (open, closing) = match entry.and_then(|(open, closing)| Some((open.clone(), closing.upgrade()?))) {
+            Some(entry) => entry,
             None => {
                 // Those that everybody has left are still on the table.
                 all.retain(|_, (open, closing)| !open.closed.get() && closing.upgrade().is_some());
-                let open = Rc::new(Open {
+                let open = Rc::new(OpenBatch {
                     calls: RefCell::default(),
                     keys: Cell::new(0),
                     max_keys,
@@ -71,17 +71,17 @@ impl OpenBatches {
                     closed: Cell::new(false),
                     changed: Notify::new(),
                 });
-                let closing: Closing = Box::pin(close(self.clone(), of.clone(), open.clone(), make()));
+                let closing: ClosingFuture = Box::pin(close(self.clone(), key.clone(), open.clone(), make()));
                 let closing = closing.shared();
                 if let Some(weak) = closing.downgrade() {
-                    all.insert(of, (open.clone(), weak));
+                    all.insert(key, (open.clone(), weak));
                 }
                 (open, closing)
             }
         };
         let number = open.calls.borrow().len();
-        open.keys.set(open.keys.get() + asked.keys.len());
-        open.calls.borrow_mut().push(asked);
+        open.keys.set(open.keys.get() + requested.keys.len());
+        open.calls.borrow_mut().push(requested);
         if open.is_full() || until < open.until.get() {
             open.until.set(open.until.get().min(until));
             open.changed.notify_one();
@@ -90,20 +90,20 @@ impl OpenBatches {
     }
 }
 
-async fn close(all: Rc<OpenBatches>, of: Of, open: Rc<Open>, with: Launch) -> Closed {
+async fn close(all: Rc<OpenBatches>, key: BatchKey, open: Rc<OpenBatch>, context: BatchContext) -> MemberWork {
     // The time being over is as good a reason to close as being full.
     while !open.is_full() && timeout_at(open.until.get(), open.changed.notified()).await.is_ok() {}
     open.closed.set(true);
     let mut table = all.0.borrow_mut();
-    if table.get(&of).is_some_and(|(other, _)| Rc::ptr_eq(other, &open)) {
-        table.remove(&of);
+    if table.get(&key).is_some_and(|(other, _)| Rc::ptr_eq(other, &open)) {
+        table.remove(&key);
     }
     drop(table);
     let calls = open.calls.take();
-    Rc::new(RefCell::new(launch(with, calls).into_iter().map(Some).collect()))
+    Rc::new(RefCell::new(send_batch(context, calls).into_iter().map(Some).collect()))
 }
 
-async fn member(closing: Shared<Closing>, number: usize) -> SharedResult {
+async fn member(closing: Shared<ClosingFuture>, number: usize) -> SharedResult {
     let closed = closing.await;
     let work = closed.borrow_mut().get_mut(number).and_then(Option::take);
     match work {

@@ -26,12 +26,12 @@ pub(super) fn union<'a>(parts: &'a [Part], batch: &'a Batch) -> (Vec<&'a Key>, O
         let typed = batch.rows.is_some();
         keys.extend(parts.iter().flat_map(Part::keys).filter(|key| seen.insert((&key.text, typed && key.quoted))));
     }
-    if batch.fields.is_none() || parts.iter().any(|part| part.asked.fields.is_none()) {
+    if batch.fields.is_none() || parts.iter().any(|part| part.requested.fields.is_none()) {
         return (keys, None);
     }
     let mut fields: Vec<&str> = Vec::new();
     // Without the member that holds its key an item could not be told from the others.
-    let all = parts.iter().flat_map(|part| part.asked.fields.iter().flatten()).map(|field| &**field);
+    let all = parts.iter().flat_map(|part| part.requested.fields.iter().flatten()).map(|field| &**field);
     for field in all.chain(batch.match_field.as_deref()) {
         if !fields.contains(&field) {
             fields.push(field);
@@ -41,7 +41,7 @@ pub(super) fn union<'a>(parts: &'a [Part], batch: &'a Batch) -> (Vec<&'a Key>, O
 }
 
 /// The request for these keys and fields.
-pub(super) fn united(
+pub(super) fn request_for_keys(
     base: &Request,
     operation: &Operation,
     batch: &Batch,
@@ -60,15 +60,15 @@ pub(super) fn united(
 }
 
 /// The call of a statement for these keys: `base` has its other parameters, and null in the place of the keys.
-pub(super) fn with_keys(base: &Request, operation: &Operation, batch: &Batch, keys: &[&Key]) -> Request {
-    let place = operation.params.as_ref().and_then(|params| params.get_index_of(&batch.key));
+pub(super) fn statement_for_keys(base: &Request, operation: &Operation, batch: &Batch, keys: &[&Key]) -> Request {
+    let position = operation.params.as_ref().and_then(|params| params.get_index_of(&batch.key));
     let params = Doc::parse(base.body.clone(), DEPTH).ok();
     let mut body = vec![b'['];
     for (at, param) in params.iter().flat_map(|params| params.root().elements()).enumerate() {
         if at > 0 {
             body.push(b',');
         }
-        match Some(at) == place {
+        match Some(at) == position {
             true => put_list(&mut body, keys.iter().map(|key| (&*key.text, key.quoted))),
             false => body.extend_from_slice(param.raw()),
         }
@@ -152,7 +152,7 @@ mod tests {
         let batch = Batch { fields: Some("fields".into()), ..Batch::new("ids") };
         let mut operation = Operation::new("/p");
         let path = |operation: &Operation, base: &str, lists| {
-            united(&Request::get(base), operation, &batch, lists, &keys, Some(&["x", "y"])).path_and_query
+            request_for_keys(&Request::get(base), operation, &batch, lists, &keys, Some(&["x", "y"])).path_and_query
         };
         assert_eq!(path(&operation, "/p", QueryLists::Comma), "/p?ids=1,a%20b&fields=x,y");
         assert_eq!(path(&operation, "/p?z=1", QueryLists::Repeat), "/p?z=1&ids=1&ids=a%20b&fields=x&fields=y");
@@ -167,7 +167,7 @@ mod tests {
             (r#"{"n":1}"#, r#"{"n":1,"id_list":[1,"a b"],"fields":["x","y"]}"#),
         ] {
             let base = Request { body: body.into(), ..Request::get("/p") };
-            let made = united(&base, &operation, &batch, QueryLists::Comma, &keys, Some(&["x", "y"]));
+            let made = request_for_keys(&base, &operation, &batch, QueryLists::Comma, &keys, Some(&["x", "y"]));
             assert_eq!((made.path_and_query.as_str(), made.body.as_ref()), ("/p", expected.as_bytes()));
         }
     }
@@ -184,7 +184,7 @@ mod tests {
             (r#"[{"x":[null,2]},null]"#, r#"[{"x":[null,2]},[1,"a\"b"]]"#),
         ] {
             let base = Request { body: base.into(), ..Request::get("/p") };
-            let made = with_keys(&base, &operation, &Batch::new("ids"), &keys);
+            let made = statement_for_keys(&base, &operation, &Batch::new("ids"), &keys);
             assert_eq!((made.path_and_query.as_str(), made.body.as_ref()), ("/p", expected.as_bytes()));
         }
     }

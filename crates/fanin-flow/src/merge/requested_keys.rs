@@ -5,7 +5,7 @@ use fanin_lang::value::view;
 use fanin_lang::{Failure, Value, ValueKind};
 use fanin_upstream::shared::RequestKey;
 
-use crate::call::{Arguments, text, wrong};
+use crate::call::{Arguments, argument_error, text};
 
 /// A key, as it stands in a URL. `7` and `"7"` are the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,36 +17,38 @@ pub(crate) struct Key {
 
 /// Keys and fields of a call.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedKeys {
     /// Each once, in the order of the call.
     pub(crate) keys: Vec<Key>,
     /// The answer is the item, not a list: a single key was given.
-    pub(crate) one: bool,
+    pub(crate) single: bool,
     /// The wanted members of each item; `None` for all.
     pub(crate) fields: Option<Vec<Box<str>>>,
 }
 
-impl Asked {
+impl RequestedKeys {
     /// Reads them from a call's arguments, which are there.
     ///
     /// # Errors
     /// Keys or fields that are neither texts nor numbers.
-    pub(crate) fn read(name: &str, batch: &Batch, arguments: &Arguments) -> Result<Asked, Failure> {
-        let bad = || wrong(format!("{} of a call of {name} must be a text, a number or a list of them", batch.key));
-        let given =
-            arguments.named(&batch.key).ok_or_else(|| wrong(format!("a call of {name} needs {}", batch.key)))?;
-        let given = given.decide().map_err(|_| bad())?;
+    pub(crate) fn read(name: &str, batch: &Batch, arguments: &Arguments) -> Result<RequestedKeys, Failure> {
+        let invalid =
+            || argument_error(format!("{} of a call of {name} must be a text, a number or a list of them", batch.key));
+        let given = arguments
+            .named(&batch.key)
+            .ok_or_else(|| argument_error(format!("a call of {name} needs {}", batch.key)))?;
+        let given = given.decide().map_err(|_| invalid())?;
         let mut keys: Vec<Key> = Vec::new();
-        let one = !is_list(&given);
-        match one {
-            true => keys.push(key(&given).ok_or_else(bad)?),
+        let single = !is_list(&given);
+        match single {
+            true => keys.push(key(&given).ok_or_else(invalid)?),
             false => {
-                let elements = view::elements(&given).map_err(|_| bad())?;
+                let elements = view::elements(&given).map_err(|_| invalid())?;
                 keys.reserve(elements.len());
                 // A few are compared one by one, many by what was seen of them.
                 let mut seen = std::collections::HashSet::new();
                 for element in &elements {
-                    let key = key(element).ok_or_else(bad)?;
+                    let key = key(element).ok_or_else(invalid)?;
                     let new = match elements.len() {
                         0..=16 => !keys.iter().any(|other| other.text == key.text),
                         _ => seen.insert(key.text.clone()),
@@ -59,17 +61,16 @@ impl Asked {
         }
         let fields = match batch.fields.as_ref().and_then(|fields| arguments.named(fields)) {
             None => None,
-            Some(value) => {
-                fields(value).ok_or_else(|| wrong(format!("the fields of a call of {name} must be a list of names")))?
-            }
+            Some(value) => fields(value)
+                .ok_or_else(|| argument_error(format!("the fields of a call of {name} must be a list of names")))?,
         };
         // Of a statement that gives many rows for a key the answer is a list in any case.
-        Ok(Asked { keys, one: one && batch.rows != Some(Rows::Many), fields })
+        Ok(RequestedKeys { keys, single: single && batch.rows != Some(Rows::Many), fields })
     }
 
     /// Appends it to what makes two calls the same.
-    pub(crate) fn identify(&self, key: &mut Vec<u8>) {
-        key.push(u8::from(self.one));
+    pub(crate) fn append_to_key(&self, key: &mut Vec<u8>) {
+        key.push(u8::from(self.single));
         key.extend_from_slice(&(self.keys.len() as u64).to_le_bytes());
         for one in &self.keys {
             RequestKey::piece(key, one.text.as_bytes());
@@ -123,13 +124,13 @@ mod tests {
 
     #[test]
     fn a_field_may_be_a_path() {
-        let asked = |fields: Option<&[&str]>| Asked {
+        let requested = |fields: Option<&[&str]>| RequestedKeys {
             keys: Vec::new(),
-            one: false,
+            single: false,
             fields: fields.map(|fields| fields.iter().map(|field| (*field).into()).collect()),
         };
-        let some = asked(Some(&["name", "price.amount"]));
+        let some = requested(Some(&["name", "price.amount"]));
         assert!(some.wants("name") && some.wants("price") && !some.wants("nam") && !some.wants("amount"));
-        assert!(asked(None).wants("x") && !asked(Some(&[])).wants("x"));
+        assert!(requested(None).wants("x") && !requested(Some(&[])).wants("x"));
     }
 }

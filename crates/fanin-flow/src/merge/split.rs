@@ -9,7 +9,7 @@ use fanin_upstream::shared::{Body, Item, ParsedAnswer};
 use fanin_upstream::{Answer, CallError};
 use smallvec::SmallVec;
 
-use super::requested_keys::{Asked, Key};
+use super::requested_keys::{Key, RequestedKeys};
 
 /// Where each key's items are in an answer.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Split {
     doc: Doc,
     rows: Rows,
     /// Items that do not say whose they are, so that they may be anybody's.
-    broken: usize,
+    unattributed: usize,
 }
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ enum Rows {
 
 /// Where something is that a call asked for: its key, in objects, and its value.
 #[derive(Debug, Clone, Copy)]
-struct Place<'a> {
+struct Located<'a> {
     key: Option<Node<'a>>,
     value: Node<'a>,
 }
@@ -48,7 +48,7 @@ impl Split {
             None => whole,
             Some(name) => whole.get(name).ok_or_else(|| format!("the answer has no {name:?}"))?,
         };
-        let mut broken = 0;
+        let mut unattributed = 0;
         let rows = match (&batch.match_field, items.kind()) {
             (None, Kind::Object) => Rows::Object(items.at()),
             (None, _) => return Err("the items are no object that has them by key".into()),
@@ -59,14 +59,14 @@ impl Split {
                 for item in items.elements() {
                     match item.get(matched).and_then(text) {
                         Some(key) => rows.entry(key.into()).or_default().push(item.at()),
-                        None => broken += 1,
+                        None => unattributed += 1,
                     }
                 }
                 Rows::List(rows)
             }
         };
         answer.body = bytes::Bytes::new();
-        Ok(Split { answer: Arc::new(answer), doc, rows, broken })
+        Ok(Split { answer: Arc::new(answer), doc, rows, unattributed })
     }
 
     /// Status and headers of the answer, without the body.
@@ -80,8 +80,8 @@ impl Split {
     /// If it may be among the items that do not say whose they are.
     pub(crate) fn item(&self, batch: &Batch, key: &str) -> Result<Item, String> {
         let mut found = Vec::new();
-        self.places(batch, key, &mut found)?;
-        let values = found.iter().map(|place| (self.doc.clone(), place.value.at())).collect();
+        self.locate(batch, key, &mut found)?;
+        let values = found.iter().map(|located| (self.doc.clone(), located.value.at())).collect();
         Ok(Item { answer: self.answer.clone(), values })
     }
 
@@ -91,41 +91,41 @@ impl Split {
     }
 
     /// Items that belong to none of the keys that were asked for.
-    pub(crate) fn strays(&self, asked: &[&Key]) -> usize {
+    pub(crate) fn strays(&self, requested: &[&Key]) -> usize {
         match &self.rows {
             Rows::List(rows) => {
-                let known = |key: &str| asked.iter().any(|asked| *asked.text == *key);
+                let known = |key: &str| requested.iter().any(|requested| *requested.text == *key);
                 // Comparing all with all is for the rare answer that holds more than was asked for.
-                let more = if rows.len() > asked.len() { rows.keys().filter(|key| !known(key)).count() } else { 0 };
-                self.broken + more
+                let more = if rows.len() > requested.len() { rows.keys().filter(|key| !known(key)).count() } else { 0 };
+                self.unattributed + more
             }
-            Rows::Object(at) => self.doc.node(*at).len().unwrap_or_default().saturating_sub(asked.len()),
+            Rows::Object(at) => self.doc.node(*at).len().unwrap_or_default().saturating_sub(requested.len()),
         }
     }
 
     /// From now on those that belong to none of these keys count as items that do not say whose they are.
-    pub(crate) fn suspect_strays(&mut self, asked: &[&Key]) {
+    pub(crate) fn count_strays_as_unattributed(&mut self, requested: &[&Key]) {
         let Rows::List(rows) = &self.rows else { return };
-        let asked: HashSet<&str> = asked.iter().map(|key| &*key.text).collect();
-        self.broken += rows.keys().filter(|key| !asked.contains(&***key)).count();
+        let requested: HashSet<&str> = requested.iter().map(|key| &*key.text).collect();
+        self.unattributed += rows.keys().filter(|key| !requested.contains(&***key)).count();
     }
 
-    fn places<'a>(&'a self, batch: &Batch, key: &str, found: &mut Vec<Place<'a>>) -> Result<(), String> {
+    fn locate<'a>(&'a self, batch: &Batch, key: &str, found: &mut Vec<Located<'a>>) -> Result<(), String> {
         match &self.rows {
             Rows::List(rows) => match rows.get(key) {
                 Some(at) if at.len() > 1 && batch.rows == Some(fanin_config::Rows::One) => {
-                    return Err(format!("{} rows for the key {key:?}, and rows = \"one\" was asked for", at.len()));
+                    return Err(format!("{} rows for the key {key:?}, but the statement has rows = \"one\"", at.len()));
                 }
-                Some(at) => found.extend(at.iter().map(|at| Place { key: None, value: self.doc.node(*at) })),
-                None if self.broken > 0 && batch.rows.is_some() => {
+                Some(at) => found.extend(at.iter().map(|at| Located { key: None, value: self.doc.node(*at) })),
+                None if self.unattributed > 0 && batch.rows.is_some() => {
                     let column = batch.match_field.as_deref().unwrap_or_default();
                     return Err(format!(
-                        "{} rows whose column {column:?} holds none of the keys as they were asked for",
-                        self.broken
+                        "{} rows whose column {column:?} holds none of the requested keys",
+                        self.unattributed
                     ));
                 }
-                None if self.broken > 0 => {
-                    return Err(format!("{} of its items do not say which key they belong to", self.broken));
+                None if self.unattributed > 0 => {
+                    return Err(format!("{} of its items lack the field that names their key", self.unattributed));
                 }
                 None => {}
             },
@@ -134,7 +134,7 @@ impl Split {
                 if let Some(value) = object.get(key) {
                     // A member's key stands right before its value.
                     let key = self.doc.node(value.at() - 1);
-                    found.push(Place { key: Some(key), value });
+                    found.push(Located { key: Some(key), value });
                 }
             }
         }
@@ -147,60 +147,64 @@ impl Split {
 /// # Errors
 /// If an item of it may be among those that do not say whose they are.
 pub(crate) fn gather<'a>(
-    asked: &Asked,
+    requested: &RequestedKeys,
     batch: &Batch,
     splits: impl Fn(&Key) -> Option<&'a Split>,
 ) -> Result<ParsedAnswer, String> {
-    let mut found = Vec::with_capacity(asked.keys.len());
+    let mut found = Vec::with_capacity(requested.keys.len());
     let mut first: Option<&Split> = None;
-    for key in &asked.keys {
+    for key in &requested.keys {
         let Some(split) = splits(key) else { continue };
         first = first.or(Some(split));
-        split.places(batch, &key.text, &mut found)?;
+        split.locate(batch, &key.text, &mut found)?;
     }
     // A call without keys is answered before it gets here.
     let first = first.ok_or("internal: no answer for a key")?;
-    Ok(ready(asked, batch, &first.answer, &found))
+    Ok(ready(requested, batch, &first.answer, &found))
 }
 
 /// What a call gets of the items of its keys, wherever they are from, in the order of its keys and with the members it asked for.
 pub(crate) fn assemble<'a>(
-    asked: &Asked,
+    requested: &RequestedKeys,
     batch: &Batch,
     items: impl Iterator<Item = &'a Item>,
 ) -> Option<ParsedAnswer> {
-    let mut found = Vec::with_capacity(asked.keys.len());
+    let mut found = Vec::with_capacity(requested.keys.len());
     let mut first = None;
     for item in items {
         first = first.or(Some(item));
         // In answers that are objects keys stand right before their values.
-        let place = |(doc, at): &'a (Doc, u32)| Place {
+        let located = |(doc, at): &'a (Doc, u32)| Located {
             key: batch.match_field.is_none().then(|| doc.node(at - 1)),
             value: doc.node(*at),
         };
-        found.extend(item.values.iter().map(place));
+        found.extend(item.values.iter().map(located));
     }
-    Some(ready(asked, batch, &first?.answer, &found))
+    Some(ready(requested, batch, &first?.answer, &found))
 }
 
-fn ready(asked: &Asked, batch: &Batch, answer: &Answer, found: &[Place<'_>]) -> ParsedAnswer {
+fn ready(requested: &RequestedKeys, batch: &Batch, answer: &Answer, found: &[Located<'_>]) -> ParsedAnswer {
     let matched = batch.match_field.as_deref();
-    let keep = |key: Node<'_>| key.as_str().is_some_and(|key| matched == Some(&*key) || asked.wants(&key));
-    let whole = |place: &Place<'_>| {
-        asked.fields.is_none() || place.value.kind() != Kind::Object || place.value.entries().all(|(key, _)| keep(key))
+    let keep = |key: Node<'_>| key.as_str().is_some_and(|key| matched == Some(&*key) || requested.wants(&key));
+    let whole = |located: &Located<'_>| {
+        requested.fields.is_none()
+            || located.value.kind() != Kind::Object
+            || located.value.entries().all(|(key, _)| keep(key))
     };
-    let body = match (asked.one, found) {
+    let body = match (requested.single, found) {
         (true, []) => Body::Absent,
-        (true, [place, ..]) if whole(place) => Body::Part { doc: place.value.doc().clone(), at: place.value.at() },
-        (true, [place, ..]) => Body::Json(place.value.pick(keep)),
+        (true, [located, ..]) if whole(located) => {
+            Body::Part { doc: located.value.doc().clone(), at: located.value.at() }
+        }
+        (true, [located, ..]) => Body::Json(located.value.pick(keep)),
         (false, [first, rest @ ..])
-            if rest.iter().all(|place| place.value.doc().same(first.value.doc())) && found.iter().all(whole) =>
+            if rest.iter().all(|located| located.value.doc().same(first.value.doc())) && found.iter().all(whole) =>
         {
             let doc = first.value.doc().clone();
             match matched {
-                Some(_) => Body::List { doc, at: found.iter().map(|place| place.value.at()).collect() },
+                Some(_) => Body::List { doc, at: found.iter().map(|located| located.value.at()).collect() },
                 None => {
-                    let entries = found.iter().filter_map(|place| Some((place.key?.at(), place.value.at())));
+                    let entries = found.iter().filter_map(|located| Some((located.key?.at(), located.value.at())));
                     Body::Entries { doc, at: entries.collect::<Arc<[_]>>() }
                 }
             }
@@ -215,23 +219,28 @@ fn ready(asked: &Asked, batch: &Batch, answer: &Answer, found: &[Place<'_>]) -> 
 }
 
 /// A document with just these items and members. An item that is kept whole is kept as it came.
-fn copied(list: bool, found: &[Place<'_>], whole: impl Fn(&Place<'_>) -> bool, keep: impl Fn(Node<'_>) -> bool) -> Doc {
-    let size = found.iter().map(|place| place.value.raw().len() + 16).sum();
+fn copied(
+    list: bool,
+    found: &[Located<'_>],
+    whole: impl Fn(&Located<'_>) -> bool,
+    keep: impl Fn(Node<'_>) -> bool,
+) -> Doc {
+    let size = found.iter().map(|located| located.value.raw().len() + 16).sum();
     if list {
         let mut list = Assembler::list(size);
-        for place in found {
-            match whole(place) {
-                true => list.item(place.value),
-                false => list.picked(place.value, &keep),
+        for located in found {
+            match whole(located) {
+                true => list.item(located.value),
+                false => list.picked(located.value, &keep),
             }
         }
         return list.finish();
     }
     let mut object = Assembler::object(size);
-    for place in found {
-        match place.key {
-            Some(key) if whole(place) => object.entry(key, place.value),
-            Some(key) => object.picked_entry(key, place.value, &keep),
+    for located in found {
+        match located.key {
+            Some(key) if whole(located) => object.entry(key, located.value),
+            Some(key) => object.picked_entry(key, located.value, &keep),
             None => {}
         }
     }
@@ -239,7 +248,7 @@ fn copied(list: bool, found: &[Place<'_>], whole: impl Fn(&Place<'_>) -> bool, k
 }
 
 /// What a call without keys gets, without anybody being asked: no items.
-pub(crate) fn nothing(batch: &Batch) -> ParsedAnswer {
+pub(crate) fn empty_answer(batch: &Batch) -> ParsedAnswer {
     let doc = match batch.match_field {
         Some(_) => Assembler::list(2).finish(),
         None => Assembler::object(2).finish(),
@@ -277,16 +286,16 @@ mod tests {
         Split::read(answer(), Doc::parse(text.into(), 16).unwrap(), batch)
     }
 
-    fn asked(keys: &[&str], fields: Option<&[&str]>) -> Asked {
-        Asked {
+    fn requested(keys: &[&str], fields: Option<&[&str]>) -> RequestedKeys {
+        RequestedKeys {
             keys: keys.iter().map(|key| Key { text: (*key).into(), quoted: true }).collect(),
-            one: false,
+            single: false,
             fields: fields.map(|fields| fields.iter().map(|field| (*field).into()).collect()),
         }
     }
 
-    fn get(split: &Split, batch: &Batch, asked: &Asked) -> Result<String, String> {
-        let ready = gather(asked, batch, |_| Some(split))?;
+    fn get(split: &Split, batch: &Batch, requested: &RequestedKeys) -> Result<String, String> {
+        let ready = gather(requested, batch, |_| Some(split))?;
         Ok(match ready.detached().body {
             Body::Json(doc) => String::from_utf8(doc.bytes().to_vec()).unwrap(),
             Body::Absent => "absent".to_owned(),
@@ -300,21 +309,22 @@ mod tests {
         let all = split(r#"[{"id": 3, "a": 1}, {"id": "1", "a": 2.50, "b": 3}, {"id": 9}, {"id": 3, "a": 4}]"#, &list)
             .unwrap();
         let is = |keys: &[&str], fields: Option<&[&str]>, text: &str| {
-            assert_eq!(get(&all, &list, &asked(keys, fields)).unwrap(), text);
+            assert_eq!(get(&all, &list, &requested(keys, fields)).unwrap(), text);
         };
         is(&["1", "3"], None, r#"[{"id": "1", "a": 2.50, "b": 3},{"id": 3, "a": 1},{"id": 3, "a": 4}]"#);
         is(&["1"], Some(&["b"]), r#"[{"id":"1","b":3}]"#);
         is(&["7"], None, "[]");
         is(&["7", "9"], Some(&[]), r#"[{"id": 9}]"#);
-        let one = |key: &str, fields| get(&all, &list, &Asked { one: true, ..asked(&[key], fields) }).unwrap();
+        let one =
+            |key: &str, fields| get(&all, &list, &RequestedKeys { single: true, ..requested(&[key], fields) }).unwrap();
         assert_eq!((one("9", None).as_str(), one("7", None).as_str()), (r#"{"id": 9}"#, "absent"));
         assert_eq!(one("1", Some(&["a"])), r#"{"id":"1","a":2.50}"#);
-        assert_eq!(all.strays(&asked(&["1", "3"], None).keys.iter().collect::<Vec<_>>()), 1);
+        assert_eq!(all.strays(&requested(&["1", "3"], None).keys.iter().collect::<Vec<_>>()), 1);
 
         let object = batch(None, Some("rows"));
         let all = split(r#"{"rows": {"x": {"a": 1, "b": 2}, "y": 5}, "n": 2}"#, &object).unwrap();
         let is = |keys: &[&str], fields: Option<&[&str]>, text: &str| {
-            assert_eq!(get(&all, &object, &asked(keys, fields)).unwrap(), text);
+            assert_eq!(get(&all, &object, &requested(keys, fields)).unwrap(), text);
         };
         is(&["y", "x", "z"], None, r#"{"y":5,"x":{"a": 1, "b": 2}}"#);
         is(&["y", "x"], Some(&["b"]), r#"{"y":5,"x":{"b":2}}"#);
@@ -325,12 +335,12 @@ mod tests {
     fn parts_of_one_document_are_not_copied() {
         let list = batch(Some("id"), None);
         let all = split(r#"[{"id": 1}, {"id": 2}]"#, &list).unwrap();
-        let two = gather(&asked(&["2", "1"], Some(&[])), &list, |_| Some(&all)).unwrap();
+        let two = gather(&requested(&["2", "1"], Some(&[])), &list, |_| Some(&all)).unwrap();
         assert!(matches!(&two.body, Body::List { doc, at } if doc.same(&all.doc) && at.len() == 2), "{two:?}");
-        let one = gather(&Asked { one: true, ..asked(&["2"], None) }, &list, |_| Some(&all)).unwrap();
+        let one = gather(&RequestedKeys { single: true, ..requested(&["2"], None) }, &list, |_| Some(&all)).unwrap();
         assert!(matches!(&one.body, Body::Part { doc, .. } if doc.same(&all.doc)), "{one:?}");
         let other = split(r#"[{"id": 3}]"#, &list).unwrap();
-        let spread = asked(&["3", "1"], None);
+        let spread = requested(&["3", "1"], None);
         let spread = gather(&spread, &list, |key| Some(if &*key.text == "3" { &other } else { &all })).unwrap();
         assert!(matches!(&spread.body, Body::Json(doc) if doc.bytes() == r#"[{"id": 3},{"id": 1}]"#), "{spread:?}");
     }
@@ -339,8 +349,8 @@ mod tests {
     fn half_broken_answers_harm_only_who_may_be_concerned() {
         let list = batch(Some("id"), None);
         let all = split(r#"[{"id": 1}, {"ID": 2}, 7, {"id": [3]}]"#, &list).unwrap();
-        assert_eq!(get(&all, &list, &asked(&["1"], None)).unwrap(), r#"[{"id": 1}]"#);
-        let error = get(&all, &list, &asked(&["1", "2"], None)).unwrap_err();
+        assert_eq!(get(&all, &list, &requested(&["1"], None)).unwrap(), r#"[{"id": 1}]"#);
+        let error = get(&all, &list, &requested(&["1", "2"], None)).unwrap_err();
         assert!(error.contains("3 of its items"), "{error}");
     }
 
@@ -351,18 +361,23 @@ mod tests {
         let one = Batch { rows: Some(fanin_config::Rows::One), ..many.clone() };
         let text = r#"[{"id": 1, "a": 1}, {"id": 1, "a": 2}, {"id": 2}]"#;
         let mut all = split(text, &many).unwrap();
-        let keys = asked(&["1", "2", "3"], None).keys;
-        all.suspect_strays(&keys.iter().collect::<Vec<_>>());
-        assert_eq!(get(&all, &many, &asked(&["3", "1"], None)).unwrap(), r#"[{"id": 1, "a": 1},{"id": 1, "a": 2}]"#);
-        assert_eq!(get(&all, &one, &asked(&["2"], None)).unwrap(), r#"[{"id": 2}]"#);
-        assert!(get(&all, &one, &asked(&["2", "1"], None)).unwrap_err().contains("2 rows for the key \"1\""));
+        let keys = requested(&["1", "2", "3"], None).keys;
+        all.count_strays_as_unattributed(&keys.iter().collect::<Vec<_>>());
+        assert_eq!(
+            get(&all, &many, &requested(&["3", "1"], None)).unwrap(),
+            r#"[{"id": 1, "a": 1},{"id": 1, "a": 2}]"#
+        );
+        assert_eq!(get(&all, &one, &requested(&["2"], None)).unwrap(), r#"[{"id": 2}]"#);
+        assert!(get(&all, &one, &requested(&["2", "1"], None)).unwrap_err().contains("2 rows for the key \"1\""));
 
         // The database found it for "A", which nobody can tell here: who misses a row is not told that there is none.
         let mut all = split(r#"[{"id": "a"}, {"id": "b"}]"#, &many).unwrap();
-        let keys = asked(&["A", "b"], None).keys;
-        all.suspect_strays(&keys.iter().collect::<Vec<_>>());
-        assert_eq!(get(&all, &many, &asked(&["b"], None)).unwrap(), r#"[{"id": "b"}]"#);
-        assert!(get(&all, &many, &asked(&["A"], None)).unwrap_err().contains("1 rows whose column \"id\" holds none"));
+        let keys = requested(&["A", "b"], None).keys;
+        all.count_strays_as_unattributed(&keys.iter().collect::<Vec<_>>());
+        assert_eq!(get(&all, &many, &requested(&["b"], None)).unwrap(), r#"[{"id": "b"}]"#);
+        assert!(
+            get(&all, &many, &requested(&["A"], None)).unwrap_err().contains("1 rows whose column \"id\" holds none")
+        );
     }
 
     #[test]

@@ -17,15 +17,15 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout_at};
 
 use super::Work;
-use super::keyed::{KeyedCall, fails};
+use super::keyed::{KeyedCall, is_server_failure};
 use crate::caller::{CallFuture, Caller};
 use crate::inflight::{Checked, InFlight};
 
 /// A wait for a flight.
-type Waiting = Pin<Box<dyn Future<Output = Option<SharedResult>>>>;
+type FlightFuture = Pin<Box<dyn Future<Output = Option<SharedResult>>>>;
 
 /// Starts that a call makes when the flights that it joins come to nothing. A flight does only when its worker ends.
-const STARTS: usize = 3;
+const MAX_STARTS: usize = 3;
 
 /// A call that is cached or shared: all that its work needs, whoever does it.
 pub(crate) struct Shareable {
@@ -35,31 +35,31 @@ pub(crate) struct Shareable {
     /// Statuses besides 2xx that are answers, by the operation.
     pub(crate) ok: Vec<StatusCode>,
     /// Whether identical calls in flight share one.
-    pub(crate) flights: bool,
+    pub(crate) single_flight: bool,
     /// Whether work can be a task of its own here. Where it cannot, the leader does it; if the leader leaves, its followers
     /// start over.
-    pub(crate) spawns: bool,
+    pub(crate) can_spawn: bool,
     /// Makes the call anew.
-    pub(crate) start: Start,
+    pub(crate) make_call: CallFactory,
     /// Of a call whose items are kept each by itself.
     pub(crate) keyed: Option<Rc<KeyedCall>>,
 }
 
 impl Shareable {
     /// What the cache has; a stale answer is fetched anew in the background.
-    pub(crate) fn look(self: &Rc<Self>) -> Option<Arc<ParsedAnswer>> {
+    pub(crate) fn lookup(self: &Rc<Self>) -> Option<Arc<ParsedAnswer>> {
         match self.shared.cache.as_ref()?.lookup(&self.key) {
             CacheLookup::Fresh(ready) => Some(ready),
             // Nobody could fetch the new one beside the flow.
-            CacheLookup::Stale(_) if !self.spawns => None,
+            CacheLookup::Stale(_) if !self.can_spawn => None,
             CacheLookup::Stale(ready) => {
                 if let FlightRole::Leader(lead) = self.shared.single_flight.join(&self.key) {
                     let this = self.clone();
                     spawn_local(async move {
                         // Nobody waits for it, and yet it is wanted.
-                        let _wanted = lead.follow();
-                        let work = (this.start)();
-                        lead.run(this.kept(work)).await;
+                        let _follower = lead.follow();
+                        let work = (this.make_call)();
+                        lead.run(this.run_and_cache(work)).await;
                     });
                 }
                 Some(ready)
@@ -69,27 +69,27 @@ impl Shareable {
     }
 
     /// A fresh answer that came while this call was on its way to become the leader.
-    fn meanwhile(&self) -> Option<Arc<ParsedAnswer>> {
+    fn lookup_again(&self) -> Option<Arc<ParsedAnswer>> {
         if let Some(keyed) = &self.keyed {
-            return keyed.again().map(Arc::new);
+            return keyed.lookup_again().map(Arc::new);
         }
         self.shared.cache.as_ref()?.lookup_fresh(&self.key)
     }
 
     /// Does the work, as a task of its own if possible. The outcome is what the flight has; it is only waited for here.
-    fn lead(self: &Rc<Self>, lead: Leader, work: Work) -> Waiting {
+    fn lead(self: &Rc<Self>, lead: Leader, work: Work) -> FlightFuture {
         let this = self.clone();
         let follow = lead.follow();
         let flight = async move {
             let work = async {
-                match this.meanwhile() {
+                match this.lookup_again() {
                     Some(ready) => Ok(ready),
-                    None => this.kept(work).await,
+                    None => this.run_and_cache(work).await,
                 }
             };
             lead.run(work).await;
         };
-        if self.spawns {
+        if self.can_spawn {
             spawn_local(flight);
             return Box::pin(follow.outcome());
         }
@@ -97,27 +97,27 @@ impl Shareable {
     }
 
     /// Leads a flight, and waits for it until `deadline`.
-    pub(crate) fn led(self: Rc<Self>, lead: Leader, work: Work, deadline: Instant) -> Work {
+    pub(crate) fn lead_until(self: Rc<Self>, lead: Leader, work: Work, deadline: Instant) -> Work {
         let first = self.lead(lead, work);
         Box::pin(self.wait(first, deadline))
     }
 
     /// Waits for another's flight until `deadline`.
-    pub(crate) fn followed(self: Rc<Self>, follow: Follower, deadline: Instant) -> Work {
+    pub(crate) fn follow_until(self: Rc<Self>, follow: Follower, deadline: Instant) -> Work {
         Box::pin(self.wait(Box::pin(follow.outcome()), deadline))
     }
 
     /// Waits for a flight; starts over if it comes to nothing.
-    async fn wait(self: Rc<Self>, mut flight: Waiting, deadline: Instant) -> SharedResult {
-        let begun = Instant::now();
-        for _ in 0..STARTS {
+    async fn wait(self: Rc<Self>, mut flight: FlightFuture, deadline: Instant) -> SharedResult {
+        let started = Instant::now();
+        for _ in 0..MAX_STARTS {
             match timeout_at(deadline, flight).await {
                 Ok(Some(outcome)) => return outcome,
-                Err(_) => return Err(late(self.upstream.name(), begun)),
+                Err(_) => return Err(timed_out(self.upstream.name(), started)),
                 Ok(None) => {
                     flight = match self.shared.single_flight.join(&self.key) {
                         FlightRole::Follower(follow) => Box::pin(follow.outcome()),
-                        FlightRole::Leader(lead) => self.lead(lead, (self.start)()),
+                        FlightRole::Leader(lead) => self.lead(lead, (self.make_call)()),
                     };
                 }
             }
@@ -126,15 +126,17 @@ impl Shareable {
     }
 
     /// The work with what the cache does about its outcome.
-    pub(crate) async fn kept(&self, work: Work) -> SharedResult {
-        let begun = Instant::now();
+    pub(crate) async fn run_and_cache(&self, work: Work) -> SharedResult {
+        let started = Instant::now();
         let outcome = work.await;
         let Some(cache) = &self.shared.cache else { return outcome };
         match outcome {
-            Ok(ready) if fails(ready.answer.status) => Ok(cache.lookup_if_error(&self.key).unwrap_or(ready)),
+            Ok(ready) if is_server_failure(ready.answer.status) => {
+                Ok(cache.lookup_if_error(&self.key).unwrap_or(ready))
+            }
             Ok(ready) => {
-                let fine = ready.answer.status.is_success() || self.ok.contains(&ready.answer.status);
-                cache.store(&self.key, &ready, fine, begun);
+                let accepted = ready.answer.status.is_success() || self.ok.contains(&ready.answer.status);
+                cache.store(&self.key, &ready, accepted, started);
                 Ok(ready)
             }
             Err(error) if error.kind == ErrorKind::Cancelled => Err(error),
@@ -153,23 +155,23 @@ impl Shareable {
 }
 
 #[cold]
-fn late(upstream: &Arc<str>, begun: Instant) -> CallError {
+fn timed_out(upstream: &Arc<str>, started: Instant) -> CallError {
     CallError {
         upstream: upstream.clone(),
         kind: ErrorKind::Timeout,
         fault: Fault::Upstream,
         retry: true,
-        elapsed: begun.elapsed(),
+        elapsed: started.elapsed(),
         detail: "the call timed out: waiting for a request that it shares".into(),
     }
 }
 
 /// Waits for work that has more time than this call.
-pub(crate) fn until(upstream: &Arc<str>, deadline: Instant, work: Work) -> Work {
+pub(crate) fn with_deadline(upstream: &Arc<str>, deadline: Instant, work: Work) -> Work {
     let upstream = upstream.clone();
     Box::pin(async move {
-        let begun = Instant::now();
-        timeout_at(deadline, work).await.unwrap_or_else(|_| Err(late(&upstream, begun)))
+        let started = Instant::now();
+        timeout_at(deadline, work).await.unwrap_or_else(|_| Err(timed_out(&upstream, started)))
     })
 }
 
@@ -193,10 +195,10 @@ pub(crate) fn call(
 }
 
 fn ready(upstream: &Arc<str>, answer: Answer, checked: Checked, ok: &[StatusCode]) -> Result<ParsedAnswer, CallError> {
-    let fine = answer.status.is_success() || ok.contains(&answer.status);
+    let accepted = answer.status.is_success() || ok.contains(&answer.status);
     match checked {
         Ok(body) => Ok(ParsedAnswer { answer, body }),
-        Err(error) if fine => Err(CallError::decode(upstream, &answer, error.to_string())),
+        Err(error) if accepted => Err(CallError::decode(upstream, &answer, error.to_string())),
         // Of a failure nobody reads more than the status.
         Err(_) => Ok(ParsedAnswer { answer, body: Body::Text }),
     }
@@ -215,9 +217,9 @@ pub(crate) fn context(
 }
 
 /// A call that shares nothing but leaves its answer for others.
-pub(crate) fn alone(shareable: Rc<Shareable>, work: Work) -> Work {
-    Box::pin(async move { shareable.kept(work).await })
+pub(crate) fn unshared(shareable: Rc<Shareable>, work: Work) -> Work {
+    Box::pin(async move { shareable.run_and_cache(work).await })
 }
 
 /// What [`Shareable::start`] makes.
-pub(crate) type Start = Box<dyn Fn() -> Work>;
+pub(crate) type CallFactory = Box<dyn Fn() -> Work>;

@@ -13,7 +13,7 @@ use http::{HeaderMap, Method, Uri};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::block_on::Bell;
+use super::block_on::Wakeup;
 use crate::caller::{CallFuture, Caller};
 use crate::reply::Reply;
 use crate::request_object::IncomingRequest;
@@ -43,22 +43,22 @@ pub(crate) struct Job {
     pub(super) traced: bool,
     pub(super) queued: Instant,
     /// Until a thread takes it.
-    parts: Mutex<Option<Parts>>,
+    parts: Mutex<Option<JobParts>>,
     ended: AtomicBool,
     /// Of the thread that runs it.
-    bell: Mutex<Option<Arc<Bell>>>,
+    wakeup: Mutex<Option<Arc<Wakeup>>>,
 }
 
 /// What the thread needs of the request, and the way back to its worker.
-pub(super) struct Parts {
-    pub(super) request: Crossing,
+pub(super) struct JobParts {
+    pub(super) request: SendableRequest,
     pub(super) messages: mpsc::UnboundedSender<Message>,
     /// The worker's runtime: its timers serve the flow, and in paused time its clock counts.
-    pub(super) clock: tokio::runtime::Handle,
+    pub(super) runtime: tokio::runtime::Handle,
 }
 
 /// A request less its hold, which stays on the worker.
-pub(super) struct Crossing {
+pub(super) struct SendableRequest {
     method: Method,
     uri: Uri,
     params: Vec<(ArcStr, ArcStr)>,
@@ -69,39 +69,39 @@ pub(super) struct Crossing {
     deadline: Instant,
 }
 
-impl From<IncomingRequest> for Crossing {
-    fn from(incoming: IncomingRequest) -> Crossing {
+impl From<IncomingRequest> for SendableRequest {
+    fn from(incoming: IncomingRequest) -> SendableRequest {
         let IncomingRequest { method, uri, params, headers, body, remote, start, deadline, permit: _ } = incoming;
-        Crossing { method, uri, params, headers, body, remote, start, deadline }
+        SendableRequest { method, uri, params, headers, body, remote, start, deadline }
     }
 }
 
-impl From<Crossing> for IncomingRequest {
-    fn from(crossing: Crossing) -> IncomingRequest {
-        let Crossing { method, uri, params, headers, body, remote, start, deadline } = crossing;
+impl From<SendableRequest> for IncomingRequest {
+    fn from(request: SendableRequest) -> IncomingRequest {
+        let SendableRequest { method, uri, params, headers, body, remote, start, deadline } = request;
         IncomingRequest { method, uri, params, headers, body, remote, start, deadline, permit: None }
     }
 }
 
 impl Job {
-    pub(super) fn new(route: Arc<RouteFlow>, parts: Parts, traced: bool) -> Job {
+    pub(super) fn new(route: Arc<RouteFlow>, parts: JobParts, traced: bool) -> Job {
         Job {
             route,
             traced,
             queued: Instant::now(),
             parts: Mutex::new(Some(parts)),
             ended: AtomicBool::new(false),
-            bell: Mutex::default(),
+            wakeup: Mutex::default(),
         }
     }
 
-    pub(super) fn take(&self) -> Option<Parts> {
+    pub(super) fn take(&self) -> Option<JobParts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The flow has this thread from now on, or none any more.
-    pub(super) fn runs_on(&self, bell: Option<&Arc<Bell>>) {
-        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = bell.cloned();
+    pub(super) fn runs_on(&self, wakeup: Option<&Arc<Wakeup>>) {
+        *self.wakeup.lock().unwrap_or_else(PoisonError::into_inner) = wakeup.cloned();
     }
 
     /// Set once nobody wants the reply.
@@ -112,24 +112,24 @@ impl Job {
     /// Nobody wants the reply: a thread that runs the flow drops it at its next turn.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
-        if let Some(bell) = &*self.bell.lock().unwrap_or_else(PoisonError::into_inner) {
-            bell.ring();
+        if let Some(wakeup) = &*self.wakeup.lock().unwrap_or_else(PoisonError::into_inner) {
+            wakeup.wake_thread();
         }
     }
 }
 
 /// The caller of a pool's thread: hands calls to the worker of the request that the thread runs.
 #[derive(Default)]
-pub(super) struct LinkCaller(RefCell<Option<mpsc::UnboundedSender<Message>>>);
+pub(super) struct WorkerCaller(RefCell<Option<mpsc::UnboundedSender<Message>>>);
 
-impl LinkCaller {
+impl WorkerCaller {
     /// Calls go this way from now on.
     pub(super) fn connect(&self, messages: Option<mpsc::UnboundedSender<Message>>) {
         *self.0.borrow_mut() = messages;
     }
 }
 
-impl Caller for LinkCaller {
+impl Caller for WorkerCaller {
     fn call(&self, upstream: &Arc<Upstream>, request: Request, context: CallContext) -> CallFuture {
         let (reply, answer) = oneshot::channel();
         let name = upstream.name().clone();

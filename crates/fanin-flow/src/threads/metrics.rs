@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::pool::Pool;
-use super::queue::{Numbers, Shared};
+use super::queue::{PoolGauges, Shared};
 use super::wait_histogram::BOUNDS;
 
 /// All pools of a configuration.
@@ -31,7 +31,7 @@ impl fmt::Debug for Pools {
     }
 }
 
-type Gauge = (&'static str, &'static str, fn(&Shared, &Numbers) -> usize);
+type Gauge = (&'static str, &'static str, fn(&Shared, &PoolGauges) -> usize);
 
 const GAUGES: [Gauge; 4] = [
     ("fanin_pool_threads", "Threads of a route's pool", |_, now| now.threads),
@@ -42,7 +42,7 @@ const GAUGES: [Gauge; 4] = [
 
 impl Collector for Pools {
     fn encode(&self, mut to: DescriptorEncoder) -> fmt::Result {
-        let pools: Vec<(&Shared, Numbers)> = self.0.iter().map(|pool| (&**pool, pool.numbers())).collect();
+        let pools: Vec<(&Shared, PoolGauges)> = self.0.iter().map(|pool| (&**pool, pool.gauges())).collect();
         let labels = |pool: &Shared| [("method", pool.method.clone()), ("route", pool.path.clone())];
         for (name, help, pick) in GAUGES {
             let mut family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;

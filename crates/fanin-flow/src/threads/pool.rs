@@ -43,7 +43,7 @@ impl Pool {
         let mut state = shared.lock();
         if state.idle > 0 {
             state.idle -= 1;
-            state.promise(job);
+            state.enqueue_reserved(job);
             shared.begin();
             drop(state);
             shared.ready.notify_one();
@@ -53,7 +53,7 @@ impl Pool {
             // The new thread needs the lock for its first request, so it finds this one.
             if thread::spawn(shared).is_ok() {
                 state.threads += 1;
-                state.promise(job);
+                state.enqueue_reserved(job);
                 shared.begin();
                 return Ok(());
             }

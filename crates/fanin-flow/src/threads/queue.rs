@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use fanin_config::Threads;
 
 use super::channel::Job;
-use super::quiescence::Motion;
-use super::wait_histogram::Waits;
+use super::quiescence::Quiescence;
+use super::wait_histogram::WaitHistogram;
 use crate::log::FailureLog;
 
 /// What the threads of a pool share.
@@ -22,9 +22,9 @@ pub(crate) struct Shared {
     /// Refused because the queue was full.
     pub(super) refused: AtomicU64,
     /// How long requests waited for a thread.
-    pub(super) waits: Waits,
+    pub(super) waits: WaitHistogram,
     pub(super) log: Arc<FailureLog>,
-    pub(crate) motion: Option<Arc<Motion>>,
+    pub(crate) quiescence: Option<Arc<Quiescence>>,
 }
 
 #[derive(Default)]
@@ -35,28 +35,28 @@ pub(super) struct State {
     /// Threads that wait for a request.
     pub(super) idle: usize,
     /// Threads that have been woken, or made, for a request that is still in the queue. It does not wait for another's end.
-    promised: usize,
+    reserved: usize,
     pub(super) closed: bool,
 }
 
 /// A pool's numbers now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Numbers {
+pub(super) struct PoolGauges {
     pub(super) threads: usize,
     pub(super) busy: usize,
     pub(super) waiting: usize,
 }
 
 impl State {
-    pub(super) fn promise(&mut self, job: &Arc<Job>) {
-        self.promised += 1;
+    pub(super) fn enqueue_reserved(&mut self, job: &Arc<Job>) {
+        self.reserved += 1;
         self.queue.push_back(job.clone());
     }
 
     /// Requests that wait for a thread to become free.
     pub(super) fn waiting(&self) -> usize {
         // Withdrawn ones leave the promises of their threads behind.
-        self.queue.len().saturating_sub(self.promised)
+        self.queue.len().saturating_sub(self.reserved)
     }
 }
 
@@ -69,9 +69,9 @@ impl Shared {
             state: Mutex::default(),
             ready: Condvar::new(),
             refused: AtomicU64::new(0),
-            waits: Waits::default(),
+            waits: WaitHistogram::default(),
             log: Arc::new(FailureLog::new()),
-            motion: paused.then(Arc::default),
+            quiescence: paused.then(Arc::default),
         }
     }
 
@@ -81,19 +81,19 @@ impl Shared {
     }
 
     pub(super) fn begin(&self) {
-        if let Some(motion) = &self.motion {
-            motion.begin();
+        if let Some(quiescence) = &self.quiescence {
+            quiescence.begin();
         }
     }
 
     /// The first request of a new thread, the oldest of the queue. Then as [`next`](Self::next).
     pub(super) fn first(&self) -> Option<Arc<Job>> {
         let mut state = self.lock();
-        if state.promised == 0 {
+        if state.reserved == 0 {
             // A thread that had just become free took the request for which this one was made, and counts as idle for it.
             return self.wait(state, true);
         }
-        state.promised -= 1;
+        state.reserved -= 1;
         match state.queue.pop_front() {
             Some(job) => Some(job),
             None => self.wait(state, false),
@@ -113,27 +113,27 @@ impl Shared {
     fn wait(&self, mut state: MutexGuard<'_, State>, mut idle: bool) -> Option<Arc<Job>> {
         loop {
             if !std::mem::take(&mut idle) {
-                if let Some(motion) = &self.motion {
-                    motion.end();
+                if let Some(quiescence) = &self.quiescence {
+                    quiescence.end();
                 }
                 state.idle += 1;
             }
-            let waits = |state: &mut State| state.promised == 0 && !state.closed;
+            let waits = |state: &mut State| state.reserved == 0 && !state.closed;
             state = self.ready.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
-            if state.promised == 0 {
+            if state.reserved == 0 {
                 state.idle -= 1;
                 state.threads -= 1;
                 return None;
             }
-            state.promised -= 1;
+            state.reserved -= 1;
             if let Some(job) = state.queue.pop_front() {
                 return Some(job);
             }
         }
     }
 
-    pub(super) fn numbers(&self) -> Numbers {
+    pub(super) fn gauges(&self) -> PoolGauges {
         let state = self.lock();
-        Numbers { threads: state.threads, busy: state.threads - state.idle, waiting: state.waiting() }
+        PoolGauges { threads: state.threads, busy: state.threads - state.idle, waiting: state.waiting() }
     }
 }

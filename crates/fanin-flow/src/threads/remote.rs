@@ -14,7 +14,7 @@ use http::StatusCode;
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep_until};
 
-use super::channel::{Call, Job, Message, Parts};
+use super::channel::{Call, Job, JobParts, Message};
 use super::pool::{Pool, Refused};
 use crate::reply::{FlowError, Reply};
 use crate::request_object::IncomingRequest;
@@ -33,8 +33,8 @@ pub(crate) async fn run(
     let _permit = incoming.permit.take();
     let deadline = incoming.deadline;
     let (messages, inbox) = mpsc::unbounded_channel();
-    let clock = tokio::runtime::Handle::current();
-    let parts = Parts { request: incoming.into(), messages, clock };
+    let runtime = tokio::runtime::Handle::current();
+    let parts = JobParts { request: incoming.into(), messages, runtime };
     let job = Arc::new(Job::new(route, parts, worker.traced));
     if let Err(refused) = pool.offer(&job) {
         return failed(refuse(refused));
@@ -86,8 +86,8 @@ impl Remote {
             {
                 return Poll::Ready(failed(FlowError::deadline()));
             }
-            let Some(motion) = &self.pool.shared.motion else { return Poll::Pending };
-            motion.wait();
+            let Some(quiescence) = &self.pool.shared.quiescence else { return Poll::Pending };
+            quiescence.wait();
             if self.inbox.is_empty() {
                 return Poll::Pending;
             }

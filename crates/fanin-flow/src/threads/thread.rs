@@ -12,11 +12,11 @@ use std::thread::Builder;
 
 use fanin_lang::Machine;
 
-use super::block_on::{Bell, block_on};
-use super::channel::{Job, LinkCaller, Message};
+use super::block_on::{Wakeup, block_on};
+use super::channel::{Job, Message, WorkerCaller};
 use super::queue::Shared;
 use crate::executor::Flow;
-use crate::fair_scheduler::Turns;
+use crate::fair_scheduler::FairScheduler;
 use crate::worker::Worker;
 
 /// As much as a worker's thread has, so that what runs there runs here. Virtual memory: only what is touched is real.
@@ -29,14 +29,14 @@ pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
 }
 
 fn serve(shared: &Shared) {
-    let mut seat = Seat::new(shared, false);
+    let mut state = ThreadState::new(shared, false);
     let mut job = shared.first();
     while let Some(taken) = job {
-        if seat.worker.traced != taken.traced {
-            seat = Seat::new(shared, taken.traced);
+        if state.worker.traced != taken.traced {
+            state = ThreadState::new(shared, taken.traced);
         }
-        if !seat.run(shared, &taken) {
-            seat = Seat::new(shared, taken.traced);
+        if !state.run(shared, &taken) {
+            state = ThreadState::new(shared, taken.traced);
         }
         drop(taken);
         job = shared.next();
@@ -44,17 +44,17 @@ fn serve(shared: &Shared) {
 }
 
 /// A thread's own part: the machine, and the way to the worker of the request that it runs.
-struct Seat {
+struct ThreadState {
     worker: Rc<Worker>,
-    caller: Rc<LinkCaller>,
+    caller: Rc<WorkerCaller>,
 }
 
-impl Seat {
-    fn new(shared: &Shared, traced: bool) -> Seat {
-        let caller = Rc::new(LinkCaller::default());
+impl ThreadState {
+    fn new(shared: &Shared, traced: bool) -> ThreadState {
+        let caller = Rc::new(WorkerCaller::default());
         let worker = Worker {
             machine: RefCell::new(Machine::new()),
-            turns: Turns::default(),
+            scheduler: FairScheduler::default(),
             caller: caller.clone(),
             open: Rc::default(),
             // The watchdog looks after workers; a flow that computes here holds nobody else.
@@ -62,7 +62,7 @@ impl Seat {
             log: shared.log.clone(),
             traced,
         };
-        Seat { worker: Rc::new(worker), caller }
+        ThreadState { worker: Rc::new(worker), caller }
     }
 
     /// Runs a request to its reply. `false` if it panicked and may have left the machine in pieces.
@@ -71,10 +71,10 @@ impl Seat {
         if job.ended().load(Ordering::Acquire) {
             return true;
         }
-        let _clock = parts.clock.enter();
+        let _runtime = parts.runtime.enter();
         let messages = parts.messages;
-        let bell = Bell::new(shared.motion.clone());
-        job.runs_on(Some(&bell));
+        let wakeup = Wakeup::new(shared.quiescence.clone());
+        job.runs_on(Some(&wakeup));
         shared.waits.record(job.queued.elapsed());
         // When nobody listens any more, the flow will be told to end.
         let _ = messages.send(Message::Taken);
@@ -84,7 +84,7 @@ impl Seat {
             // Dropped with this closure, by a panic too: the request's worker decides whether the flow goes on without its client.
             let mut flow = Box::new(Flow::new(self.worker.clone(), job.route.clone(), incoming));
             let mut scoped = poll_fn(|context| fanin_upstream::poll_scope(|| Pin::new(&mut *flow).poll(context)));
-            block_on(&bell, Pin::new(&mut scoped), job.ended())
+            block_on(&wakeup, Pin::new(&mut scoped), job.ended())
         };
         let outcome = catch_unwind(AssertUnwindSafe(run));
         job.runs_on(None);

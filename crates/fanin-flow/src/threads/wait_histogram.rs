@@ -9,12 +9,12 @@ pub(super) const BOUNDS: [u64; 14] =
 
 /// How long requests waited for a thread.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
+pub(super) struct WaitHistogram {
     pub(super) buckets: [AtomicU64; BOUNDS.len() + 1],
     pub(super) sum_us: AtomicU64,
 }
 
-impl Waits {
+impl WaitHistogram {
     pub(super) fn record(&self, wait: Duration) {
         let us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
         self.buckets[BOUNDS.partition_point(|bound| *bound < us)].fetch_add(1, Relaxed);

@@ -6,7 +6,7 @@ use prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
 
 use super::method::Method;
-use super::shape::{Shape, misfit};
+use super::shape::{Shape, find_mismatch};
 use crate::error::{ErrorKind, Failure};
 
 /// Deepest nesting of a request's JSON.
@@ -45,7 +45,8 @@ fn one(of: &MessageDescriptor, json: &[u8], out: &mut Vec<u8>) -> Result<(), Str
 /// Names the field that does not fit. If only the conversion knows it, its own text is used.
 #[cold]
 fn explain(of: &MessageDescriptor, json: &[u8], error: &serde_json::Error) -> String {
-    let found = serde_json::from_slice(json).ok().and_then(|value: serde_json::Value| misfit(of, &Shape::from(&value)));
+    let found =
+        serde_json::from_slice(json).ok().and_then(|value: serde_json::Value| find_mismatch(of, &Shape::from(&value)));
     match found {
         Some(found) => match found.hint {
             Some(hint) => format!("{} ({hint})", found.message),

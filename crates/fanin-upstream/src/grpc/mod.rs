@@ -20,7 +20,7 @@ mod status;
 
 pub use method::Method;
 pub use services::Services;
-pub use shape::{Mismatch, Shape, misfit, nearest};
+pub use shape::{Mismatch, Shape, find_mismatch, nearest};
 
 pub(crate) use convert::convert;
 pub(crate) use frame::{Frames, PREFIX};

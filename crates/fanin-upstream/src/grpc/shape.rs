@@ -78,7 +78,7 @@ pub fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option
 }
 
 /// The first certain mistake in a message.
-pub fn misfit(message: &MessageDescriptor, shape: &Shape) -> Option<Mismatch> {
+pub fn find_mismatch(message: &MessageDescriptor, shape: &Shape) -> Option<Mismatch> {
     of_message(message, shape, "")
 }
 
