@@ -1,6 +1,6 @@
-//! The threads executor: the tests of the other one, unchanged, and what only a pool of threads has.
+//! The threads executor: all tests of flows once more, and tests of its pools.
 
-// `many.rs` is a program too and brings what all have in common as a module of its own.
+// `many_flows.rs` is a program of its own, too, and declares `common` itself.
 #![allow(clippy::duplicate_mod)]
 
 #[path = "flows/batches.rs"]
@@ -12,24 +12,24 @@ mod effects;
 mod failure;
 #[path = "flows/grpc.rs"]
 mod grpc;
-#[path = "flows/in_a_row.rs"]
-mod in_a_row;
-#[path = "flows/kept_items.rs"]
-mod kept_items;
-#[path = "flows/lookups.rs"]
-mod lookups;
-#[path = "many.rs"]
-mod many;
-#[path = "flows/merged_equal.rs"]
-mod merged_equal;
+#[path = "flows/item_cache.rs"]
+mod item_cache;
+#[path = "many_flows.rs"]
+mod many_flows;
+#[path = "flows/merge_equivalence.rs"]
+mod merge_equivalence;
 #[path = "flows/parallel.rs"]
 mod parallel;
 #[path = "flows/requests.rs"]
 mod requests;
-#[path = "flows/sharing.rs"]
-mod sharing;
+#[path = "flows/sequential_waits.rs"]
+mod sequential_waits;
 #[path = "flows/shop.rs"]
 mod shop;
+#[path = "flows/single_flight.rs"]
+mod single_flight;
+#[path = "flows/snapshots.rs"]
+mod snapshots;
 #[path = "flows/sql.rs"]
 mod sql;
 
@@ -63,7 +63,7 @@ fn metric(it: &common::Setup, name: &str) -> i64 {
 }
 
 #[test]
-fn one_waits_for_the_thread_and_the_next_is_refused_at_once() {
+fn full_queue_refuses_at_once() {
     paused(async {
         let it = Rc::new(setup_with(ONE_CALL, ONE_THREAD, |_, _| after(5, "1")));
         let (first, second, third) = (start(&it, 1), start(&it, 2), start(&it, 3));
@@ -82,7 +82,7 @@ fn one_waits_for_the_thread_and_the_next_is_refused_at_once() {
 }
 
 #[test]
-fn who_waits_too_long_is_told_so_and_gives_the_place_back() {
+fn deadline_while_queued_frees_the_queue_entry() {
     paused(async {
         let it = setup_with(ONE_CALL, ONE_THREAD, |_, _| after(50, "1")).timeout(20);
         let it = Rc::new(it);
@@ -99,7 +99,7 @@ fn who_waits_too_long_is_told_so_and_gives_the_place_back() {
 }
 
 #[test]
-fn who_leaves_while_waiting_never_runs_and_gives_the_place_back() {
+fn disconnect_while_queued_frees_the_queue_entry() {
     paused(async {
         let it = Rc::new(setup_with(ONE_CALL, ONE_THREAD, |_, _| after(5, "1")));
         let (first, second) = (start(&it, 1), start(&it, 2));
@@ -113,7 +113,7 @@ fn who_leaves_while_waiting_never_runs_and_gives_the_place_back() {
 }
 
 #[test]
-fn who_leaves_while_a_call_is_out_frees_the_thread() {
+fn disconnect_during_a_call_frees_the_thread() {
     paused(async {
         let it = Rc::new(setup_with(ONE_CALL, ONE_THREAD, |_, _| after(5000, "1")));
         let first = start(&it, 1);
@@ -128,9 +128,9 @@ fn who_leaves_while_a_call_is_out_frees_the_thread() {
 }
 
 #[test]
-fn a_flow_that_computes_ends_by_its_deadline_or_when_its_client_leaves() {
+fn computing_flow_ends_at_its_deadline_or_on_disconnect() {
     let star = "def flow(req):\n    n = 0\n    for i in range(100000000):\n        n += i\n    return n\n";
-    // In real time: nothing is asserted of how long it takes.
+    // In real time, so no duration is asserted.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let it =
         setup_with(star, "executor = { threads = 1, waiting = 1 }\nmax_steps = 1000000000000", |_, _| after(0, "1"));
@@ -175,9 +175,9 @@ def flow(req):
     });
 }
 
-/// Threads become free while others are being made for the same queue: a promise that another keeps must not be counted twice.
+/// Threads become idle while others are being started for the same queue. A request reserved for a new thread must not be counted twice.
 #[test]
-fn workers_that_share_a_pool_all_get_their_answers() {
+fn workers_share_a_pool() {
     const WORKERS: u32 = 4;
     const REQUESTS: u32 = 400;
     for _ in 0..5 {
@@ -204,7 +204,7 @@ fn workers_that_share_a_pool_all_get_their_answers() {
         for worker in workers {
             worker.join().unwrap();
         }
-        // A thread that has sent its reply is on its way to the queue.
+        // A thread that has sent its reply has not returned to the queue yet.
         while metric(&it, "fanin_pool_busy") > 0 {
             std::thread::yield_now();
         }

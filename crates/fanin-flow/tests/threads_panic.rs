@@ -1,4 +1,4 @@
-//! A flow that panics on a thread of a pool: its own request fails, the thread goes on.
+//! A flow that panics on a thread of a pool fails its own request; the thread continues.
 
 mod common;
 
@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// A log whose disk breaks, as it were: what a flow prints may panic on the thread that runs it.
+/// A log that panics, to make a flow panic on the thread that runs it.
 struct Breaks;
 
 struct Message(String);
@@ -48,9 +48,9 @@ impl Subscriber for Breaks {
 }
 
 #[test]
-fn a_panic_ends_its_own_request_and_not_the_thread() {
+fn panic_fails_only_its_request() {
     tracing::subscriber::set_global_default(Breaks).unwrap();
-    // In real time: nothing is asserted of how long it takes.
+    // In real time, so no duration is asserted.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let flow = "
@@ -75,7 +75,7 @@ def flow(req):
                     assert_eq!(reply.result.unwrap().body.concat(), b"1");
                     panics.push(false);
                 }
-                // The worker's: the server counts it there, as a panic of a flow that runs on it.
+                // The panic surfaces on the worker, where the server counts it.
                 Err(error) => panics.push(error.is_panic()),
             }
         }

@@ -1,4 +1,4 @@
-//! Flows over scripted upstreams in paused time: every test says what each call answers and when.
+//! Flows over scripted upstreams in paused time: each test defines the answers and their delays.
 #![allow(dead_code)]
 
 use std::cell::RefCell;
@@ -59,7 +59,7 @@ struct Scripted {
     start: Instant,
 }
 
-/// Notes a call that was dropped before it ended.
+/// Records a call that was dropped before it ended.
 struct Guard {
     events: Rc<RefCell<Vec<String>>>,
     name: String,
@@ -85,7 +85,7 @@ impl Caller for Scripted {
         let mut guard = Guard { events: self.events.clone(), name, ended: false };
         let upstream = upstream.name().clone();
         Box::pin(async move {
-            // The whole guard goes in, not its flag alone.
+            // Capture the whole guard, not only its flag.
             let guard = &mut guard;
             let error = |kind, elapsed| CallError {
                 upstream: upstream.clone(),
@@ -158,7 +158,7 @@ safe = true
 url = "http://127.0.0.1:1"
 "#;
 
-/// Whether these tests run on the threads executor: `tests/threads.rs` takes the other files in once more.
+/// Whether these tests run on the threads executor: `tests/threads.rs` includes these files.
 pub fn threaded() -> bool {
     module_path!().starts_with("threads::")
 }
@@ -188,7 +188,7 @@ pub fn load_toml(upstreams: &str, star: &str, more: &str) -> Result<Loaded, Vec<
     }
 }
 
-/// Has the flows' threads go by the test's time. Those that set real time up themselves take the flows as they are.
+/// Makes the pools' threads follow the test's paused time. Tests in real time use the flows unchanged.
 fn in_time(mut flows: Flows, config: &Config) -> Flows {
     if threaded() && Handle::try_current().is_ok() {
         flows.use_paused_time(config);
@@ -303,20 +303,20 @@ impl Setup {
 }
 
 thread_local! {
-    /// Waits until the threads of the test's pools stand still.
+    /// Blocks until all threads of the test's pools are idle.
     static WAIT_UNTIL_IDLE: RefCell<Option<Box<dyn Fn()>>> = const { RefCell::new(None) };
 }
 
 /// Runs a test on a local set in paused time.
 pub fn paused<F: Future>(test: F) -> F::Output {
-    // A timer may have woken a thread of a pool: time must not jump on before that has done what it was woken for.
+    // A timer may have woken a thread of a pool. Paused time must not advance before that thread is idle again.
     let rest = || WAIT_UNTIL_IDLE.with(|rest| rest.borrow().iter().for_each(|rest| rest()));
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).on_thread_park(rest).build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, test)
 }
 
-/// A request that may take so long from now on.
+/// A request with this timeout from now on.
 pub fn incoming(uri: &str, timeout: Duration) -> IncomingRequest {
     let now = Instant::now();
     IncomingRequest {

@@ -39,7 +39,7 @@ fn ids(request: &Request) -> Vec<String> {
     query(request, "ids").unwrap_or_default().split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect()
 }
 
-/// A shop that knows every product but those from 100 on.
+/// A shop with all products below 100.
 fn products(request: &Request) -> String {
     let fields = query(request, "fields");
     let item = |id: &String| {
@@ -77,7 +77,7 @@ fn calls_of_one_round_are_one_request() {
 }
 
 #[test]
-fn fields_are_united_and_only_what_was_asked_for_is_given() {
+fn fields_are_united_and_each_call_gets_its_own() {
     paused(async {
         let it = simple(
             "def flow(req):\n    a = shop.products([1], [\"name\"])\n    b = shop.products(1, fields = [\"price\"])\n    return {\"a\": a, \"name\": a[0][\"name\"], \"b\": b, \"price\": b[\"price\"], \"n\": len(a)}\n",
@@ -91,7 +91,7 @@ fn fields_are_united_and_only_what_was_asked_for_is_given() {
 }
 
 #[test]
-fn a_part_alone_is_a_response_of_its_own() {
+fn part_of_an_answer_as_response() {
     paused(async {
         let it = simple("def flow(req):\n    other = shop.products([7])\n    return shop.products([1, 2])\n");
         assert_eq!(
@@ -142,7 +142,7 @@ fn twenty_items_whose_first_answers_jitter_are_at_most_three_requests() {
 }
 
 #[test]
-fn a_slow_partner_delays_by_linger_at_most() {
+fn linger_bounds_the_wait_for_another_call() {
     paused(async {
         let flow = "def flow(req):\n    more = first.get(\"/ids\", optional = True)\n    return [shop.products([1]), shop.products(more[\"ids\"])]\n";
         let at = |delay| {
@@ -155,7 +155,7 @@ fn a_slow_partner_delays_by_linger_at_most() {
         let it = at(1);
         it.text("/").await;
         assert_eq!(it.events(), ["0 GET first/ids", "1 GET shop/products?lang=en&ids=1,2"]);
-        // It does not: nobody waits for it any longer.
+        // It does not come in time: the batch is sent without it.
         let it = at(50);
         it.text("/").await;
         assert_eq!(
@@ -163,7 +163,7 @@ fn a_slow_partner_delays_by_linger_at_most() {
             ["0 GET first/ids", "2 GET shop/products?lang=en&ids=1", "50 GET shop/products?lang=en&ids=2"]
         );
         assert_eq!(it.metric("fanin_batch_held_in_vain_total{upstream=\"shop\",operation=\"products\"}"), 1.0);
-        // It fails: what needs it is absent, the other was not delayed by more.
+        // It fails: its dependents are absent, and the other call was not delayed further.
         let it = shop(flow, |upstream, request| match upstream {
             "first" => after(20, "").error(ErrorKind::Connect),
             _ => after(5, products(request)),
@@ -175,7 +175,7 @@ fn a_slow_partner_delays_by_linger_at_most() {
 }
 
 #[test]
-fn a_call_can_say_that_it_does_not_wait() {
+fn linger_of_a_single_call() {
     paused(async {
         let flow = "def flow(req):\n    more = first.get(\"/ids\")\n    return [shop.products([1], linger = 0), shop.products(more[\"ids\"])]\n";
         let it = shop(flow, |upstream, request| match upstream {
@@ -188,7 +188,7 @@ fn a_call_can_say_that_it_does_not_wait() {
 }
 
 #[test]
-fn nobody_is_held_past_a_tenth_of_what_is_left() {
+fn linger_is_bounded_by_a_tenth_of_the_remaining_time() {
     paused(async {
         let flow = "def flow(req):\n    more = first.get(\"/ids\", optional = True)\n    return [shop.products([1]), shop.products(more[\"ids\"])]\n";
         let it = shop(flow, |upstream, request| match upstream {
@@ -203,7 +203,7 @@ fn nobody_is_held_past_a_tenth_of_what_is_left() {
 }
 
 #[test]
-fn with_nothing_under_way_nobody_waits() {
+fn no_linger_without_calls_in_flight() {
     paused(async {
         let it = simple(
             "def flow(req):\n    a = shop.products([1])\n    if len(a) == 1:\n        return shop.products([2])\n    return None\n",
@@ -214,7 +214,7 @@ fn with_nothing_under_way_nobody_waits() {
 }
 
 #[test]
-fn many_keys_are_several_requests() {
+fn max_keys_splits_a_batch() {
     paused(async {
         let it = simple("def flow(req):\n    a = shop.products(range(70), [])\n    return [len(a), a[0], a[69]]\n");
         assert_eq!(it.text("/").await, r#"[70,{"id": 0},{"id": 69}]"#);
@@ -224,7 +224,7 @@ fn many_keys_are_several_requests() {
 }
 
 #[test]
-fn a_failed_batch_fails_only_its_calls() {
+fn failed_batch_fails_only_its_calls() {
     paused(async {
         let flow = "def flow(req):\n    a = shop.products([1], optional = True)\n    b = shop.products([2], default = \"d\")\n    c = shop.prices(ids = [3])\n    return [a, b, c, a.failed]\n";
         let it = shop(flow, |_, request| match request.path_and_query.starts_with("/products") {
@@ -234,12 +234,12 @@ fn a_failed_batch_fails_only_its_calls() {
         let reply = it.run("/").await;
         let body = String::from_utf8(reply.result.unwrap().body.concat()).unwrap();
         assert_eq!((body.as_str(), reply.partial.as_deref()), (r#"[null,"d",{"3":9},true]"#, Some("shop")));
-        assert_eq!(it.events().len(), 2, "a 503 says nothing about what was asked for");
+        assert_eq!(it.events().len(), 2, "a 503 does not concern the keys");
     });
 }
 
 #[test]
-fn a_failure_of_the_content_fails_only_who_asked_for_it() {
+fn bad_key_fails_only_its_call() {
     paused(async {
         let flow = "def flow(req):\n    return [shop.products(i, default = \"bad\") for i in range(8)]\n";
         for (status, broken) in [(400, "{}"), (200, "[{"), (200, "{}"), (414, ""), (404, "{}")] {
@@ -255,7 +255,7 @@ fn a_failure_of_the_content_fails_only_who_asked_for_it() {
                     "{body}"
                 );
             } else {
-                // A mistake of the flow's own is not hidden by a default.
+                // A default does not hide a 4xx.
                 assert_eq!(reply.result.map(|_| ()).expect_err("a failure").kind, "upstream-status");
             }
             assert_eq!(it.events().len(), 7, "halves, three times: {:?}", it.events());
@@ -264,7 +264,7 @@ fn a_failure_of_the_content_fails_only_who_asked_for_it() {
 }
 
 #[test]
-fn without_a_budget_it_is_not_sent_again() {
+fn no_second_request_without_retry_budget() {
     paused(async {
         let toml = SHOP.replace("retry = { budget = 1.0, floor = 1000 }", "retry = \"off\"");
         let flow = format!("{LOAD}def flow(req):\n    return [shop.products(i, optional = True) for i in range(8)]\n");
@@ -275,7 +275,7 @@ fn without_a_budget_it_is_not_sent_again() {
 }
 
 #[test]
-fn answers_that_are_not_as_described() {
+fn malformed_batch_answers() {
     paused(async {
         let flow = "def flow(req):\n    return [shop.products([2, 1]), shop.products(3, default = \"d\"), shop.prices(ids = [1, 2], optional = True)]\n";
         let is = |products: &'static str, prices: &'static str| async move {
@@ -286,10 +286,10 @@ fn answers_that_are_not_as_described() {
             let reply = it.run("/").await;
             reply.result.map(|success| String::from_utf8(success.body.concat()).unwrap()).map_err(|error| error.kind)
         };
-        // Another order, duplicates, extra items, keys that are texts.
+        // Another order, duplicates, extra items, keys that are strings.
         let body = is(r#"[{"id": 9}, {"id": "1", "x": 1}, {"id": 2}, {"id": 1}]"#, r#"{"9": 0, "2": 1}"#).await;
         assert_eq!(body.unwrap(), r#"[[{"id": 2},{"id": "1", "x": 1},{"id": 1}],null,{"2":1}]"#);
-        // Some items do not say whose they are: only who misses a key is concerned.
+        // Some items lack their key: only calls that miss a key fail.
         let body = is(r#"[{"id": 1}, {"id": 2}, {"ID": 3}]"#, "[]").await;
         assert_eq!(body.unwrap(), r#"[[{"id": 2},{"id": 1}],"d",null]"#);
         assert_eq!(is(r#"[{"id": 1}, {"ID": 2}]"#, "{}").await.unwrap_err(), "upstream-answer");
@@ -301,8 +301,8 @@ fn answers_that_are_not_as_described() {
 }
 
 #[test]
-fn requests_share_a_batch_only_if_the_operation_says_so() {
-    // On threads nothing outlives its flow.
+fn share_batches_between_requests() {
+    // On the threads executor, no task outlives its flow.
     if threaded() {
         return;
     }
@@ -323,8 +323,8 @@ fn requests_share_a_batch_only_if_the_operation_says_so() {
 }
 
 #[test]
-fn a_full_shared_batch_does_not_wait_and_the_first_one_leaving_harms_nobody() {
-    // On threads nothing outlives its flow.
+fn full_shared_batch_is_sent_at_once_and_survives_its_first_member() {
+    // On the threads executor, no task outlives its flow.
     if threaded() {
         return;
     }
@@ -347,8 +347,8 @@ fn a_full_shared_batch_does_not_wait_and_the_first_one_leaving_harms_nobody() {
 }
 
 #[test]
-fn a_shared_batch_waits_no_longer_than_the_most_urgent_of_its_calls_can() {
-    // On threads nothing outlives its flow.
+fn shared_batch_waits_no_longer_than_its_most_urgent_call() {
+    // On the threads executor, no task outlives its flow.
     if threaded() {
         return;
     }
@@ -372,8 +372,8 @@ fn a_shared_batch_waits_no_longer_than_the_most_urgent_of_its_calls_can() {
 }
 
 #[test]
-fn users_do_not_meet_in_a_batch() {
-    // On threads nothing outlives its flow.
+fn forwarded_headers_separate_batches() {
+    // On the threads executor, no task outlives its flow.
     if threaded() {
         return;
     }
@@ -390,7 +390,7 @@ fn users_do_not_meet_in_a_batch() {
 }
 
 #[test]
-fn wrong_arguments_are_told_when_they_are_compiled_or_made() {
+fn wrong_arguments_of_batched_operations() {
     for (flow, message) in [
         ("shop.products()", "shop.products needs the parameter ids"),
         ("shop.products([1], field = [])", "shop.products has no parameter field (did you mean fields?)"),

@@ -1,4 +1,4 @@
-//! What changes something stands where it is written.
+//! Effects run in program order.
 
 use crate::common::{after, paused, setup, setup_with};
 use fanin_upstream::ErrorKind;
@@ -14,7 +14,7 @@ fn a_write_starts_when_every_required_call_above_has_succeeded() {
 }
 
 #[test]
-fn a_write_is_not_sent_when_a_required_call_above_fails_even_if_nobody_looked_at_it() {
+fn write_is_not_sent_when_a_required_call_above_fails() {
     paused(async {
         let star = "def flow(req):\n    x = a.get(\"/x\")\n    orders.post(\"/o\", json = {})\n    return 1\n";
         let it = setup(
@@ -114,7 +114,7 @@ fn safe_and_unordered_writes_run_side_by_side() {
 }
 
 #[test]
-fn a_flow_that_has_begun_to_write_runs_to_its_end_when_its_client_leaves() {
+fn flow_with_effect_continues_after_disconnect() {
     let star = "def flow(req):\n    orders.post(\"/1\", json = 1)\n    orders.post(\"/2\", json = 2)\n    return 1\n";
     for (more, expected) in [("", 2), ("on_disconnect = \"cancel\"", 1)] {
         paused(async move {
@@ -129,7 +129,7 @@ fn a_flow_that_has_begun_to_write_runs_to_its_end_when_its_client_leaves() {
 }
 
 #[test]
-fn a_flow_that_has_only_read_is_cancelled_when_its_client_leaves() {
+fn reading_flow_is_cancelled_on_disconnect() {
     let star = "def flow(req):\n    x = a.get(\"/1\")\n    if x:\n        return b.get(\"/2\")\n    return 1\n";
     for (more, expected) in [("", 1), ("on_disconnect = \"finish\"", 2)] {
         paused(async move {

@@ -19,7 +19,7 @@ fn of_two_failures_the_earlier_in_the_program_is_reported_whatever_comes_first()
             let error = it.error("/").await;
             assert_eq!(error.upstream.as_deref(), Some("a"));
             assert_eq!(error.status, 502);
-            // The earliest failure is known: nothing later is waited for.
+            // The earliest failure is known, so the flow does not await later calls.
             assert_eq!(it.elapsed(), u128::from(x));
         });
     }
@@ -45,7 +45,7 @@ fn kinds_of_failures_give_their_statuses() {
 }
 
 #[test]
-fn broken_json_never_becomes_ours() {
+fn broken_json_fails_the_call_with_decode() {
     for body in ["{\"a\": 1", "{\"a\": 01}", "nope", "", "{\"a\":1}x", "\"\u{1}\""] {
         paused(async move {
             let it = setup("def flow(req):\n    return [1, a.get(\"/x\")]\n", move |_, _| after(1, body));
@@ -56,7 +56,7 @@ fn broken_json_never_becomes_ours() {
 }
 
 #[test]
-fn an_optional_call_that_fails_is_absent_and_so_is_all_that_needs_it() {
+fn failed_optional_call_is_absent_with_its_dependents() {
     paused(async {
         let star = "
 def flow(req):
@@ -81,7 +81,7 @@ def flow(req):
 }
 
 #[test]
-fn a_default_takes_the_place_of_a_failure() {
+fn default_replaces_a_failure() {
     paused(async {
         let star = "def flow(req):\n    r = a.get(\"/r\", default = {\"ids\": []})\n    return {\"ids\": r[\"ids\"], \"n\": len(r[\"ids\"])}\n";
         let it = setup_with(star, "errors = true", |_, _| after(1, "{}").status(500));
@@ -93,7 +93,7 @@ fn a_default_takes_the_place_of_a_failure() {
 }
 
 #[test]
-fn optional_does_not_hide_a_mistake_of_the_flow() {
+fn optional_does_not_hide_a_4xx() {
     paused(async {
         let star = "def flow(req):\n    return {\"x\": a.get(\"/x\", optional = True)}\n";
         let it = setup(star, |_, _| after(1, "{}").status(404));
@@ -140,7 +140,7 @@ fn a_call_has_its_own_timeout() {
 }
 
 #[test]
-fn an_unused_typo_does_no_harm_and_a_used_one_is_named() {
+fn missing_key_fails_only_where_it_is_used() {
     for delay in [0, 20] {
         paused(async move {
             let star = "def flow(req):\n    x = a.get(\"/x\")\n    y = b.get(\"/y\")\n    unused = x[\"typo\"]\n    if y[\"ok\"]:\n        return x[\"name\"]\n    return 0\n";

@@ -1,4 +1,4 @@
-//! gRPC servers as flows call them: what is sent, and what is refused before anything is.
+//! gRPC upstreams: requests that calls send, and calls that are refused before sending.
 
 use crate::common::{after, load_toml, paused, setup_toml};
 
@@ -40,7 +40,7 @@ fn refused(body: &str) -> String {
 }
 
 #[test]
-fn methods_travel_as_requests() {
+fn requests_of_methods() {
     let path = "0 GET probe/fanin.probe.Probe";
     assert_eq!(sent("return probe.Wait({\"ms\": 7})"), [format!("{path}/Wait {{\"ms\":7}}")]);
     assert_eq!(sent("return probe.Wait()"), [format!("{path}/Wait {{}}")]);
@@ -59,7 +59,7 @@ fn methods_travel_as_requests() {
 }
 
 #[test]
-fn a_call_takes_what_another_gave_without_waiting_for_it() {
+fn call_with_a_pending_argument() {
     let body =
         "a = probe.Wait({\"key\": \"a\"})\nb = probe.Wait({\"key\": a[\"key\"]})\nc = probe.Only()\nreturn [b, c]";
     assert_eq!(
@@ -73,7 +73,7 @@ fn a_call_takes_what_another_gave_without_waiting_for_it() {
 }
 
 #[test]
-fn what_may_change_something_stands_where_it_is_written() {
+fn effects_run_in_program_order() {
     let seen = |at: u32| format!("{at} POST probe/fanin.probe.Probe/Seen {{}}");
     let only = |at: u32| format!("{at} GET probe/fanin.probe.Other/Only {{}}");
     let three = |middle: &str| format!("a = probe.Only()\nb = {middle}\nc = probe.Only()\nreturn [a, b, c]");
@@ -81,12 +81,12 @@ fn what_may_change_something_stands_where_it_is_written() {
     assert_eq!(sent(&three("probe.call(\"fanin.probe.Probe/Seen\")")), [only(0), seen(5), only(10)]);
     assert_eq!(sent(&three("probe.Seen(safe = True)")), [only(0), seen(0), only(0)]);
     assert_eq!(sent(&three("probe.Seen(unordered = True)")), [only(0), seen(0), only(0)]);
-    // A method that is known only when it is called may change something.
+    // A method known only at run time counts as an effect.
     assert_eq!(sent(&three("probe.call(\"fanin.probe.\" + \"Other/Only\")")), [only(0), only(5), only(10)]);
 }
 
 #[test]
-fn methods_and_fields_are_checked_before_anything_runs() {
+fn static_checks_of_methods_and_fields() {
     let mut wrong = Vec::new();
     for (body, says, hint) in [
         ("return probe.Wate()", "probe has no method Wate", "did you mean Wait?"),
@@ -130,11 +130,11 @@ fn methods_and_fields_are_checked_before_anything_runs() {
         ("return probe.Wait(ms = 7)", "probe.Wait() has no argument ms", "probe.Wait({\"ms\": ...})"),
         ("return probe.Wait({}, metadeta = {})", "probe.Wait() has no argument metadeta", "did you mean metadata?"),
     ] {
-        let said = refused(body);
-        let errors: Vec<&str> = said.lines().filter(|line| !line.contains("warning: ")).collect();
+        let text = refused(body);
+        let errors: Vec<&str> = text.lines().filter(|line| !line.contains("warning: ")).collect();
         let right = errors.len() == 1 && errors[0].starts_with("flow.star:3:");
-        if !right || !said.contains(says) || !said.contains(hint) {
-            wrong.push(format!("{body}: {said}"));
+        if !right || !text.contains(says) || !text.contains(hint) {
+            wrong.push(format!("{body}: {text}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -150,7 +150,7 @@ fn methods_and_fields_are_checked_before_anything_runs() {
 }
 
 #[test]
-fn what_only_shows_at_run_time_fails_before_anything_is_sent() {
+fn run_time_errors_of_arguments_prevent_sending() {
     for body in [
         "return probe.call(\"fanin.probe.\" + req.query[\"m\"])",
         "it = [probe][0]\nreturn it.Echo({})",
@@ -169,7 +169,7 @@ fn what_only_shows_at_run_time_fails_before_anything_is_sent() {
 }
 
 #[test]
-fn metadata_goes_along_and_statuses_are_those_of_every_call() {
+fn metadata_and_statuses() {
     paused(async {
         let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
         let noted = seen.clone();

@@ -1,21 +1,21 @@
-//! What flows do, a feature a file, in paused time on fibers; `tests/threads.rs` runs most of them on threads.
-//! One program: each file alone would compile flows and their runtime anew.
+//! Tests of flows in paused time, one feature a file. `tests/threads.rs` runs most of them on the threads executor.
+//! They are one program, so that the crate is linked once.
 
 #[path = "../common/mod.rs"]
 mod common;
 
 mod batches;
-mod cached_equal;
+mod cache_equivalence;
 mod effects;
 mod failure;
 mod grpc;
-mod in_a_row;
-mod kept_items;
-mod lookups;
-mod merged_equal;
+mod item_cache;
+mod merge_equivalence;
 mod parallel;
-mod places;
+mod permit_reuse;
 mod requests;
-mod sharing;
+mod sequential_waits;
 mod shop;
+mod single_flight;
+mod snapshots;
 mod sql;

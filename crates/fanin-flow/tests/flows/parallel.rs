@@ -1,9 +1,9 @@
-//! What runs beside what: moving a value does not wait, deciding on it does.
+//! Parallel calls: moving a pending value does not wait, deciding on it does.
 
 use crate::common::{after, paused, setup};
 
 #[test]
-fn two_calls_on_two_lines_run_side_by_side() {
+fn two_calls_run_in_parallel() {
     paused(async {
         let it = setup(
             "def flow(req):\n    x = a.get(\"/x\")\n    y = b.get(\"/y\")\n    return {\"x\": x, \"y\": y}\n",
@@ -15,7 +15,7 @@ fn two_calls_on_two_lines_run_side_by_side() {
 }
 
 #[test]
-fn a_call_starts_by_itself_when_its_arguments_are_there() {
+fn call_starts_when_its_arguments_arrive() {
     paused(async {
         let star = "def flow(req):\n    found = a.get(\"/ids\")\n    slow = b.get(\"/slow\")\n    return {\"s\": slow, \"v\": c.get(\"/v\", query = {\"ids\": found[\"ids\"]})}\n";
         let it = setup(star, |upstream, _| match upstream {
@@ -54,7 +54,7 @@ fn twenty_items_that_decide_inside_the_comprehension_take_two_rounds() {
 }
 
 #[test]
-fn two_blocks_that_decide_run_side_by_side() {
+fn two_functions_that_await_run_in_parallel() {
     paused(async {
         let star = "
 def user_block(req):
@@ -97,7 +97,7 @@ fn arguments_are_captured_as_they_were() {
 }
 
 #[test]
-fn a_read_that_nobody_needs_is_cancelled_at_the_end() {
+fn unused_read_is_cancelled_at_the_end() {
     paused(async {
         let star = "def flow(req):\n    x = a.get(\"/never\")\n    return 1\n";
         let it = setup(star, |_, _| after(5000, "1"));
@@ -108,7 +108,7 @@ fn a_read_that_nobody_needs_is_cancelled_at_the_end() {
 }
 
 #[test]
-fn a_guard_works_as_it_reads() {
+fn guard_function() {
     paused(async {
         let star = "def flow(req):\n    a.get(\"/check\")\n    return b.get(\"/data\")\n";
         let it = setup(star, |upstream, _| if upstream == "a" { after(5, "{}").status(403) } else { after(1, "1") });
@@ -119,7 +119,7 @@ fn a_guard_works_as_it_reads() {
 }
 
 #[test]
-fn a_function_whose_result_nobody_uses_still_checks() {
+fn unused_result_of_a_guard_still_aborts() {
     paused(async {
         let star = "
 def check(req):

@@ -1,4 +1,4 @@
-//! What goes in and out: `req`, arguments of calls, responses, guards.
+//! Requests and responses: `req`, arguments of calls, `response`, `abort`, limits.
 
 use crate::common::{after, load, paused, setup, setup_with};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ async fn echo(star: &str) -> String {
 }
 
 #[test]
-fn the_request_is_there() {
+fn attributes_of_the_request() {
     paused(async {
         let star = "def flow(req):\n    return [req.method, req.path, req.params[\"id\"], req.query[\"text\"], req.query[\"x\"], req.query_all[\"x\"], req.query.get(\"none\", \"d\"), \"x\" in req.query, req.remote, req.body, req.text]\n";
         assert_eq!(
@@ -21,7 +21,7 @@ fn the_request_is_there() {
 }
 
 #[test]
-fn what_the_client_left_out_is_the_clients_mistake() {
+fn missing_parts_of_the_request_are_answered_with_400() {
     paused(async {
         for star in [
             "def flow(req):\n    return req.query[\"nope\"]\n",
@@ -37,7 +37,7 @@ fn what_the_client_left_out_is_the_clients_mistake() {
 }
 
 #[test]
-fn a_body_is_looked_at_lazily() {
+fn body_is_parsed_lazily() {
     paused(async {
         let it =
             setup("def flow(req):\n    return {\"n\": req.body[\"n\"], \"all\": req.body}\n", |_, _| after(1, "1"));
@@ -64,7 +64,7 @@ fn a_body_is_looked_at_lazily() {
 }
 
 #[test]
-fn calls_are_sent_as_written() {
+fn requests_of_calls() {
     paused(async {
         let star = "
 def flow(req):
@@ -88,7 +88,7 @@ def flow(req):
 }
 
 #[test]
-fn lists_of_an_answer_are_sent_as_the_same_lists_of_the_flow() {
+fn lists_of_answers_in_queries() {
     paused(async {
         for (answer, joined, repeated) in [
             ("[1,-2,3.50,4e2]", "1,-2,3.50,4e2", "l=1&l=-2&l=3.50&l=4e2"),
@@ -115,7 +115,7 @@ def flow(req):
 }
 
 #[test]
-fn allowed_headers_travel_and_others_do_not() {
+fn forward_headers() {
     paused(async {
         let star = "def flow(req):\n    return [a.get(\"/x\"), b.get(\"/y\", headers = {\"X-Own\": 5})]\n";
         let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
@@ -137,7 +137,7 @@ fn allowed_headers_travel_and_others_do_not() {
 }
 
 #[test]
-fn responses_can_be_made_by_hand() {
+fn response_function() {
     paused(async {
         let star = "def flow(req):\n    return response(status = 201, headers = {\"X-A\": \"b\", \"set-cookie\": [\"a=1\", \"b=2\"]}, body = {\"x\": a.get(\"/x\")})\n";
         let it = setup(star, |_, _| after(1, "{\"n\":1.0}"));
@@ -215,7 +215,7 @@ fn an_answer_cannot_be_changed() {
 }
 
 #[test]
-fn guards_hold() {
+fn limits_of_a_flow() {
     paused(async {
         let many = "def flow(req):\n    return [a.get(\"/x\") for i in range(65)]\n";
         let it = setup(many, |_, _| after(1, "1"));
@@ -235,7 +235,7 @@ fn guards_hold() {
 }
 
 #[test]
-fn mistakes_are_found_before_anything_runs() {
+fn static_checks_of_calls() {
     for (star, part) in [
         ("def other(req):\n    return 1\n", "no function flow"),
         ("def flow():\n    return 1\n", "one argument"),
@@ -260,7 +260,7 @@ fn recursion_is_refused() {
 }
 
 #[test]
-fn a_header_that_comes_twice_is_joined() {
+fn repeated_headers_are_joined() {
     paused(async {
         let it = setup("def flow(req):\n    return req.headers[\"x-a\"]\n", |_, _| after(1, "1"));
         let mut incoming = it.incoming("/");

@@ -1,4 +1,4 @@
-//! The shop of `examples/`: the same page in five ways, and what each asks of the backends.
+//! The shop of `examples/`: five variants of the same page, and the requests that each sends.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const MASKS: &str = r#"{
 }"#;
 const WAYS: [&str; 5] = ["/ways/sequence", "/ways/parallel", "/ways/variant1", "/ways/variant2", "/products"];
 
-/// The example's configuration and flows, with the masks in a dump.
+/// The example's configuration and flows, with the masks in a snapshot.
 fn shop(answers: impl Fn(&str, &Request) -> Script + 'static) -> Setup {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shop");
     let dir = tempfile::tempdir().unwrap();
@@ -49,7 +49,7 @@ fn backend(upstream: &str, request: &Request) -> String {
                     query(request, "fields").iter().map(|f| format!("\"{f}\":\"{f} of {id}\"")).collect::<Vec<_>>();
                 format!("\"{id}\":{{{}}}", fields.join(","))
             };
-            assert!(!query(request, "fields").is_empty(), "{owner} is asked for nothing");
+            assert!(!query(request, "fields").is_empty(), "{owner} got a request without fields");
             let known: Vec<&str> = query(request, "ids").into_iter().filter(|id| *id != "p404").collect();
             format!("{{{}}}", known.iter().map(item).collect::<Vec<_>>().join(","))
         }
@@ -65,7 +65,7 @@ async fn page(it: &Setup, way: &str, mask: &str) -> Result<serde_json::Value, &'
     reply.result.map(|success| serde_json::from_slice(&success.body.concat()).unwrap()).map_err(|error| error.kind)
 }
 
-/// Calls to what the page cannot do without, for the page's own products: when the last of them was sent.
+/// When the last required call for the page's own products was sent.
 fn critical(it: &Setup) -> u64 {
     let sent = it.events().into_iter().filter(|event| {
         event.contains("ids=p1,") && ["catalog", "prices", "stock"].iter().any(|owner| event.contains(owner))
@@ -74,7 +74,7 @@ fn critical(it: &Setup) -> u64 {
 }
 
 #[test]
-fn all_ways_give_the_same_page_and_merged_asks_least() {
+fn all_variants_give_the_same_page_and_merging_sends_fewest_requests() {
     paused(async {
         let mut calls = Vec::new();
         let mut pages = Vec::new();
@@ -94,12 +94,12 @@ fn all_ways_give_the_same_page_and_merged_asks_least() {
             serde_json::json!({"id": "p2", "name": "name of p2", "price": "price of p2"})
         );
         assert_eq!(page["complements"].as_array().unwrap().len(), 1, "what the catalog does not know is left out");
-        assert!(!page.to_string().contains("no_such_attribute"), "nobody owns it, nobody is asked for it");
+        assert!(!page.to_string().contains("no_such_attribute"), "no backend has it, so no request names it");
     });
 }
 
 #[test]
-fn late_recommendations_delay_what_is_critical_by_linger_at_most() {
+fn slow_recommendations_delay_required_calls_by_linger_at_most() {
     paused(async {
         let run = |way: &'static str, delay: u64| async move {
             let it = shop(move |upstream, request| match upstream {
@@ -111,7 +111,7 @@ fn late_recommendations_delay_what_is_critical_by_linger_at_most() {
         };
         assert_eq!(run("/products", 10).await, (10, 2, 20), "in time");
         assert_eq!(run("/products", 100).await, (15, 2, 110), "slow");
-        // They end with what optional calls have of the request's time (the script knows no other), and the page has none.
+        // They end at the deadline of optional calls, since the script has no other timeout, and the page lacks them.
         assert_eq!(run("/products", 10_000).await, (15, 0, 9000), "hanging");
         assert_eq!(run("/ways/variant1", 10_000).await, (0, 0, 9000));
         assert_eq!(run("/ways/variant2", 10_000).await, (9000, 0, 9010), "the trap");
@@ -119,7 +119,7 @@ fn late_recommendations_delay_what_is_critical_by_linger_at_most() {
 }
 
 #[test]
-fn failures_and_odd_masks() {
+fn failures_and_malformed_masks() {
     paused(async {
         let it = shop(|upstream, request| match upstream {
             "recommendations" | "reviews" => after(5, "").error(ErrorKind::Connect),

@@ -1,4 +1,4 @@
-//! Databases, folders and models as flows call them: what is sent, and what is refused before anything is.
+//! SQL, file and model upstreams: requests that calls send, and calls that are refused before sending.
 
 use crate::common::{after, load, paused, setup_with};
 use fanin_upstream::Request;
@@ -57,7 +57,7 @@ fn refused(body: &str) -> String {
 }
 
 #[test]
-fn statements_travel_as_requests() {
+fn requests_of_statements() {
     assert_eq!(sent("return db.order_by_id(7, \"Rome\")"), ["0 GET db/order_by_id [7,\"Rome\"]"]);
     assert_eq!(sent("return db.order_by_id(city = \"Rome\", id = 7)"), ["0 GET db/order_by_id [7,\"Rome\"]"]);
     assert_eq!(sent("return db.order_by_id(7, city = None)"), ["0 GET db/order_by_id [7,null]"]);
@@ -69,13 +69,13 @@ fn statements_travel_as_requests() {
 }
 
 #[test]
-fn a_query_takes_what_another_gave_without_waiting_for_it() {
+fn query_with_a_pending_argument() {
     let body = "a = db.plain(1)\nb = db.plain(a[0][\"id\"])\nc = docs.read(\"x\")\nreturn [b, c]";
     assert_eq!(sent(body), ["0 GET db/plain [1]", "0 GET docs/read [\"x\"]", "5 GET db/plain [3]"]);
 }
 
 #[test]
-fn what_writes_stands_where_it_is_written() {
+fn writing_statements_run_in_program_order() {
     let body = "a = db.plain(1)\nb = db.place(2)\nc = db.plain(3)\nreturn [a, b, c]";
     assert_eq!(sent(body), ["0 GET db/plain [1]", "5 POST db/place [2]", "10 GET db/plain [3]"]);
     let body = "a = db.plain(1)\nb = db.execute(\"delete from t\")\nreturn [a, b]";
@@ -85,7 +85,7 @@ fn what_writes_stands_where_it_is_written() {
 }
 
 #[test]
-fn texts_of_statements_are_literals() {
+fn texts_of_statements_must_be_literals() {
     for spliced in [
         "return db.query(\"select \" + req.query[\"x\"])",
         "return db.query(f\"select {req.path}\")",
@@ -94,16 +94,16 @@ fn texts_of_statements_are_literals() {
         "return db.query()",
         "return db.execute(*[\"delete from t\"])",
     ] {
-        let said = refused(spliced);
-        assert!(said.contains("flow.star:4:") || said.contains("flow.star:5:"), "{said}");
-        assert!(said.contains("the text of a statement must be a string literal in the call itself"), "{said}");
-        assert!(said.contains("pass values as parameters"), "{said}");
+        let text = refused(spliced);
+        assert!(text.contains("flow.star:4:") || text.contains("flow.star:5:"), "{text}");
+        assert!(text.contains("the text of a statement must be a string literal in the call itself"), "{text}");
+        assert!(text.contains("pass values as parameters"), "{text}");
     }
-    assert!(refused("return db.query(\"delete from t\")").contains("`delete` changes something"));
-    assert!(refused("return db.execute(\"begin\")").contains("the connection that the next call gets"));
+    assert!(refused("return db.query(\"delete from t\")").contains("`delete` changes data"));
+    assert!(refused("return db.execute(\"begin\")").contains("changes the state of the connection"));
     assert!(refused("return db.order_by_ids(1)").contains("db has no method order_by_ids (did you mean order_by_id?)"));
     assert!(refused("return db.get(\"/x\")").contains("db has no method get"));
-    // A method that is called through a value is checked when it is called.
+    // A method called through a value is checked at run time.
     paused(async {
         let star = "load(\"@upstreams\", \"db\")\ndef ask(it, sql):\n    return it.query(sql)\ndef flow(req):\n    return ask(db, \"select 1\")\n";
         let it = setup_with(star, DB, |_, _| after(5, "[]"));
@@ -113,7 +113,7 @@ fn texts_of_statements_are_literals() {
 }
 
 #[test]
-fn arguments_that_do_not_fit_fail_before_anything_is_sent() {
+fn wrong_arguments_prevent_sending() {
     for wrong in [
         "return db.order_by_id(7)",
         "return db.order_by_id(7, \"a\", 8)",
@@ -144,14 +144,14 @@ fn statuses_and_defaults_are_those_of_every_call() {
     });
 }
 
-/// The statement's keys, its last parameter.
+/// The statement's keys: its last parameter.
 fn keys(request: &Request) -> Vec<String> {
     let params: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
     let keys = params.as_array().and_then(|params| params.last()).and_then(|keys| keys.as_array()).unwrap();
     keys.iter().map(ToString::to_string).collect()
 }
 
-/// A table with every product, and two items for each order but the fifth.
+/// A table with all products, and two items for each order except the fifth.
 fn rows(request: &Request) -> String {
     let row = |key: String| match &*request.path_and_query {
         "/products" => format!(r#"{{"id":{key},"name":"n{key}"}}"#),
@@ -169,7 +169,7 @@ async fn batched(body: &str, expected: &str, events: &[&str]) {
 }
 
 #[test]
-fn calls_of_a_keyed_statement_are_one_statement() {
+fn calls_of_a_batched_statement_are_one_statement() {
     paused(async {
         batched(
             "a = db.products(\"Rome\", [1, 2])\nb = db.products(ids = [3, 2], city = \"Rome\")\nc = db.products(\"Rome\", 4)\nd = db.products(\"Oslo\", [])\nreturn [a, b, c[\"name\"], d]",
@@ -177,21 +177,21 @@ fn calls_of_a_keyed_statement_are_one_statement() {
             &[r#"0 GET db/products ["Rome",[1,2,3,4]]"#],
         )
         .await;
-        // Other parameters are what merged calls have in common.
+        // Calls merge only if their other parameters are equal.
         batched(
             "return [db.products(\"Rome\", [1]), db.products(\"Oslo\", [1])]",
             r#"[[{"id":1,"name":"n1"}],[{"id":1,"name":"n1"}]]"#,
             &[r#"0 GET db/products ["Rome",[1]]"#, r#"0 GET db/products ["Oslo",[1]]"#],
         )
         .await;
-        // Where a key has many rows, one key's answer is a list too.
+        // With many rows per key, the answer for one key is a list, too.
         batched(
             "a = db.items(7)\nb = db.items(5)\nc = db.items([8, 7])\nreturn [a, b, len(c), c[3][\"product\"]]",
             r#"[[{"order_id":7,"product":"a"},{"order_id":7,"product":"b"}],[],4,"b"]"#,
             &["0 GET db/items [[7,5,8]]"],
         )
         .await;
-        // The third query's calls meet although each waited for its own second one.
+        // The third query's calls merge although each awaited its own second query.
         batched(
             "def one(order):\n    return [item[\"product\"] for item in db.items(order)]\nreturn [one(order) for order in [1, 2, 5]]",
             r#"[["a","b"],["a","b"],[]]"#,
@@ -211,7 +211,7 @@ fn a_key_that_the_database_refuses_fails_only_its_call() {
         });
         assert_eq!(it.text("/").await, "[4,400]");
         assert_eq!(it.events().len(), 3, "{:?}", it.events());
-        // The same digits as a text and as a number are two keys for a database.
+        // For a database, a number and a string of the same digits are two keys.
         let it = setup_with(&flow("return [db.items(1), db.items(\"1\")]"), DB, |_, request| after(5, rows(request)));
         it.run("/").await;
         assert_eq!(it.events(), [r#"0 GET db/items [[1,"1"]]"#]);
@@ -221,18 +221,15 @@ fn a_key_that_the_database_refuses_fails_only_its_call() {
 #[test]
 fn more_rows_than_one_are_an_error_of_the_call_that_has_them() {
     paused(async {
-        let said = async |calls: &str| {
+        let body_of = async |calls: &str| {
             let body = format!("calls = [{calls}]\nreturn [call.error and call.error.message for call in calls]");
             let it = setup_with(&flow(&body), DB, |_, _| after(5, r#"[{"id":1},{"id":2},{"id":2}]"#));
             it.text("/").await
         };
-        let two = said("db.products(\"Rome\", 1), db.products(\"Rome\", 2, optional = True)").await;
+        let two = body_of("db.products(\"Rome\", 1), db.products(\"Rome\", 2, optional = True)").await;
         assert!(two.starts_with("[null,") && two.contains(r#"2 rows for the key \"2\""#), "{two}");
-        let stray = said("db.products(\"Rome\", 1), db.products(\"Rome\", 3, optional = True)").await;
-        assert!(
-            stray.starts_with("[null,") && stray.contains("holds none of the keys as they were asked for"),
-            "{stray}"
-        );
+        let stray = body_of("db.products(\"Rome\", 1), db.products(\"Rome\", 3, optional = True)").await;
+        assert!(stray.starts_with("[null,") && stray.contains("holds none of the requested keys"), "{stray}");
     });
 }
 
@@ -244,7 +241,7 @@ fn cached_statements_are_sent_once() {
         it.text("/").await;
         it.text("/").await;
         assert_eq!(it.events(), ["0 GET db/cities [\"it\"]", "0 GET db/cities [\"no\"]"]);
-        // Not what was there before the request's own write.
+        // Not the answer cached before the request's own write.
         let body = "db.place(1)\nreturn db.cities(\"it\")";
         let it = setup_with(&flow(body), DB, |_, _| after(5, "[{\"name\":\"x\"}]"));
         it.text("/").await;
@@ -254,7 +251,7 @@ fn cached_statements_are_sent_once() {
 }
 
 #[test]
-fn models_are_asked_at_once_and_take_what_is_not_there_yet() {
+fn model_calls_run_in_parallel_and_take_pending_inputs() {
     let body = "a = db.plain(1)\nb = spam.infer({\"x\": [1, None, 2.5]}, outputs = [\"raw\"], version = 3)\n\
                 c = spam.infer([a[0][\"id\"], 1.0])\nreturn [b, c]";
     assert_eq!(
@@ -265,14 +262,14 @@ fn models_are_asked_at_once_and_take_what_is_not_there_yet() {
             "5 GET spam/infer [[3,1.0],null,null]"
         ]
     );
-    for (body, said) in [
+    for (body, expected) in [
         ("return spam.infer()", "spam.infer takes the inputs, a dict by their names, or the only input as a list"),
         ("return spam.infer([1], [2])", "spam.infer takes the inputs"),
         ("return spam.infer([1], output = \"raw\")", "spam.infer has no argument \"output\""),
         ("return spam.ask([1])", "ask"),
     ] {
-        let told = refused(body);
-        assert!(told.contains(said), "{body}: {told}");
+        let text = refused(body);
+        assert!(text.contains(expected), "{body}: {text}");
     }
     paused(async {
         let body =

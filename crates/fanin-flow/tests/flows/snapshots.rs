@@ -1,4 +1,4 @@
-//! Snapshots as flows see them.
+//! Lookups in snapshots.
 
 use crate::common::{after, load_toml, paused, setup_toml};
 
@@ -21,7 +21,7 @@ fn dumped(dir: &tempfile::TempDir) -> String {
 }
 
 #[test]
-fn rows_are_looked_up_without_a_call() {
+fn lookup_sends_no_call() {
     paused(async {
         let dir = tempfile::tempdir().unwrap();
         let flow = "def flow(req):\n    name = a.get(\"/name\")\n    pending = masks.lookup(name[\"n\"])\n    mask = masks.lookup(\"short\")\n    none = masks.lookup(\"long\")\n    return [mask[\"attributes\"], len(mask[\"attributes\"]), none, none == None, masks.lookup(7), pending[\"name\"], len(masks.table())]\n";
@@ -32,7 +32,7 @@ fn rows_are_looked_up_without_a_call() {
 }
 
 #[test]
-fn a_table_that_is_not_there_is_waited_for_and_then_an_error() {
+fn lookup_awaits_the_first_table_and_then_fails() {
     paused(async {
         let dir = tempfile::tempdir().unwrap();
         let toml = TOML.replace("DUMP", dir.path().join("none.dump").to_str().unwrap());
@@ -44,7 +44,7 @@ fn a_table_that_is_not_there_is_waited_for_and_then_an_error() {
 }
 
 #[test]
-fn what_is_missing_in_a_row_names_its_upstream() {
+fn missing_field_of_a_row_names_the_upstream() {
     paused(async {
         let dir = tempfile::tempdir().unwrap();
         let flow = format!("{LOAD}def flow(req):\n    return masks.lookup(\"short\")[\"attribute\"]\n");
@@ -54,7 +54,7 @@ fn what_is_missing_in_a_row_names_its_upstream() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn wrong_arguments_of_lookups() {
     let dir = tempfile::tempdir().unwrap();
     let toml = dumped(&dir);
     let problems = load_toml(&toml, &format!("{LOAD}def flow(req):\n    return a.lookup(1)\n"), "").map(|_| ());

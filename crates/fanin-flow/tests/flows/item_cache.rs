@@ -1,4 +1,4 @@
-//! Caches of keyed operations: each item is kept by itself, and only what is not there goes out.
+//! Item caches: each item of a batched operation is cached on its own, and only missing keys are requested.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,8 +23,8 @@ path = "/known"
 batch = { key = "ids" }
 cache = { ttl = "10s", negative = "3s" }
 ok = [404]
-[upstreams.s.operations.told]
-path = "/told"
+[upstreams.s.operations.server_ttl]
+path = "/server_ttl"
 batch = { key = "ids" }
 cache = { ttl = "10s", cache_control = true }
 [upstreams.s.operations.put]
@@ -32,12 +32,12 @@ method = "PUT"
 path = "/items/{id}"
 "#;
 
-/// A flow that calls what its request's `calls` say: one operation, with keys and fields.
+/// A flow that makes the calls listed in its request's `calls`: one operation, with keys and fields.
 fn setup(flow: &str, answers: impl Fn(&str, &Request) -> Script + 'static) -> Setup {
     setup_toml(TOML, &format!("load(\"@upstreams\", \"s\")\ndef flow(req):\n    {flow}\n"), answers)
 }
 
-/// Keys and fields by what the request says.
+/// Keys and fields of a request.
 const ITEMS: &str = "q = req.query\n    return [s.items(part.split(\",\"), q[\"f\"].split(\",\") if \"f\" in q else None) for part in q[\"ids\"].split(\";\")]";
 
 fn list<'r>(request: &'r Request, name: &str) -> Vec<&'r str> {
@@ -46,7 +46,7 @@ fn list<'r>(request: &'r Request, name: &str) -> Vec<&'r str> {
     value.unwrap_or_default().split(',').filter(|one| !one.is_empty()).collect()
 }
 
-/// Knows keys below 100; each item says the number of the request that it is from.
+/// Has keys below 100. Each item holds the number of the request that fetched it.
 fn items() -> impl Fn(&str, &Request) -> Script {
     let count = Cell::new(0);
     move |_, request| {
@@ -71,13 +71,13 @@ async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// What was asked, without times.
-fn asked(it: &Setup) -> Vec<String> {
+/// The requests, without times.
+fn requests(it: &Setup) -> Vec<String> {
     it.events().iter().map(|event| event.split_once(' ').map_or("", |(_, what)| what).to_owned()).collect()
 }
 
 #[test]
-fn only_keys_that_are_not_there_go_out_together_with_others() {
+fn only_missing_keys_are_requested() {
     paused(async {
         let it = setup(ITEMS, items());
         assert_eq!(it.text("/?ids=1,3").await, r#"[[{"id":1,"n":1},{"id":3,"n":1}]]"#);
@@ -87,7 +87,7 @@ fn only_keys_that_are_not_there_go_out_together_with_others() {
             "in the order of the call"
         );
         assert_eq!(it.text("/?ids=4,3;1").await, r#"[[{"id":4,"n":2},{"id":3,"n":1}],[{"id":1,"n":1}]]"#);
-        assert_eq!(asked(&it), ["GET s/items?ids=1,3", "GET s/items?ids=2,4"]);
+        assert_eq!(requests(&it), ["GET s/items?ids=1,3", "GET s/items?ids=2,4"]);
         assert_eq!(
             [counted(&it, "hits_total"), counted(&it, "misses_total"), counted(&it, "entries")],
             [5.0, 4.0, 4.0]
@@ -99,7 +99,7 @@ fn only_keys_that_are_not_there_go_out_together_with_others() {
 }
 
 #[test]
-fn a_call_for_more_fields_asks_for_both() {
+fn request_for_more_fields_includes_the_cached_ones() {
     paused(async {
         let it = setup(ITEMS, items());
         for (uri, body) in [
@@ -112,7 +112,7 @@ fn a_call_for_more_fields_asks_for_both() {
             assert_eq!(it.text(uri).await, body, "{uri}");
         }
         let fields = ["ids=1&fields=a,b,id", "ids=1&fields=c,a,b,id", "ids=1"];
-        assert_eq!(asked(&it), fields.map(|query| format!("GET s/items?{query}")));
+        assert_eq!(requests(&it), fields.map(|query| format!("GET s/items?{query}")));
     });
 }
 
@@ -130,8 +130,8 @@ fn absences_are_kept_for_as_long_as_they_may_and_a_404_for_its_key_alone() {
         assert_eq!(it.events().len(), 1, "it is known that there is no 9");
         seconds(4).await;
         assert_eq!(it.text("/?ids=9,1").await.replace(' ', ""), r#"[200,{"1":"one"}]"#);
-        assert_eq!(asked(&it)[1..], ["GET s/known?ids=9"], "for 3 seconds");
-        // An answer to several keys says nothing of each of them.
+        assert_eq!(requests(&it)[1..], ["GET s/known?ids=9"], "for 3 seconds");
+        // A failed answer to several keys is not cached for each of them.
         assert_eq!(it.text("/?ids=5,8").await, "[404,{}]");
         assert_eq!(it.text("/?ids=5").await, "[200,null]");
         assert_eq!(it.text("/?ids=8").await, "[404,{}]");
@@ -151,13 +151,13 @@ fn a_404_of_a_batch_that_cannot_be_sent_again_is_nobodys() {
             false => after(5, r#"{"1": 1}"#),
         });
         assert_eq!(it.text("/?ids=1,8").await, "[404,404]");
-        assert_eq!(it.text("/?ids=1").await, "[200]", "it was not told that there is no 1");
+        assert_eq!(it.text("/?ids=1").await, "[200]", "the absence was not cached");
     });
 }
 
 #[test]
-fn stale_items_are_given_and_only_they_are_fetched_anew() {
-    // On threads nothing outlives its flow.
+fn stale_items_are_used_and_refreshed() {
+    // On the threads executor, no task outlives its flow.
     if threaded() {
         return;
     }
@@ -172,15 +172,15 @@ fn stale_items_are_given_and_only_they_are_fetched_anew() {
         assert_eq!(two.0, r#"[[{"id":3,"a":2},{"id":1,"a":1}]]"#);
         assert_eq!((two.1.as_str(), it.elapsed()), (r#"[[{"id":1,"b":1},{"id":2,"b":1}]]"#, before), "at once");
         seconds(1).await;
-        // Each by one of the two, with all fields that it had.
-        assert_eq!(asked(&it)[2..], ["GET s/items?ids=1&fields=a,b,id", "GET s/items?ids=2&fields=a,b,id"]);
+        // One request refreshes each item, with all fields that it had.
+        assert_eq!(requests(&it)[2..], ["GET s/items?ids=1&fields=a,b,id", "GET s/items?ids=2&fields=a,b,id"]);
         assert_eq!(it.text("/?ids=1,2,3&f=a").await, r#"[[{"id":1,"a":3},{"id":2,"a":4},{"id":3,"a":2}]]"#);
         assert_eq!(counted(&it, "stale_total"), 3.0);
     });
 }
 
 #[test]
-fn a_refresh_that_fails_leaves_the_items_and_is_tried_again() {
+fn failed_refresh_keeps_items_and_is_repeated() {
     if threaded() {
         return;
     }
@@ -207,7 +207,7 @@ fn a_refresh_that_fails_leaves_the_items_and_is_tried_again() {
 }
 
 #[test]
-fn old_items_stand_in_if_there_are_all_that_failed_to_come() {
+fn stale_items_replace_a_failure_if_all_are_cached() {
     paused(async {
         let broken = Rc::new(Cell::new(0));
         let (state, served) = (broken.clone(), items());
@@ -236,7 +236,7 @@ fn old_items_stand_in_if_there_are_all_that_failed_to_come() {
 }
 
 #[test]
-fn a_thousand_at_once_on_a_cold_cache_are_one_request() {
+fn thousand_requests_on_a_cold_cache_are_one_request() {
     if threaded() {
         return;
     }
@@ -248,13 +248,13 @@ fn a_thousand_at_once_on_a_cold_cache_are_one_request() {
             let body = reply.result.unwrap_or_else(|error| panic!("{error:?}")).body.concat();
             assert_eq!(body, br#"[[{"id":1,"a":1},{"id":2,"a":1}]]"#);
         }
-        assert_eq!(asked(&it), ["GET s/items?ids=1,2&fields=a,id"]);
+        assert_eq!(requests(&it), ["GET s/items?ids=1,2&fields=a,id"]);
         assert_eq!(it.metric("fanin_flight_joined_total{upstream=\"s\",operation=\"items\"}"), 999.0);
     });
 }
 
 #[test]
-fn a_leader_that_leaves_fails_nobody_whatever_it_had_already() {
+fn cancelled_leader_fails_no_follower() {
     if threaded() {
         return;
     }
@@ -263,19 +263,19 @@ fn a_leader_that_leaves_fails_nobody_whatever_it_had_already() {
         it.text("/?ids=1").await;
         let mut leader = Box::pin(it.flows.run(0, it.incoming("/?ids=1,2")));
         assert!(futures_util::poll!(&mut leader).is_pending());
-        // It lacks the same, and has something else.
+        // The follower misses the same keys and has others cached.
         let mut follower = Box::pin(it.flows.run(0, it.incoming("/?ids=2")));
         assert!(futures_util::poll!(&mut follower).is_pending());
         tokio::time::sleep(Duration::from_millis(1)).await;
         drop(leader);
         let body = follower.await.result.unwrap_or_else(|error| panic!("{error:?}")).body.concat();
         assert_eq!(body, br#"[[{"id":2,"n":2}]]"#);
-        assert_eq!(asked(&it), ["GET s/items?ids=1", "GET s/items?ids=2"]);
+        assert_eq!(requests(&it), ["GET s/items?ids=1", "GET s/items?ids=2"]);
     });
 }
 
 #[test]
-fn reads_below_a_write_go_out_whole_and_are_kept() {
+fn reads_after_a_write_bypass_and_fill_the_cache() {
     paused(async {
         let flow = "a = s.items([1, 2])\n    s.put(id = 1)\n    return [a, s.items([2, 1])]";
         let served = items();
@@ -292,13 +292,14 @@ fn reads_below_a_write_go_out_whole_and_are_kept() {
 }
 
 #[test]
-fn the_upstream_may_say_how_long_if_it_is_asked() {
-    // The script's answers have no such header: the configuration's own times hold then.
+fn time_to_live_from_the_answer() {
+    // The scripted answers have no such header, so the configured times apply.
     paused(async {
-        let it = setup("return s.told(ids = req.query[\"ids\"].split(\",\"))", |_, _| after(5, r#"{"1": 1, "2": 2}"#));
+        let it =
+            setup("return s.server_ttl(ids = req.query[\"ids\"].split(\",\"))", |_, _| after(5, r#"{"1": 1, "2": 2}"#));
         for uri in ["/?ids=1", "/?ids=1,2", "/?ids=2,1"] {
             it.text(uri).await;
         }
-        assert_eq!(asked(&it), ["GET s/told?ids=1", "GET s/told?ids=2"]);
+        assert_eq!(requests(&it), ["GET s/server_ttl?ids=1", "GET s/server_ttl?ids=2"]);
     });
 }

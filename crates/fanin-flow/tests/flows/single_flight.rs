@@ -1,4 +1,4 @@
-//! Single-flight and caches: what identical calls share, and what they must not.
+//! Single-flight and caches: what identical calls share, and what they must not share.
 
 use std::time::Duration;
 
@@ -52,8 +52,8 @@ async fn seconds(seconds: u64) {
 const CACHED: &str = "return c.cached(id = 7)";
 
 #[test]
-fn a_thousand_at_once_on_a_cold_cache_are_one_call() {
-    // On threads nothing outlives its flow.
+fn thousand_requests_on_a_cold_cache_are_one_call() {
+    // On the threads executor, no task outlives its flow.
     if threaded() {
         return;
     }
@@ -106,8 +106,8 @@ fn two_users_never_share_an_answer() {
 }
 
 #[test]
-fn a_leader_that_leaves_fails_nobody() {
-    // On threads nothing outlives its flow.
+fn cancelled_leader_fails_no_follower() {
+    // On the threads executor, no task outlives its flow.
     if threaded() {
         return;
     }
@@ -127,7 +127,7 @@ fn a_leader_that_leaves_fails_nobody() {
 }
 
 #[test]
-fn a_flight_ends_with_its_last_waiter() {
+fn flight_ends_with_its_last_waiter() {
     paused(async {
         let it = setup("return c.flown(id = 7)", |_, _| after(500, "1"));
         let mut both: Vec<_> = (0..2).map(|_| Box::pin(it.flows.run(0, it.incoming("/")))).collect();
@@ -145,7 +145,7 @@ fn a_flight_ends_with_its_last_waiter() {
 }
 
 #[test]
-fn each_waits_as_long_as_its_own_request_lasts() {
+fn follower_waits_until_its_own_deadline() {
     paused(async {
         let it = setup("return c.flown(id = 7)", |_, _| after(300, "1")).timeout(100);
         let first = it.flows.run(0, it.incoming("/"));
@@ -154,14 +154,14 @@ fn each_waits_as_long_as_its_own_request_lasts() {
         let (first, second) = futures_util::join!(first, it.flows.run(0, patient));
         assert_eq!(first.result.map(|_| ()).expect_err("it was too short").kind, "upstream-timeout");
         assert_eq!(body(second), "1");
-        // On threads the call of the first ends with it, and the second makes its own.
+        // On the threads executor, the first request's call ends with it, and the second request makes its own.
         let calls = it.events().iter().filter(|event| !event.starts_with("cancelled")).count();
         assert_eq!(calls, if threaded() { 2 } else { 1 });
     });
 }
 
 #[test]
-fn a_failure_is_everybodys_and_not_kept() {
+fn failure_is_shared_and_not_cached() {
     paused(async {
         let it = setup(CACHED, |_, _| after(5, "1").error(ErrorKind::Connect));
         let (a, b) = futures_util::join!(it.run("/"), it.run("/"));
@@ -175,8 +175,8 @@ fn a_failure_is_everybodys_and_not_kept() {
 }
 
 #[test]
-fn a_stale_answer_is_given_while_a_new_one_is_fetched() {
-    // On threads nothing outlives its flow.
+fn stale_while_revalidate() {
+    // On the threads executor, no task outlives its flow.
     if threaded() {
         return;
     }
@@ -201,7 +201,7 @@ fn a_stale_answer_is_given_while_a_new_one_is_fetched() {
 }
 
 #[test]
-fn an_old_answer_stands_in_for_a_failure() {
+fn stale_if_error() {
     paused(async {
         let broken = std::rc::Rc::new(std::cell::Cell::new(0));
         let state = broken.clone();
@@ -216,7 +216,7 @@ fn an_old_answer_stands_in_for_a_failure() {
             seconds(20).await;
             assert_eq!(it.text("/").await, "1");
         }
-        assert_eq!(it.events().len(), 3, "each asked first");
+        assert_eq!(it.events().len(), 3, "each called the upstream first");
         seconds(60).await;
         assert_eq!(it.error("/").await.kind, "upstream-status");
         assert_eq!(it.metric("fanin_cache_saved_total{upstream=\"c\",operation=\"cached\"}"), 2.0);
@@ -224,7 +224,7 @@ fn an_old_answer_stands_in_for_a_failure() {
 }
 
 #[test]
-fn an_absence_is_remembered_for_as_long_as_it_may() {
+fn negative_caching() {
     paused(async {
         let it = setup("x = c.cached(id = 7)\n    return x.status", |_, _| after(5, "{}").status(404));
         for (pause, calls) in [(0, 1), (2, 1), (2, 2)] {
@@ -236,7 +236,7 @@ fn an_absence_is_remembered_for_as_long_as_it_may() {
 }
 
 #[test]
-fn reads_below_a_write_see_what_it_did() {
+fn reads_after_a_write_bypass_the_cache() {
     paused(async {
         let value = std::rc::Rc::new(std::cell::Cell::new(1));
         let state = value.clone();
@@ -250,7 +250,7 @@ fn reads_below_a_write_see_what_it_did() {
             },
         );
         assert_eq!(it.text("/").await, "[1,2,0]");
-        // What the read below the write has fetched is the newest there is, and kept.
+        // The read after the write fetched the newest answer, which is cached.
         assert_eq!(it.text("/").await, "[2,3,0]");
         let reads = it.events().iter().filter(|event| event.contains("GET c/")).count();
         assert_eq!(reads, 3, "{:?}", it.events());
@@ -274,7 +274,7 @@ fn a_batch_can_be_cached_too() {
 }
 
 #[test]
-fn calls_count_whoever_answers_them() {
+fn cached_calls_count_towards_max_calls() {
     paused(async {
         let it = setup("return [c.cached(id = 7) for i in range(65)]", |_, _| after(5, "1"));
         assert_eq!(it.error("/").await.kind, "flow", "max_calls");

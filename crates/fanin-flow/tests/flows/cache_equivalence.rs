@@ -1,4 +1,5 @@
-//! Whatever is merged, kept and joined: each call gets what the upstream would have told it itself, not longer ago than allowed.
+//! Equivalence test of batches, caches and single-flight: each call gets what the upstream would have answered it alone,
+//! no older than its time to live allows.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +40,7 @@ struct Backend {
     negative: u64,
     /// Items, with their members and the time from which on there are any.
     items: BTreeMap<u8, (BTreeSet<&'static str>, u64)>,
-    /// A request with one of these gets something unreadable.
+    /// A request with one of these gets an unreadable answer.
     poison: Vec<u8>,
     messy: bool,
 }
@@ -83,7 +84,7 @@ fn keys(request: &Request) -> Vec<u8> {
 }
 
 impl Backend {
-    /// An item's members say who asked, and when.
+    /// An item's fields hold the user and the time of its request.
     fn item(&self, key: u8, now: u64, user: &str, wanted: impl Fn(&str) -> bool) -> Option<Value> {
         let (members, born) = self.items.get(&key)?;
         if *born > now {
@@ -120,7 +121,7 @@ impl Backend {
         after(TAKES, if self.nested { json!({"n": 1, "rows": rows}) } else { rows }.to_string())
     }
 
-    /// Whether this is what a call of this user may get that ends now and began when its step did.
+    /// Whether a call of this user that began with its step and ends now may get this.
     fn check(&self, call: &Call, user: &str, got: &Value, began: u64, now: u64) -> Result<(), String> {
         let mut keys: Vec<u8> = Vec::new();
         for key in &call.keys[..if call.one { 1 } else { call.keys.len() }] {
@@ -154,7 +155,7 @@ impl Backend {
         }
         match call.one || got.as_array().map_or_else(|| got.as_object().unwrap().len(), Vec::len) == there {
             true => Ok(()),
-            false => Err("there is more than was asked for".into()),
+            false => Err("the answer holds more than requested".into()),
         }
     }
 
@@ -169,34 +170,34 @@ impl Backend {
     ) -> Result<(), String> {
         let known = self.items.get(&key);
         let Some(item) = item else {
-            // It may have come just now, or be remembered as missing.
+            // It may exist only since now, or be cached as absent.
             let late = known.is_none_or(|(_, born)| *born + self.negative.max(TAKES) + TAKES > began);
             return if late { Ok(()) } else { Err("it is missing".into()) };
         };
         let Some((members, born)) = known.filter(|(_, born)| *born <= now) else { return Err("there is none".into()) };
         let wanted = |name: &str| call.fields.as_ref().is_none_or(|fields| fields.contains(&name));
         let mut expected: BTreeSet<&str> = members.iter().copied().filter(|name| wanted(name)).collect();
-        let mut said = BTreeSet::new();
+        let mut values = BTreeSet::new();
         for (name, value) in item.as_object().ok_or("it is no object")? {
             if self.list && name == "id" {
                 continue;
             }
             if !expected.remove(name.as_str()) {
-                return Err(format!("{name} was not asked for"));
+                return Err(format!("{name} was not requested"));
             }
-            said.insert(value.as_str().ok_or("a member is no text")?);
+            values.insert(value.as_str().ok_or("a member is no text")?);
         }
         if !expected.is_empty() {
             return Err(format!("it lacks {expected:?}"));
         }
-        match said.into_iter().collect::<Vec<_>>().as_slice() {
+        match values.into_iter().collect::<Vec<_>>().as_slice() {
             [] => Ok(()),
             [one] => {
                 let (who, when) = one.split_once(' ').ok_or("odd")?;
                 let when: u64 = when.parse().map_err(|_| "odd")?;
                 match when + TTL + self.stale + TAKES >= began && when >= *born && when <= now && who == user {
                     true => Ok(()),
-                    false => Err(format!("{user} is given what {who} was told at {when}, between {began} and {now}")),
+                    false => Err(format!("{user} gets the answer that {who} got at {when}, between {began} and {now}")),
                 }
             }
             several => Err(format!("members of different times: {several:?}")),
@@ -252,12 +253,12 @@ fn now(it: &Setup) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn kept_items_are_what_the_upstream_said(backend in backend(), steps in proptest::collection::vec(step(), 1..8)) {
+    fn cached_items_equal_the_answers_of_the_upstream(backend in backend(), steps in proptest::collection::vec(step(), 1..8)) {
         let served = backend.clone();
         let result: Result<(), String> = paused(async {
             let begin = tokio::time::Instant::now();
             let time = move || u64::try_from(begin.elapsed().as_millis()).unwrap();
-            // Of one user, which keys were asked for and when.
+            // Requested keys of one user, and when.
             let log: Rc<RefCell<Vec<(u8, u64)>>> = Rc::default();
             let noted = log.clone();
             let it = setup_toml(&backend.toml(), FLOW, move |_, request| {
@@ -276,7 +277,7 @@ proptest! {
                             .map_err(|problem| format!("step {number}, {call:?} of {user}: {problem}, in {got}"))?;
                     }
                 }
-                // What has been fetched in the background is there, and what is there is not fetched again before its time.
+                // Background refreshes have filled the cache, and fresh items are not fetched again.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 let known = |key: &u8| backend.items.get(key).is_some_and(|(_, born)| *born < began);
                 if backend.poison.is_empty() && !backend.share && step.calls.iter().flat_map(|call| &call.keys).all(known) {

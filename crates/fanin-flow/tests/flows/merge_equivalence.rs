@@ -1,4 +1,4 @@
-//! What a call gets does not depend on whether it was merged, with whom, and what became of the others.
+//! Equivalence test of batches: what a call gets does not depend on the other calls of its batch.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +17,16 @@ struct Call {
 
 #[derive(Debug, Clone)]
 struct Backend {
-    /// The answer is a list of items, not an object that has them by key.
+    /// The answer is a list of items, not an object by key.
     list: bool,
     /// Items are below this key.
     nested: bool,
     max_keys: usize,
-    /// Members of each item that there is.
+    /// Fields of each existing item.
     items: BTreeMap<u8, BTreeMap<&'static str, i32>>,
-    /// A request with one of these gets something unreadable.
+    /// A request with one of these gets an unreadable answer.
     poison: Vec<u8>,
-    /// The items come backwards, some twice, and with one that nobody asked for.
+    /// The items come in reverse order, some twice, with an unrequested one.
     messy: bool,
 }
 
@@ -76,7 +76,7 @@ impl Backend {
             return after(5, "{\"half");
         }
         let fields: Option<Vec<&str>> = query(request, "fields").map(|fields| fields.split(',').collect());
-        // A messy backend sends all members whatever was asked for.
+        // This backend sends all fields, whatever was requested.
         let wanted = |name: &str| self.messy || fields.as_ref().is_none_or(|fields| fields.contains(&name));
         let mut found: Vec<(u8, String)> =
             keys.iter().filter_map(|key| Some((*key, self.item(*key, wanted)?))).collect();
@@ -90,7 +90,7 @@ impl Backend {
         after(5, if self.nested { format!("{{\"n\":1,\"rows\":{rows}}}") } else { rows })
     }
 
-    /// What a call has to get, straight from the data.
+    /// The expected answer of a call, from the data.
     fn expected(&self, call: &Call) -> String {
         let mut keys: Vec<u8> = Vec::new();
         for key in &call.keys[..if call.one { 1 } else { call.keys.len() }] {

@@ -1,14 +1,14 @@
-//! A line that makes one request wait many times in a row is counted; what runs side by side is not.
+//! Sequential waits: a line that makes one request wait many times one after another is counted. Parallel calls are not.
 
 use crate::common::{after, paused, setup};
 use prometheus_client::registry::Registry;
 
-/// What the metric says of each line after one request.
+/// Samples of the metric after one request.
 fn counted(star: &str) -> Vec<String> {
     let mut lines = Vec::new();
     paused(async {
         let it = setup(star, |_, request| {
-            // Those asked side by side come one by one.
+            // Answers of parallel calls arrive one by one.
             let i = request.path_and_query.split_once("i=").and_then(|(_, i)| i.parse::<u64>().ok()).unwrap_or(0);
             after(5 + i, "{\"ok\": true, \"n\": 1}")
         });
@@ -24,7 +24,7 @@ fn counted(star: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_loop_that_waits_for_each_item_is_counted() {
+fn loop_that_waits_for_each_item_is_counted() {
     let star = "def flow(req):\n    found = []\n    for i in range(12):\n        if a.get(\"/x\", query = {\"i\": i})[\"ok\"]:\n            \
                 found.append(i)\n    return found\n";
     let lines = counted(star);
@@ -33,7 +33,7 @@ fn a_loop_that_waits_for_each_item_is_counted() {
 }
 
 #[test]
-fn waiting_at_two_lines_in_turn_is_counted() {
+fn waits_at_two_alternating_lines_are_counted() {
     let star = "def check(found, i):\n    if a.get(\"/x\", query = {\"i\": i})[\"ok\"]:\n        found.append(i)\n\n\
                 def flow(req):\n    found = []\n    for i in range(12):\n        check(found, i)\n        \
                 if b.get(\"/y\")[\"n\"] > 1:\n            break\n    return found\n";
@@ -41,11 +41,11 @@ fn waiting_at_two_lines_in_turn_is_counted() {
 }
 
 #[test]
-fn what_runs_side_by_side_is_not() {
+fn parallel_calls_are_not_counted() {
     let star = "def one(i):\n    if a.get(\"/x\", query = {\"i\": i})[\"ok\"]:\n        return i\n    return None\n\n\
                 def flow(req):\n    return [one(i) for i in range(20)]\n";
     assert_eq!(counted(star), Vec::<String>::new());
-    // Twenty answers in one text are waited for at one place, but come together.
+    // One line awaits twenty answers that arrive together.
     let star = "def flow(req):\n    return str([a.get(\"/x\", query = {\"i\": i})[\"n\"] for i in range(20)])\n";
     assert_eq!(counted(star), Vec::<String>::new());
     let star = "def flow(req):\n    calls = [a.get(\"/x\", query = {\"i\": i}) for i in range(20)]\n    sum = 0\n    \

@@ -1,4 +1,4 @@
-//! A request that has a place below an upstream's limit keeps it for its next call while younger requests wait.
+//! Permit reuse: a request keeps its permit of an upstream's limit for its next call while younger requests wait.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use fanin_upstream::WorkerClient;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// Answers each request with `1` and notes its path.
+/// Answers each request with `1` and records its path.
 async fn serve(listener: TcpListener, paths: Rc<RefCell<Vec<String>>>) {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut bytes = Vec::new();
@@ -25,7 +25,7 @@ async fn serve(listener: TcpListener, paths: Rc<RefCell<Vec<String>>>) {
 }
 
 #[test]
-fn calls_of_one_request_follow_each_other() {
+fn permit_is_reused_by_the_next_call_of_a_request() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

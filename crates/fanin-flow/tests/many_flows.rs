@@ -1,5 +1,5 @@
-//! A hundred thousand interleaved flows with suspensions, failures and cancellations at random: each answer is what a naive
-//! evaluation gives, nothing is left over, and memory returns to where it was.
+//! A hundred thousand interleaved flows with random suspensions, failures and cancellations. Each answer equals that of a naive
+//! evaluation, and all memory is freed.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn mix(x: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What the upstream's endpoint says for `n` and `i`, and whether it fails.
+/// The upstream's answer for `n` and `i`, and whether it fails.
 fn value(path: &str, n: u64, i: u64) -> (u64, bool) {
     let seed = mix(n * 31 + i * 7 + path.len() as u64);
     (seed % 1000, seed.is_multiple_of(17))
@@ -56,7 +56,7 @@ fn script(path_and_query: &str) -> Script {
     if fails { script.error(ErrorKind::Refused) } else { script }
 }
 
-/// The same program, run naively: its body, or the upstream whose call fails first in program order.
+/// The naive evaluation: the body, or the upstream whose call fails first in program order.
 fn expected(n: u64) -> Result<String, &'static str> {
     let mut items = Vec::new();
     for i in 0..n % 4 {
@@ -85,7 +85,7 @@ fn resident_kb() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// How flows ended.
+/// Outcomes of flows.
 #[derive(Debug, Default)]
 struct Ends {
     answered: u64,
@@ -93,14 +93,14 @@ struct Ends {
     cancelled: u64,
 }
 
-/// Runs these flows at once and holds each to the naive evaluation.
+/// Runs these flows at once and compares each with the naive evaluation.
 async fn wave(it: &Rc<Setup>, flows: Range<u64>, ends: &mut Ends) {
     let flows: Vec<_> = flows
         .map(|n| {
             let it = it.clone();
             tokio::task::spawn_local(async move {
                 let flow = it.flows.run(0, it.incoming(&format!("/?n={n}")));
-                // One in eight leaves early.
+                // One client in eight leaves early.
                 let patience = if mix(n).is_multiple_of(8) { mix(n + 1) % 25 } else { 3_600_000 };
                 (n, tokio::time::timeout(Duration::from_millis(patience), flow).await.ok())
             })
@@ -123,7 +123,7 @@ async fn wave(it: &Rc<Setup>, flows: Range<u64>, ends: &mut Ends) {
     it.events.borrow_mut().clear();
 }
 
-/// A thread with a runtime and flows of its own, as the server has them. Runs the waves that it is told, and says when one has ended.
+/// A thread with a runtime and flows of its own, like a worker. Runs the waves that it receives and reports the end of each.
 fn worker(waves: &Receiver<Range<u64>>, ended: &Sender<()>) -> Ends {
     let mut ends = Ends::default();
     paused(async {
@@ -136,16 +136,16 @@ fn worker(waves: &Receiver<Range<u64>>, ended: &Sender<()>) -> Ends {
     ends
 }
 
-/// On threads only as many as there are threads and places in the queue.
+/// On the threads executor, as many as threads and queue entries.
 fn flows_a_wave() -> u64 {
     if common::threaded() { 500 } else { FLOWS }
 }
 
 #[test]
-fn a_hundred_thousand_flows_answer_rightly_and_leave_nothing() {
+fn hundred_thousand_flows_match_the_naive_evaluation_and_free_their_memory() {
     let workers = (0..WORKERS).map(|_| {
-        let ((waves, told), (ended, end)) = (channel(), channel());
-        (waves, end, thread::spawn(move || worker(&told, &ended)))
+        let ((waves, received), (ended, end)) = (channel(), channel());
+        (waves, end, thread::spawn(move || worker(&received, &ended)))
     });
     let workers: Vec<_> = workers.collect();
     let flows = flows_a_wave() / WORKERS;
@@ -154,7 +154,7 @@ fn a_hundred_thousand_flows_answer_rightly_and_leave_nothing() {
         for (at, (waves, _, _)) in (number * WORKERS..).zip(&workers) {
             let _ = waves.send(at * flows..(at + 1) * flows);
         }
-        // Nobody is in the middle of a wave while memory is read; who has panicked hangs up, and says so below.
+        // No thread runs a wave while memory is read. A thread that panicked drops its channel and is reported below.
         for (_, end, _) in &workers {
             let _ = end.recv();
         }
