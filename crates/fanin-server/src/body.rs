@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 
-/// Lists up to this many bytes are joined: copying them costs less than carrying each piece through hyper and the kernel.
+/// Lists up to this many bytes are joined: copying costs less than passing each piece through hyper and the kernel.
 const JOIN: usize = 16 << 10;
 /// In longer lists, neighbours up to this many bytes are joined for the same reason.
 const JOIN_PIECE: usize = 1 << 10;
@@ -49,7 +49,7 @@ impl Body {
         self.len() == 0
     }
 
-    /// All of it in one piece; copies only if there are several.
+    /// All bytes in one piece. Copies only if there are several.
     pub fn to_bytes(&self) -> Bytes {
         match &self.0 {
             Inner::Empty => Bytes::new(),
@@ -120,7 +120,7 @@ impl From<Vec<Bytes>> for Body {
     }
 }
 
-/// What a body hands to hyper, all at once.
+/// The data of a body, as passed to hyper at once.
 #[derive(Debug)]
 pub enum Pieces {
     /// In one piece.

@@ -1,13 +1,13 @@
-//! What can go wrong at the start and in a reload.
+//! Errors at start and in a reload.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// Why an application could not be made: every diagnostic, rendered for people.
+/// Why an application could not be loaded: every diagnostic, as text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadError {
-    /// One entry a finding, with file, line and column where there is one.
+    /// One entry for each diagnostic, with file, line and column if known.
     pub diagnostics: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl std::error::Error for LoadError {}
 /// Why the server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The first application could not be made.
+    /// The first application could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// An address could not be listened on.
@@ -51,7 +51,7 @@ pub enum StartError {
         key: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system error.
         #[source]
         source: io::Error,
     },
@@ -60,16 +60,16 @@ pub enum StartError {
     AccessLog {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The system error.
         #[source]
         source: io::Error,
     },
-    /// A thread, runtime or signal handler could not be made.
+    /// A thread, runtime or signal handler could not be created.
     #[error("cannot start {what}")]
     System {
-        /// What was to be started.
+        /// What should have started.
         what: &'static str,
-        /// What the system says.
+        /// The system error.
         #[source]
         source: io::Error,
     },

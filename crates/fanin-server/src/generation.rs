@@ -1,4 +1,4 @@
-//! One application with all that the server derives from it.
+//! A generation: one application and what the server derives from it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::admission::{Limiter, Limiters};
 use crate::router::Router;
 use crate::{Application, LoadError, RouteSpec, tls};
 
-/// Made aside as a whole, then given to all workers.
+/// Made as a whole, then given to all workers.
 #[derive(Debug)]
 pub(crate) struct Generation<A> {
     pub(crate) app: Arc<A>,
@@ -24,7 +24,7 @@ pub(crate) struct Generation<A> {
 }
 
 impl<A: Application> Generation<A> {
-    /// Nothing of the process changes unless this succeeds; then the limits are the new ones.
+    /// On an error nothing in the process has changed. On success the new limits apply.
     pub(crate) fn new(app: Arc<A>, number: u64, limiters: &Limiters) -> Result<Generation<A>, LoadError> {
         let routes = app.routes();
         let router = Router::new(&routes)?;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// Bytes of a date as HTTP has it (RFC 9110, section 5.6.7).
 pub(crate) const DATE_LEN: usize = 29;
 
-/// The text of the present second.
+/// The date as text, for the present second.
 #[derive(Debug)]
 pub(crate) struct HttpDate {
     text: [u8; DATE_LEN],

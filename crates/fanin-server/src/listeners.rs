@@ -5,14 +5,14 @@ use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that the kernel holds for a worker that is busy.
+/// Connections that the kernel queues for a busy worker.
 const BACKLOG: i32 = 1024;
 
-/// One socket a worker on the same address; the kernel spreads connections over them. Port 0 becomes one free port.
+/// Binds one socket for each worker to the same address; the kernel spreads connections over them. Port 0 becomes one free port.
 ///
 /// # Errors
-/// What the system says, also when another process listens there: with `SO_REUSEPORT` alone, two servers started by mistake
-/// would silently share the clients.
+/// The system error, also if another process listens there. With `SO_REUSEPORT` alone, two servers started by mistake would share the
+/// clients silently.
 pub(crate) fn bind(address: SocketAddr, workers: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
     if address.port() != 0 {
         open(address, false)?;
@@ -26,7 +26,7 @@ pub(crate) fn bind(address: SocketAddr, workers: usize) -> io::Result<(SocketAdd
     Ok((address, sockets))
 }
 
-/// One socket, not shared.
+/// Binds one socket that is not shared.
 pub(crate) fn bind_exclusive(address: SocketAddr) -> io::Result<(SocketAddr, TcpListener)> {
     let socket = open(address, false)?;
     Ok((socket.local_addr()?, socket))
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_share_a_port_that_nobody_else_gets() {
+    fn workers_share_a_port_that_others_cannot_bind() {
         let (address, sockets) = bind("127.0.0.1:0".parse().unwrap(), 3).unwrap();
         assert_eq!(sockets.len(), 3);
         assert!(sockets.iter().all(|socket| socket.local_addr().unwrap() == address));

@@ -1,7 +1,7 @@
-//! The memory budget: from 85 % on the server sheds, the least important first.
+//! The memory budget: from 85 % on the server sheds load, the lowest priority first.
 //!
-//! The reading is the process's own memory less file pages, which the kernel can take back. Where the budget is the cgroup's,
-//! the cgroup's own figure counts if it is higher: the kernel kills by it, whoever of the group used the memory.
+//! The reading is the process's memory without file pages, which the kernel can reclaim. If the budget is the cgroup's limit, the
+//! cgroup's own figure counts if it is higher: the kernel kills by it, whichever process of the group used the memory.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -14,31 +14,31 @@ use fanin_config::MemoryBudget;
 
 use crate::Priority;
 
-/// From these shares of the budget on, in percent, requests of a priority are refused. By [`Priority`].
+/// Percentages of the budget from which requests of a priority are refused. By [`Priority`].
 const REFUSED_FROM: [u64; Priority::ALL.len()] = [97, 94, 90, 85];
-/// A priority is let in again this many percent lower, so that the edge is not crossed all the time.
-const BACK: u64 = 2;
+/// Hysteresis: a priority is admitted again this many percent lower.
+const HYSTERESIS: u64 = 2;
 /// Between two readings.
-const EVERY: Duration = Duration::from_millis(100);
+const INTERVAL: Duration = Duration::from_millis(100);
 /// Between two readings of the cgroup's limit.
-const EVERY_LIMIT: Duration = Duration::from_secs(2);
+const LIMIT_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What is known of the memory. Written by the watchdog's thread only.
+/// The present state of the budget. Written by the watchdog's thread only.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Bytes that may be used; 0: no bound.
+    /// In bytes; 0: no bound.
     budget: AtomicU64,
     used: AtomicU64,
     /// Requests of this priority and all below it are refused; above the last one, none are.
     refused_from: AtomicU8,
 }
 
-/// Whether memory runs so short that requests must be refused, as far as a worker's application is concerned with it.
+/// Whether requests must be refused because of the memory budget, for a worker's application.
 #[derive(Clone, Debug)]
 pub struct MemoryPressure(pub(crate) Arc<Memory>);
 
 impl MemoryPressure {
-    /// Whether a request of this priority must be refused for want of memory.
+    /// Whether a request of this priority must be refused because of the memory budget.
     pub fn refuses(&self, priority: Priority) -> bool {
         self.0.refuses(priority)
     }
@@ -52,13 +52,13 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Whether a request must be refused for want of memory.
+    /// Whether a request must be refused because of the memory budget.
     #[inline]
     pub(crate) fn refuses(&self, priority: Priority) -> bool {
         priority as u8 >= self.refused_from.load(Relaxed)
     }
 
-    /// The least important priorities that are refused: how many.
+    /// How many priorities are refused, counted from the lowest.
     pub(crate) fn shedding(&self) -> u8 {
         Priority::ALL.len() as u8 - self.refused_from.load(Relaxed)
     }
@@ -71,7 +71,7 @@ impl Memory {
         self.used.load(Relaxed)
     }
 
-    /// Takes a reading over, and says in the log what changes by it.
+    /// Stores a reading, and logs which priorities are refused if that changes.
     fn note(&self, budget: u64, used: u64) {
         self.budget.store(budget, Relaxed);
         self.used.store(used, Relaxed);
@@ -84,10 +84,15 @@ impl Memory {
         let refused = Priority::ALL[usize::from(now)..].iter().map(|priority| priority.as_str()).collect::<Vec<_>>();
         let percent = percent(budget, used);
         if refused.is_empty() {
-            tracing::info!(used, budget, percent, "memory is below its budget again, no request is refused for it");
+            tracing::info!(
+                used,
+                budget,
+                percent,
+                "memory is below its budget again; no request is refused because of it"
+            );
         } else {
             let priorities = refused.join(", ");
-            tracing::warn!(used, budget, percent, %priorities, "memory runs short, requests of these priorities are refused");
+            tracing::warn!(used, budget, percent, %priorities, "memory is close to its budget; requests of these priorities are refused");
         }
     }
 }
@@ -96,7 +101,7 @@ fn percent(budget: u64, used: u64) -> u64 {
     (u128::from(used) * 100 / u128::from(budget.max(1))).try_into().unwrap_or(u64::MAX)
 }
 
-/// The most important priority that is refused, by its number.
+/// The highest priority that is refused, by its number.
 fn refused_from(budget: u64, used: u64, before: u8) -> u8 {
     if budget == 0 {
         return Priority::ALL.len() as u8;
@@ -104,26 +109,26 @@ fn refused_from(budget: u64, used: u64, before: u8) -> u8 {
     let percent = percent(budget, used);
     let is_refused = |(priority, from): &(usize, u64)| {
         let was_refused = *priority >= usize::from(before);
-        percent >= if was_refused { from - BACK } else { *from }
+        percent >= if was_refused { from - HYSTERESIS } else { *from }
     };
     let first = REFUSED_FROM.iter().copied().enumerate().find(is_refused);
     first.map_or(Priority::ALL.len(), |(priority, _)| priority) as u8
 }
 
-/// Where readings come from.
+/// Reads the memory of the process and the limits on it.
 #[derive(Debug)]
 pub(crate) struct MemoryReader {
     cgroup: Option<Cgroup>,
     machine: u64,
-    /// Kept open: opening it costs more than reading it.
+    /// Kept open, because opening costs more than reading.
     statm: Option<File>,
     next: Option<Instant>,
-    /// The cgroup's limit, and when it was read. It changes seldom, and each group above has a file of its own.
+    /// The cgroup's limit, and when it was read. It changes rarely, and each parent group has a file of its own.
     limit: Option<(Option<u64>, Instant)>,
 }
 
 impl MemoryReader {
-    /// Looks where this process stands.
+    /// Finds the cgroup and the files.
     pub(crate) fn find() -> MemoryReader {
         MemoryReader {
             cgroup: Cgroup::find(Path::new("/")),
@@ -139,7 +144,7 @@ impl MemoryReader {
         if self.next.is_some_and(|next| now < next) {
             return;
         }
-        self.next = Some(now + EVERY);
+        self.next = Some(now + INTERVAL);
         let (budget, used) = self.read(configured, now);
         memory.note(budget, used);
     }
@@ -151,7 +156,7 @@ impl MemoryReader {
             (MemoryBudget::Bytes(bytes), _) => (bytes as u64, own),
             (MemoryBudget::Auto, Some(cgroup)) => {
                 let limit = match self.limit {
-                    Some((limit, read)) if now < read + EVERY_LIMIT => limit,
+                    Some((limit, read)) if now < read + LIMIT_INTERVAL => limit,
                     _ => self.limit.insert((cgroup.limit(), now)).0,
                 };
                 match limit.filter(|limit| *limit < self.machine) {
@@ -164,9 +169,9 @@ impl MemoryReader {
     }
 }
 
-/// Bytes of this process that no file stands behind.
+/// Bytes of this process that are not backed by a file.
 fn resident(statm: &File) -> u64 {
-    // Seven numbers.
+    // The file has seven numbers.
     let mut buffer = [0; 256];
     let len = statm.read_at(&mut buffer, 0).unwrap_or(0);
     let text = str::from_utf8(&buffer[..len]).unwrap_or_default();
@@ -175,7 +180,7 @@ fn resident(statm: &File) -> u64 {
     resident.saturating_sub(shared) * rustix::param::page_size() as u64
 }
 
-/// The machine's memory; 0 if it does not say.
+/// The machine's memory; 0 if unknown.
 fn machine() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -183,7 +188,7 @@ fn machine() -> u64 {
     kilobytes.unwrap_or(0) * 1024
 }
 
-/// The folder of the group's files, and their names: version 2 and 1 call the same things differently.
+/// The folders of the group's files, own group first, and the files' names, which differ between version 1 and 2.
 #[derive(Debug, PartialEq)]
 struct Cgroup {
     folders: Vec<PathBuf>,
@@ -193,7 +198,7 @@ struct Cgroup {
 }
 
 impl Cgroup {
-    /// The group of this process. Seen from within a container, its own group is the root of what is mounted.
+    /// The group of this process. Inside a container its own group is the root of the mount.
     fn find(root: &Path) -> Option<Cgroup> {
         let text = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
         let mut found = None;
@@ -208,12 +213,12 @@ impl Cgroup {
                 _ => continue,
             };
             let mount = root.join(mount);
-            // The limit of any group above holds as well.
+            // The limits of parent groups apply as well.
             let own = [mount.join(path), mount.clone()].into_iter().find(|folder| folder.join(names.1).is_file());
             let Some(own) = own.or_else(|| mount.join(names.0).is_file().then(|| mount.clone())) else { continue };
             let folders = own.ancestors().take_while(|folder| folder.starts_with(&mount)).map(PathBuf::from).collect();
             let group = Cgroup { folders, limit: names.0, used: names.1, inactive: names.2 };
-            // Version 1 beside version 2: the one that has a limit counts.
+            // With version 1 and 2 mounted, the one that has a limit counts.
             if group.limit().is_some() || found.is_none() {
                 found = Some(group);
             }
@@ -227,7 +232,7 @@ impl Cgroup {
         self.folders.iter().filter_map(read).min()
     }
 
-    /// What the group uses, less what can be taken back at once (what the kubelet calls the working set).
+    /// What the group uses without what can be reclaimed at once (the working set of the kubelet).
     fn used(&self) -> Option<u64> {
         let own = self.folders.first()?;
         let used = fs::read_to_string(own.join(self.used)).ok()?.trim().parse::<u64>().ok()?;
@@ -242,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_important_is_refused_first_and_let_in_last() {
+    fn the_lowest_priority_is_refused_first_and_admitted_last() {
         let memory = Memory::default();
         let refused = |used| {
             memory.note(1000, used);
@@ -254,7 +259,7 @@ mod tests {
         assert_eq!(refused(905), [false, false, true, true]);
         assert_eq!(refused(945), [false, true, true, true]);
         assert_eq!(refused(2000), [true; 4]);
-        assert_eq!(refused(955), [true; 4], "97 less 2 is where it goes back");
+        assert_eq!(refused(955), [true; 4], "it is admitted again at 97 less 2");
         assert_eq!(refused(949), [false, true, true, true]);
         assert_eq!((refused(885), memory.shedding()), ([false, false, true, true], 2));
         assert_eq!(refused(829), [false; 4]);
@@ -300,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_group_there_is_none() {
+    fn without_a_cgroup_none_is_found() {
         assert_eq!(Cgroup::find(tree(&[]).path()), None);
         assert_eq!(Cgroup::find(tree(&[("proc/self/cgroup", "0::/\n")]).path()), None);
     }
@@ -315,7 +320,7 @@ mod tests {
         assert!(memory.used() > 100_000 && memory.budget() > memory.used(), "{memory:?}");
         readings.tick(MemoryBudget::Bytes(1 << 20), &memory, start);
         assert!(memory.budget() > 1 << 20, "not yet time for another reading");
-        readings.tick(MemoryBudget::Bytes(100_000), &memory, start + EVERY);
+        readings.tick(MemoryBudget::Bytes(100_000), &memory, start + INTERVAL);
         assert_eq!((memory.budget(), memory.shedding()), (100_000, 4));
     }
 }

@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit of open files to the hard one, since each client and each upstream connection needs one, and says
-/// what it is now. `None`: no limit.
+/// Raises the soft limit of open files to the hard one, and returns it. Each client and upstream connection needs a file. `None`: no
+/// limit.
 pub(crate) fn raise_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {

@@ -1,4 +1,4 @@
-//! What a path may look like, and how its parameters are decoded.
+//! Path checks, and the decoding of path parameters.
 
 use std::borrow::Cow;
 
@@ -25,11 +25,11 @@ impl PathError {
     }
 }
 
-/// Checks the whole path, whatever route it may match: one pass over the bytes.
+/// Checks the whole path, independent of routes, in one pass over the bytes.
 pub(crate) fn check(path: &str) -> Result<(), PathError> {
     let bytes = path.as_bytes();
     let mut at = 0;
-    // Of the segment so far: how many dots, unless something else stood there.
+    // The number of dots in the segment so far; `None` once it has another character.
     let mut dots = Some(0_u32);
     while at < bytes.len() {
         let (byte, width) = match bytes[at] {
@@ -39,8 +39,7 @@ pub(crate) fn check(path: &str) -> Result<(), PathError> {
             },
             byte => (byte, 1),
         };
-        // An encoded slash does not end a segment here, but may do so behind us: "%2F..%2F" inside a parameter is kept
-        // encoded by whoever puts it into a path again, so only the raw slash counts as a border.
+        // Only a raw slash ends a segment: "%2F..%2F" inside a parameter stays encoded when it becomes part of an upstream's path.
         if byte == b'/' && width == 1 {
             if matches!(dots, Some(1 | 2)) {
                 return Err(PathError::DotSegment);

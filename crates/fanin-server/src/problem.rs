@@ -1,4 +1,4 @@
-//! Errors to clients: `application/problem+json`, RFC 9457.
+//! Problem documents: errors to clients as `application/problem+json`, RFC 9457.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::RequestId;
 use crate::json_text::escape;
 
-/// An error as a client sees it. It never carries a trace: that goes to the log.
+/// An error as a client sees it. It never holds a trace, which belongs in the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     status: StatusCode,
@@ -22,28 +22,28 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// `kind` is one word of the documentation's list, such as `upstream-timeout`; it becomes the problem's `type`,
-    /// `urn:fanin:problem:upstream-timeout`. `title` says the same to people, and is the same for each problem of the kind.
+    /// `kind` is one of the documented words, such as `upstream-timeout`. It becomes the `type`, `urn:fanin:problem:upstream-timeout`.
+    /// `title` says the same in words, and is the same for every problem of the kind.
     pub fn new(status: StatusCode, kind: &'static str, title: &'static str) -> Problem {
         Problem { status, kind, title, detail: None, request: None, retry_after: None, members: Vec::new() }
     }
 
-    /// What is particular to this occurrence.
+    /// What is specific to this occurrence.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Problem {
         self.detail = Some(detail.into());
         self
     }
 
-    /// The request that failed: `instance` is `urn:fanin:request:` and its id, the same id that the access log has.
+    /// The request that failed: `instance` is `urn:fanin:request:` and the id that the access log has.
     #[must_use]
     pub fn request(mut self, id: RequestId) -> Problem {
         self.request = Some(id);
         self
     }
 
-    /// Adds a member of our own, such as `upstream` or `reason`. The standard's members are not to be had this way: such a
-    /// name is ignored. A name that is there already gets the new value.
+    /// Adds an extension member, such as `upstream` or `reason`. Names of standard members are ignored. A known name gets the new
+    /// value.
     #[must_use]
     pub fn member(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Value>) -> Problem {
         let (name, value) = (name.into(), value.into());
@@ -57,7 +57,7 @@ impl Problem {
         self
     }
 
-    /// When a retry may help: sent as `Retry-After`, rounded up to seconds.
+    /// When a retry may succeed: sent as `Retry-After`, rounded up to seconds.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Problem {
         self.retry_after = Some(after);
@@ -79,7 +79,7 @@ impl Problem {
         self.retry_after.map(|after| after.as_secs() + u64::from(after.subsec_nanos() > 0))
     }
 
-    /// The document. Written piece by piece, since a server under overload writes little else.
+    /// The document. Written without an intermediate value, because an overloaded server writes many.
     pub fn to_json(&self) -> Vec<u8> {
         let mut json = Vec::with_capacity(256);
         json.extend_from_slice(b"{\"type\":\"urn:fanin:problem:");

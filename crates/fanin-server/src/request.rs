@@ -1,4 +1,4 @@
-//! A request as the application gets it: admitted, parsed, its body complete.
+//! A request as the application receives it: parsed, admitted, its body complete.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -13,11 +13,11 @@ use crate::{Permit, Priority, RequestId};
 /// A request that has been admitted and whose body has been read.
 #[derive(Debug)]
 pub struct Request {
-    /// Its id, which access log and problems carry.
+    /// Its id, as in the access log and in problem documents.
     pub id: RequestId,
-    /// The route: its place in what [`Application::routes`](crate::Application::routes) gave.
+    /// The route: its index in [`Application::routes`](crate::Application::routes).
     pub route: usize,
-    /// The method as sent; HEAD may come to a GET route.
+    /// The method as sent. A GET route may receive HEAD.
     pub method: Method,
     /// The target as sent.
     pub uri: Uri,
@@ -25,19 +25,19 @@ pub struct Request {
     pub version: Version,
     /// The path's parameters, decoded.
     pub params: Params,
-    /// The headers as sent; repeated ones are all there.
+    /// The headers as sent, repeated ones included.
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
-    /// The client's address, as the socket has it.
+    /// The client's address, as the socket reports it.
     pub remote: SocketAddr,
-    /// When its head had arrived.
+    /// When its head was complete.
     pub start: Instant,
-    /// What no work for it may outlive: the route's timeout, or what a trusted client gave if that is earlier.
+    /// No work for it may outlive this: the end of the route's timeout, or of the client's in `timeout_header` if that is earlier.
     pub deadline: Instant,
-    /// The route's.
+    /// The route's priority, or the one that a trusted client gave.
     pub priority: Priority,
-    /// Its place in flight. The place is given back when this is dropped: keep it as long as work goes on.
+    /// Its permit. Keep it while work goes on: dropping it releases it.
     pub permit: Permit,
 }
 

@@ -1,21 +1,21 @@
-//! What an application answers.
+//! The response of an application.
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::{Body, Problem, Report};
 
-/// An answer to a request.
+/// The response to a request.
 #[derive(Clone, Debug, Default)]
 pub struct Response {
     /// The status; a 1xx becomes 500.
     pub status: StatusCode,
-    /// Headers. `content-length` and the headers of one connection (`connection`, `transfer-encoding`, ...) are the
-    /// server's: it drops them here and writes its own.
+    /// Headers. The server owns `content-length` and the connection headers (`connection`, `transfer-encoding`, …): it removes them here
+    /// and writes its own.
     pub headers: HeaderMap,
     /// The body.
     pub body: Body,
-    /// What access log and metrics tell about it.
+    /// For access log and metrics.
     pub report: Report,
 }
 

@@ -31,12 +31,12 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Where it listens, in the configuration's order; a configured port 0 is the real one here.
+    /// The addresses it listens on, in the configuration's order. A configured port 0 is replaced by the real one.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Where the admin pages are.
+    /// The address of the admin pages.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
     }
@@ -44,11 +44,11 @@ impl Handle {
     /// Loads the configuration anew, and returns when every worker uses it.
     ///
     /// # Errors
-    /// What the loader found, or that the server is ending. The old application goes on.
+    /// The loader's diagnostics, or that the server is ending. The old application stays in force.
     pub fn reload(&self) -> Result<(), LoadError> {
         let (sender, receiver) = channel();
         let _ = self.commands.send(Command::Reload(sender));
-        receiver.recv().unwrap_or_else(|_| Err(LoadError::new("the server is ending")))
+        receiver.recv().unwrap_or_else(|_| Err(LoadError::new("the server is shutting down")))
     }
 
     /// Stops accepting and lets running requests end, as SIGTERM does.
@@ -58,12 +58,12 @@ impl Handle {
 
     /// Waits until the server has ended.
     pub fn wait(self) -> Exit {
-        // The control thread has nothing that panics; if it does, the server is not in a state to wait for.
+        // The control thread does not panic by design; if it does, the server has failed.
         self.control.join().unwrap_or(Exit::Failed)
     }
 }
 
-/// Loads the application, listens, and starts all threads. Returns when requests can come.
+/// Loads the application, listens, and starts all threads. Returns when requests can be served.
 ///
 /// # Errors
 /// See [`StartError`]. Nothing is left running then.
@@ -81,7 +81,7 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
         tracing::warn!(
             open_files = files,
             max_connections = server.max_connections,
-            "this process may not open as many files as the connections that it may accept, and as many calls, would need"
+            "the limit of open files is below twice max_connections: client and upstream connections may fail"
         );
     }
 
@@ -146,12 +146,12 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
     let (watched_app, memory) = (current.clone(), metrics.memory.clone());
     let watchdog = spawn("the watchdog", "fanin-watchdog".into(), move || {
         let mut readings = MemoryReader::find();
-        let look = |now| {
+        let tick = |now| {
             let generation = watched_app.load();
             readings.tick(generation.app.server().memory, &memory, now);
             generation.app.server().stall
         };
-        watchdog::run(&watched, &watchdog_ends, look, |activity| watched_app.load().app.describe(activity));
+        watchdog::run(&watched, &watchdog_ends, tick, |activity| watched_app.load().app.describe(activity));
     })?;
 
     let (commands, receiver) = mpsc::unbounded_channel();

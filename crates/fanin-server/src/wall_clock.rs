@@ -1,4 +1,4 @@
-//! Wall-clock time for logs, from the monotonic clock that each request reads anyway.
+//! Wall-clock time for logs, derived from the monotonic clock that each request reads anyway.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,7 +26,7 @@ impl WallClock {
         clock
     }
 
-    /// Follows steps of the wall clock; to be called now and then.
+    /// Follows steps of the wall clock. To be called several times a second.
     pub(crate) fn adjust(&mut self) {
         self.anchor = Instant::now();
         self.at_anchor = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

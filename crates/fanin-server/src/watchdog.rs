@@ -1,7 +1,7 @@
-//! Notices a worker that one piece of work holds too long.
+//! The watchdog: notices a worker that one piece of work stalls.
 //!
-//! A worker counts its turns; one that is awake and does not turn is held. The watchdog is a thread of its own, since what it
-//! watches may never give control back.
+//! A worker's heartbeat counts pieces of work. A worker that is awake and whose heartbeat does not change is stalled. The watchdog is a
+//! thread of its own, since a stalled worker may never yield.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crate::heartbeat::Heartbeat;
 use crate::metrics::WorkerStats;
 
-/// What else is looked at cannot wait longer.
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// The other periodic work of this thread needs a call at least this often.
+const MAX_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A worker under watch.
 pub(crate) struct Watched {
@@ -19,79 +19,79 @@ pub(crate) struct Watched {
     pub(crate) stats: Arc<WorkerStats>,
 }
 
-/// Watches until the sender of `end` is gone. `look` is called each time, for what else is to be looked at, and gives the
-/// bound, which a reload may change; `describe` the words for an activity.
+/// Watches until the sender of `end` is dropped. `tick` is called in each interval for other periodic work, and returns `[server] stall`,
+/// which a reload may change. `describe` turns an activity into text.
 pub(crate) fn run(
     workers: &[Watched],
     end: &Receiver<()>,
-    mut look: impl FnMut(Instant) -> Duration,
+    mut tick: impl FnMut(Instant) -> Duration,
     describe: impl Fn(u64) -> String,
 ) {
-    let mut seen = workers.iter().map(|_| Seen::default()).collect::<Vec<_>>();
+    let mut observed = workers.iter().map(|_| Observed::default()).collect::<Vec<_>>();
     loop {
-        let bound = look(Instant::now());
-        let pause = (bound / 2).clamp(Duration::from_millis(1), LONGEST_PAUSE);
+        let bound = tick(Instant::now());
+        let pause = (bound / 2).clamp(Duration::from_millis(1), MAX_INTERVAL);
         match end.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {}
             _ => return,
         }
         let now = Instant::now();
-        for (index, (worker, seen)) in workers.iter().zip(&mut seen).enumerate() {
-            match seen.look(worker.heartbeat.awake_beat(), now, bound) {
-                Look::Fine => {}
-                Look::Held(since) => {
+        for (index, (worker, observed)) in workers.iter().zip(&mut observed).enumerate() {
+            match observed.observe(worker.heartbeat.awake_beat(), now, bound) {
+                Observation::Fine => {}
+                Observation::Stalled(since) => {
                     worker.stats.stalls.add(1);
-                    let held_ms = since.as_millis() as u64;
+                    let stalled_ms = since.as_millis() as u64;
                     match worker.heartbeat.activity() {
-                        0 => tracing::warn!(worker = index, held_ms, "a worker is held"),
+                        0 => tracing::warn!(worker = index, stalled_ms, "a worker is stalled"),
                         activity => {
-                            tracing::warn!(worker = index, held_ms, by = %describe(activity), "a worker is held");
+                            tracing::warn!(worker = index, stalled_ms, by = %describe(activity), "a worker is stalled");
                         }
                     }
                 }
-                Look::Released(after) => {
+                Observation::Released(after) => {
                     worker.stats.stalled_micros.add(after.as_micros() as u64);
-                    tracing::warn!(worker = index, held_ms = after.as_millis() as u64, "the worker goes on");
+                    tracing::warn!(worker = index, stalled_ms = after.as_millis() as u64, "the worker runs again");
                 }
             }
         }
     }
 }
 
-/// What was last seen of a worker.
+/// What was last observed of a worker.
 #[derive(Debug, Default)]
-struct Seen {
-    /// The turn, and when it was first seen.
-    turn: Option<(u64, Instant)>,
-    held: bool,
+struct Observed {
+    /// The heartbeat, and when it was first observed.
+    beat: Option<(u64, Instant)>,
+    stalled: bool,
 }
 
 #[derive(Debug, PartialEq)]
-enum Look {
+enum Observation {
     Fine,
-    /// The first look at which the bound is passed; for how long it is held at least.
-    Held(Duration),
-    /// A held worker turns again; for how long it was held, give or take a look.
+    /// The bound has just been exceeded; for how long it is stalled at least.
+    Stalled(Duration),
+    /// A stalled worker runs again; for how long it was stalled, plus or minus one interval.
     Released(Duration),
 }
 
-impl Seen {
-    fn look(&mut self, turn: Option<u64>, now: Instant, bound: Duration) -> Look {
-        if let (Some(turn), Some((same, since))) = (turn, self.turn)
-            && turn == same
+impl Observed {
+    fn observe(&mut self, beat: Option<u64>, now: Instant, bound: Duration) -> Observation {
+        if let (Some(beat), Some((same, since))) = (beat, self.beat)
+            && beat == same
         {
-            let held = now - since;
-            if held < bound || self.held {
-                return Look::Fine;
+            let stalled = now - since;
+            if stalled < bound || self.stalled {
+                return Observation::Fine;
             }
-            self.held = true;
-            return Look::Held(held);
+            self.stalled = true;
+            return Observation::Stalled(stalled);
         }
-        let before = self.turn.replace((turn.unwrap_or(0), now)).filter(|_| std::mem::take(&mut self.held));
-        if turn.is_none() {
-            self.turn = None;
+        let before = self.beat.replace((beat.unwrap_or(0), now)).filter(|_| std::mem::take(&mut self.stalled));
+        if beat.is_none() {
+            self.beat = None;
         }
-        before.map_or(Look::Fine, |(_, since)| Look::Released(now - since))
+        before.map_or(Observation::Fine, |(_, since)| Observation::Released(now - since))
     }
 }
 
@@ -100,20 +100,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stall_is_told_once_and_ends_once() {
+    fn a_stall_is_reported_once_and_ends_once() {
         let (start, ms) = (Instant::now(), Duration::from_millis(1));
-        let mut seen = Seen::default();
-        let mut look = |turn, at: u32| seen.look(turn, start + at * ms, 20 * ms);
-        assert_eq!(look(Some(1), 0), Look::Fine);
-        assert_eq!(look(Some(1), 19), Look::Fine);
-        assert_eq!(look(Some(1), 21), Look::Held(21 * ms));
-        assert_eq!(look(Some(1), 31), Look::Fine);
-        assert_eq!(look(Some(2), 41), Look::Released(41 * ms));
-        assert_eq!(look(Some(3), 70), Look::Fine);
-        assert_eq!(look(Some(3), 90), Look::Held(20 * ms));
-        assert_eq!(look(None, 100), Look::Released(30 * ms));
-        assert_eq!(look(None, 200), Look::Fine);
-        assert_eq!(look(Some(3), 210), Look::Fine, "asleep in between");
-        assert_eq!(look(Some(3), 229), Look::Fine);
+        let mut observed = Observed::default();
+        let mut observe = |beat, at: u32| observed.observe(beat, start + at * ms, 20 * ms);
+        assert_eq!(observe(Some(1), 0), Observation::Fine);
+        assert_eq!(observe(Some(1), 19), Observation::Fine);
+        assert_eq!(observe(Some(1), 21), Observation::Stalled(21 * ms));
+        assert_eq!(observe(Some(1), 31), Observation::Fine);
+        assert_eq!(observe(Some(2), 41), Observation::Released(41 * ms));
+        assert_eq!(observe(Some(3), 70), Observation::Fine);
+        assert_eq!(observe(Some(3), 90), Observation::Stalled(20 * ms));
+        assert_eq!(observe(None, 100), Observation::Released(30 * ms));
+        assert_eq!(observe(None, 200), Observation::Fine);
+        assert_eq!(observe(Some(3), 210), Observation::Fine, "asleep in between");
+        assert_eq!(observe(Some(3), 229), Observation::Fine);
     }
 }

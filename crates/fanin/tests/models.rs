@@ -92,7 +92,7 @@ fn requests_to_models_are_refused_when_memory_runs_short() {
     let line = serving.logged("models are served on ");
     let address = line.rsplit("models are served on ").next().and_then(|rest| rest.split_whitespace().next());
     let address = address.expect("an address").to_owned();
-    serving.logged("memory runs short");
+    serving.logged("memory is close to its budget");
     let body = r#"{"inputs": [{"name": "input", "datatype": "FP64", "shape": [1, 4], "data": [0.5, -1.25, 0, 2]}]}"#;
     let answer = ask(&address, "POST /v2/models/spam/infer", body);
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("memory runs short"), "{answer}");
@@ -169,13 +169,13 @@ def wrong(req):
 }
 
 #[test]
-fn an_unknown_model_is_told_before_anything_is_served() {
+fn an_unknown_model_is_reported_before_serving() {
     let dir = tempfile::tempdir().expect("a folder");
     fs::create_dir_all(dir.path().join("models/spam")).expect("made");
     fs::write(dir.path().join("fanin.toml"), format!("{TOML}[upstreams.a]\nmodel = 'span'\n")).expect("written");
     for command in ["check", "serve"] {
         let (status, _, error) = common::run(&[command, dir.path().to_str().expect("text")]);
         assert_eq!(status, Some(1), "{error}");
-        assert!(error.contains("there is no model `span` in ") && error.contains("there are: spam"), "{error}");
+        assert!(error.contains("there is no model `span` in ") && error.contains("existing models: spam"), "{error}");
     }
 }

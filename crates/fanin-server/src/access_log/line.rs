@@ -1,4 +1,4 @@
-//! One line of the access log: a JSON object.
+//! A line of the access log: one JSON object.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use crate::json_text::escape;
 use crate::wall_clock::WallClock;
 use crate::{Report, RequestId};
 
-/// What a line says. A query may carry secrets, so only the path is logged.
+/// The contents of a line. A query may hold secrets, so only the path is logged.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
     pub(crate) start: tokio::time::Instant,
     pub(crate) duration: Duration,
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
-    /// The route, written as JSON already; `null` if none matched.
+    /// The route as JSON; `null` if none matched.
     pub(crate) route: &'a str,
-    /// 499 if the client left before the response.
+    /// 499 if the client disconnected before the response.
     pub(crate) status: u16,
     pub(crate) report: Report,
     /// Bytes of the response's body.

@@ -1,4 +1,6 @@
-//! The access log: workers format lines into buffers of their own and hand them in big chunks to one thread that writes.
+//! The access log. Workers format lines into their own buffers and pass them in large chunks to one thread, which writes them.
+//!
+//! - `line`: one line. `writer`: the thread.
 
 mod line;
 mod writer;
@@ -11,7 +13,7 @@ pub(crate) use writer::{LogSender, LogThread};
 use crate::metrics::WorkerStats;
 use crate::wall_clock::WallClock;
 
-/// A buffer is handed over when it has this many bytes, or at the next tick.
+/// A buffer is handed over at this many bytes, or at the next tick.
 const CHUNK: usize = 64 << 10;
 
 /// The access log of one worker.
@@ -41,7 +43,7 @@ impl WorkerLog {
 
     pub(crate) fn write(&mut self, line: &Line<'_>) {
         if self.buffer.capacity() == 0 {
-            // A line is a few hundred bytes; one with a very long path may still make it grow.
+            // A line has a few hundred bytes; a very long path may still grow the buffer.
             self.buffer.reserve_exact(CHUNK + 1024);
         }
         line.write(&mut self.clock, &mut self.buffer);
@@ -51,7 +53,7 @@ impl WorkerLog {
         }
     }
 
-    /// To be called some times a second: hands over what there is.
+    /// To be called several times a second: hands the buffer over.
     pub(crate) fn tick(&mut self) {
         self.clock.adjust();
         if !self.buffer.is_empty() {

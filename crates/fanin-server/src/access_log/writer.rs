@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use fanin_config::AccessLog;
 
-/// Chunks on their way. With those of 64 KB that workers send under load, 4 MB: what is more is dropped and counted.
+/// Bound of the queue in chunks. With chunks of 64 KB, as under load, it holds 4 MB; further lines are dropped and counted.
 const QUEUE: usize = 64;
 
 /// Sends chunks of whole lines to the thread. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct LogSender(SyncSender<Message>);
 
-/// The thread; it ends when the last sender is gone.
+/// The thread. It ends when the last sender is dropped.
 #[derive(Debug)]
 pub(crate) struct LogThread {
     ended: Receiver<()>,
@@ -23,12 +23,12 @@ pub(crate) struct LogThread {
 #[derive(Debug)]
 enum Message {
     Lines(Vec<u8>),
-    /// Write elsewhere from now on, or to the same file opened anew.
+    /// Change the target, or open the same file again.
     Target(AccessLog),
 }
 
 impl LogSender {
-    /// Gives lines to the thread, or gives them back if it cannot keep up.
+    /// Passes lines to the thread, or returns them if it cannot keep up.
     pub(crate) fn send(&self, lines: Vec<u8>) -> Result<(), Vec<u8>> {
         match self.0.try_send(Message::Lines(lines)) {
             Err(TrySendError::Full(Message::Lines(lines)) | TrySendError::Disconnected(Message::Lines(lines))) => {
@@ -38,18 +38,18 @@ impl LogSender {
         }
     }
 
-    /// FileChanges where lines go; also opens the file anew if it has been moved away. Waits until the thread takes the message.
+    /// Changes the target, or opens a file again that has been moved. Waits until the thread accepts the message.
     pub(crate) fn target(&self, target: AccessLog) {
-        // The thread is gone only when the server ends.
+        // The thread ends only with the server.
         let _ = self.0.send(Message::Target(target));
     }
 }
 
 impl LogThread {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// The file cannot be opened, or no thread be made.
+    /// The file cannot be opened, or the thread cannot start.
     pub(crate) fn start(target: &AccessLog) -> io::Result<(LogSender, LogThread)> {
         let output = Output::open(target)?;
         let (sender, receiver) = sync_channel(QUEUE);
@@ -61,10 +61,10 @@ impl LogThread {
         Ok((LogSender(sender), LogThread { ended }))
     }
 
-    /// Waits until all lines are written, but not for ever: a worker that is held never lets its sender go.
-    pub(crate) fn join(self, patience: Duration) {
-        // Nothing is ever sent: either the thread has dropped its end, or patience has.
-        let _ = self.ended.recv_timeout(patience);
+    /// Waits until all lines are written, at most for `timeout`: a stalled worker never drops its sender.
+    pub(crate) fn join(self, timeout: Duration) {
+        // Nothing is sent: this returns when the thread drops its end, or after `timeout`.
+        let _ = self.ended.recv_timeout(timeout);
     }
 }
 
@@ -98,11 +98,11 @@ impl Output {
 }
 
 fn write(mut output: Output, receiver: &Receiver<Message>) {
-    // A full disk fails each write; once a minute is enough to say so.
-    const QUIET: Duration = Duration::from_secs(60);
-    let mut complained = None::<Instant>;
+    // A full disk fails each write; it is logged once a minute.
+    const LOG_INTERVAL: Duration = Duration::from_secs(60);
+    let mut logged_at = None::<Instant>;
     loop {
-        let message = match receiver.recv_timeout(QUIET) {
+        let message = match receiver.recv_timeout(LOG_INTERVAL) {
             Ok(message) => message,
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return,
@@ -112,9 +112,9 @@ fn write(mut output: Output, receiver: &Receiver<Message>) {
             Message::Target(target) => Output::open(&target).map(|opened| output = opened),
         };
         if let Err(error) = result
-            && complained.is_none_or(|at| at.elapsed() > QUIET)
+            && logged_at.is_none_or(|at| at.elapsed() > LOG_INTERVAL)
         {
-            complained = Some(Instant::now());
+            logged_at = Some(Instant::now());
             tracing::error!(%error, "cannot write the access log");
         }
     }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moved_file_is_opened_anew() {
+    fn a_moved_file_is_opened_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let target = AccessLog::File(path.clone());

@@ -1,4 +1,4 @@
-//! Noticing changed files.
+//! Notices changed files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::Loader;
 
-/// A change is acted on when nothing has changed for this long: editors and deployments write files in several steps.
-const QUIET: Duration = Duration::from_millis(150);
+/// A reload waits until nothing has changed for this long: editors and deployments write files in several steps.
+const SETTLE_TIME: Duration = Duration::from_millis(150);
 /// But it waits no longer than this.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// Watches a folder and all below it. The folder is watched, not its files, so that a file may be replaced.
 pub(super) struct FileChanges<L> {
@@ -27,12 +27,12 @@ pub(super) struct FileChanges<L> {
 
 impl<L: Loader> FileChanges<L> {
     pub(super) fn new(loader: Arc<L>) -> FileChanges<L> {
-        // One pending change says all that there is to say.
+        // One pending change is enough.
         let (sender, receiver) = mpsc::channel(1);
         FileChanges { loader, watched: None, watcher: None, sender, receiver }
     }
 
-    /// Watches this folder from now on, or none.
+    /// Watches this folder instead, or none.
     pub(super) fn set(&mut self, folder: Option<PathBuf>) {
         if self.watched == folder {
             return;
@@ -64,12 +64,12 @@ impl<L: Loader> FileChanges<L> {
         Ok(watcher)
     }
 
-    /// Ready when something has changed and it is quiet again.
+    /// Ready when something has changed and has settled.
     pub(super) async fn changed(&mut self) {
         // Never `None`: we hold a sender.
         self.receiver.recv().await;
-        let patience = Instant::now() + PATIENCE;
-        while timeout_at(patience.min(Instant::now() + QUIET), self.receiver.recv()).await.is_ok() {}
+        let latest = Instant::now() + MAX_WAIT;
+        while timeout_at(latest.min(Instant::now() + SETTLE_TIME), self.receiver.recv()).await.is_ok() {}
     }
 }
 

@@ -1,4 +1,6 @@
 //! The control thread: signals, reload, drain, admin pages.
+//!
+//! - `reload`: replaces the application. `file_watcher`: notices changed files. `admin`: the admin pages.
 
 mod admin;
 mod file_watcher;
@@ -44,13 +46,13 @@ pub(crate) struct Control<L: Loader> {
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// All requests had ended.
+    /// All requests ended.
     Drained,
-    /// Some had not by the drain's timeout.
+    /// Some were still running at the end of `[server] drain_timeout`.
     DrainTimeout,
     /// A second signal came.
     Forced,
-    /// A worker's thread ended by itself, which is a fault of ours or of the application. The others were drained.
+    /// A worker thread ended unexpectedly, which is a defect. The others were drained.
     Failed,
 }
 
@@ -64,7 +66,7 @@ pub(crate) enum Command {
     Drain,
 }
 
-/// Runs until the server has ended; says when all is in place.
+/// Runs until the server has ended. Sends to `ready` once everything has started.
 pub(crate) fn run<L: Loader>(control: Control<L>, ready: &Sender<Result<(), StartError>>) -> Exit {
     let system = |what| move |source: io::Error| StartError::System { what, source };
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
@@ -110,21 +112,21 @@ async fn supervise<L: Loader>(
     let mut failed = false;
     loop {
         tokio::select! {
-            wish = wish(&mut signals) => match wish {
-                Wish::End => break,
-                Wish::Reload => {
+            action = next_signal(&mut signals) => match action {
+                SignalAction::End => break,
+                SignalAction::Reload => {
                     reloader.reopen_log();
                     spawn_local(reload(reloader.clone(), "SIGHUP", None));
                 }
             },
             command = commands.recv() => match command {
                 Some(Command::Reload(reply)) => {
-                    spawn_local(reload(reloader.clone(), "asked for", Some(reply)));
+                    spawn_local(reload(reloader.clone(), "requested", Some(reply)));
                 }
                 Some(Command::Drain) | None => break,
             },
-            () = died(&threads) => {
-                tracing::error!("a worker's thread has ended by itself; the server ends");
+            () = any_ended(&threads) => {
+                tracing::error!("a worker thread ended unexpectedly; the server ends");
                 failed = true;
                 break;
             }
@@ -136,18 +138,18 @@ async fn supervise<L: Loader>(
     }
 
     let deadline = Instant::now() + reloader.server().drain_timeout;
-    tracing::info!("draining: no new connections, running requests end");
+    tracing::info!("draining: no new connections; running requests end");
     reloader.drain();
     let exit = tokio::select! {
-        () = ended(&threads) => Exit::Drained,
+        () = all_ended(&threads) => Exit::Drained,
         () = sleep_until(deadline) => Exit::DrainTimeout,
         () = second_signal(&mut signals) => Exit::Forced,
     };
     reloader.stop();
-    // A worker that is held does not hear it; the process must end all the same.
+    // A stalled worker does not receive it; the process must end all the same.
     let soon = Instant::now() + Duration::from_secs(1);
     tokio::select! {
-        () = ended(&threads) => {}
+        () = all_ended(&threads) => {}
         () = sleep_until(soon), if exit != Exit::Forced => {}
         () = std::future::ready(()), if exit == Exit::Forced => {}
     }
@@ -163,14 +165,14 @@ async fn reload<L: Loader>(reloader: Rc<Reloader<L>>, why: &'static str, reply: 
     }
 }
 
-/// Ready when a thread has ended, within a second. The pause begins anew with each event, which is fine: they are rare.
-async fn died(threads: &[JoinHandle<()>]) {
+/// Ready within a second after a thread has ended. Each event restarts the pause; events are rare.
+async fn any_ended(threads: &[JoinHandle<()>]) {
     while !threads.iter().any(JoinHandle::is_finished) {
         sleep(Duration::from_secs(1)).await;
     }
 }
 
-async fn ended(threads: &[JoinHandle<()>]) {
+async fn all_ended(threads: &[JoinHandle<()>]) {
     while !threads.iter().all(JoinHandle::is_finished) {
         sleep(Duration::from_millis(5)).await;
     }
@@ -179,10 +181,10 @@ async fn ended(threads: &[JoinHandle<()>]) {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    hang_up: Signal,
+    hangup: Signal,
 }
 
-enum Wish {
+enum SignalAction {
     End,
     Reload,
 }
@@ -192,22 +194,22 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
+            hangup: signal(SignalKind::hangup())?,
         })
     }
 }
 
-async fn wish(signals: &mut Option<Signals>) -> Wish {
+async fn next_signal(signals: &mut Option<Signals>) -> SignalAction {
     match signals {
         None => std::future::pending().await,
         Some(signals) => tokio::select! {
-            _ = signals.terminate.recv() => Wish::End,
-            _ = signals.interrupt.recv() => Wish::End,
-            _ = signals.hang_up.recv() => Wish::Reload,
+            _ = signals.terminate.recv() => SignalAction::End,
+            _ = signals.interrupt.recv() => SignalAction::End,
+            _ = signals.hangup.recv() => SignalAction::Reload,
         },
     }
 }
 
 async fn second_signal(signals: &mut Option<Signals>) {
-    while !matches!(wish(signals).await, Wish::End) {}
+    while !matches!(next_signal(signals).await, SignalAction::End) {}
 }

@@ -1,4 +1,4 @@
-//! Replacing the application.
+//! Reload: replaces the application.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ impl<L: Loader> Reloader<L> {
         self.current.load().app.server().clone()
     }
 
-    /// The folder to watch now.
+    /// The folder to watch.
     pub(super) fn watched(&self) -> Option<PathBuf> {
         self.server().reload.then(|| self.loader.watch()).flatten()
     }
@@ -51,16 +51,16 @@ impl<L: Loader> Reloader<L> {
 
     pub(super) fn drain(&self) {
         self.draining.set(true);
-        self.tell(|| Message::Drain);
+        self.send_all(|| Message::Drain);
     }
 
     pub(super) fn stop(&self) {
-        self.tell(|| Message::Stop);
+        self.send_all(|| Message::Stop);
     }
 
-    fn tell(&self, message: impl Fn() -> Message<L::App>) {
+    fn send_all(&self, message: impl Fn() -> Message<L::App>) {
         for worker in &self.workers {
-            // A worker that has ended needs to hear nothing.
+            // A worker that has ended needs no message.
             let _ = worker.send(message());
         }
     }
@@ -69,17 +69,17 @@ impl<L: Loader> Reloader<L> {
         self.log.target(self.server().access_log);
     }
 
-    /// Loads aside, then swaps everywhere. On an error nothing has changed.
+    /// Loads an application, then gives it to every worker. On an error nothing has changed.
     pub(super) async fn reload(&self, why: &str) -> Result<(), LoadError> {
         let _one_at_a_time = self.one_at_a_time.lock().await;
         if self.is_draining() {
-            return Err(LoadError::new("the server is ending"));
+            return Err(LoadError::new("the server is shutting down"));
         }
         let result = self.replace().await;
         self.metrics.reloaded(result.is_ok());
         match &result {
             Ok(()) => tracing::info!(why, generation = self.current.load().number, "reloaded"),
-            Err(error) => tracing::error!(why, "not reloaded, the old configuration goes on:\n{error}"),
+            Err(error) => tracing::error!(why, "not reloaded; the old configuration stays in force:\n{error}"),
         }
         result
     }
@@ -89,7 +89,7 @@ impl<L: Loader> Reloader<L> {
         let (sender, receiver) = oneshot::channel();
         let (loader, app) = (self.loader.clone(), old.app.clone());
         let load = move || {
-            give_way();
+            lower_priority();
             drop(sender.send(loader.load(Some(&app))));
         };
         thread::Builder::new()
@@ -104,9 +104,10 @@ impl<L: Loader> Reloader<L> {
             ("listen", before.listen != now.listen),
             ("admin", before.admin != now.admin),
             ("workers", before.workers != now.workers),
+            ("log_format", before.log_format != now.log_format),
         ] {
             if changed {
-                tracing::warn!("[server] {key} has changed; that takes effect with the next start");
+                tracing::warn!("[server] {key} has changed; the change takes effect at the next start");
             }
         }
         if before.access_log != now.access_log {
@@ -127,13 +128,13 @@ impl<L: Loader> Reloader<L> {
     }
 }
 
-/// How much less of a busy core this thread gets than a worker, on the system's scale of 20.
+/// The nice value of the reload thread.
 const NICE: i32 = 10;
 
-/// From now on this thread computes in the workers' gaps: where all cores are busy, a reload would else take every other slice of
-/// one of them, and requests would queue behind it. Linux keeps this per thread.
-fn give_way() {
+/// Lowers this thread's priority below that of the workers. On busy cores a reload would otherwise take half of one of them, and requests
+/// would queue behind it. On Linux the nice value is per thread.
+fn lower_priority() {
     if let Err(error) = rustix::process::nice(NICE) {
-        tracing::debug!(%error, "the reload runs at the workers' own priority");
+        tracing::debug!(%error, "the reload runs at the priority of the workers");
     }
 }

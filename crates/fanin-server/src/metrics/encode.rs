@@ -19,7 +19,7 @@ type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The numbers of a route as they are when the page is made.
+/// The counts of a route at the time of the page.
 struct Row {
     label: Label,
     workers: Vec<Arc<RouteStats>>,
@@ -54,20 +54,20 @@ impl Collector for Metrics {
 impl Metrics {
     fn rows(&self) -> Vec<Row> {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        // Routes that no application has any more, not even one whose last requests still run, are forgotten.
-        routes.retain(|_, cells| cells.workers.iter().any(|stats| Arc::strong_count(stats) > 1));
-        let row = |(label, cells): (&Label, &super::PerWorkerStats)| Row {
+        // Drop routes that no generation has any more, including generations whose last requests still run.
+        routes.retain(|_, stats| stats.workers.iter().any(|stats| Arc::strong_count(stats) > 1));
+        let row = |(label, stats): (&Label, &super::PerWorkerStats)| Row {
             label: label.clone(),
-            workers: cells.workers.clone(),
-            in_flight: cells.limiter.as_ref().map_or(0, |limiter| limiter.in_flight()),
-            waiting: cells.limiter.as_ref().map_or(0, |limiter| limiter.waiting()),
+            workers: stats.workers.clone(),
+            in_flight: stats.limiter.as_ref().map_or(0, |limiter| limiter.in_flight()),
+            waiting: stats.limiter.as_ref().map_or(0, |limiter| limiter.waiting()),
         };
         routes.iter().map(row).collect()
     }
 
     fn encode_routes(&self, to: &mut DescriptorEncoder) -> fmt::Result {
         let rows = self.rows();
-        family(to, "fanin_requests", "Responses by route and class of status.", MetricType::Counter, |metric| {
+        family(to, "fanin_requests", "Responses by route and status class.", MetricType::Counter, |metric| {
             for row in &rows {
                 for (at, class) in CLASSES.iter().enumerate().skip(1) {
                     count(metric, &row.with("status", class), row.sum(|stats| &stats.classes[at]))?;
@@ -75,32 +75,38 @@ impl Metrics {
             }
             Ok(())
         })?;
-        let help = "Seconds from a request's head to its response.";
+        let help = "Seconds from the request's head to its response.";
         family(to, "fanin_request_duration_seconds", help, MetricType::Histogram, |metric| {
             rows.iter().try_for_each(|row| {
                 histogram(metric, &row.labels(), &Merged::of(row.workers.iter().map(|stats| &stats.durations)))
             })
         })?;
-        family(to, "fanin_requests_in_flight", "Requests being worked on.", MetricType::Gauge, |metric| {
+        family(to, "fanin_requests_in_flight", "Requests in flight.", MetricType::Gauge, |metric| {
             rows.iter().try_for_each(|row| gauge(metric, &row.labels(), row.in_flight as f64))
         })?;
         family(
             to,
             "fanin_requests_waiting",
-            "Requests that wait for a place in flight.",
+            "Requests that wait for a permit of their route or of the server.",
             MetricType::Gauge,
             |metric| rows.iter().try_for_each(|row| gauge(metric, &row.labels(), row.waiting as f64)),
         )?;
-        family(to, "fanin_requests_refused", "Requests refused by admission.", MetricType::Counter, |metric| {
-            for row in &rows {
-                for refusal in Refusal::ALL {
-                    let refused = row.sum(|stats| &stats.refused[refusal as usize]);
-                    count(metric, &row.with("reason", refusal.reason()), refused)?;
+        family(
+            to,
+            "fanin_requests_refused",
+            "Requests refused by admission, by reason.",
+            MetricType::Counter,
+            |metric| {
+                for row in &rows {
+                    for refusal in Refusal::ALL {
+                        let refused = row.sum(|stats| &stats.refused[refusal as usize]);
+                        count(metric, &row.with("reason", refusal.reason()), refused)?;
+                    }
                 }
-            }
-            Ok(())
-        })?;
-        family(to, "fanin_flow_limits", "Flows that a limit ended.", MetricType::Counter, |metric| {
+                Ok(())
+            },
+        )?;
+        family(to, "fanin_flow_limits", "Flows ended by a limit.", MetricType::Counter, |metric| {
             for row in &rows {
                 for (at, limit) in LIMITS.iter().enumerate() {
                     count(metric, &row.with("limit", limit), row.sum(|stats| &stats.limits[at]))?;
@@ -110,8 +116,10 @@ impl Metrics {
         })?;
         type Of = fn(&RouteStats) -> &Count;
         let most: [(&str, &str, Of); 2] = [
-            ("fanin_flow_steps_most", "Most steps that one request's flow took.", |stats| &stats.most_steps),
-            ("fanin_flow_memory_most_bytes", "Most memory that one request's flow took.", |stats| &stats.most_memory),
+            ("fanin_flow_steps_most", "Most steps of one request's flow.", |stats| &stats.most_steps),
+            ("fanin_flow_memory_most_bytes", "Most memory of one request's flow, in bytes.", |stats| {
+                &stats.most_memory
+            }),
         ];
         for (name, help, of) in most {
             family(to, name, help, MetricType::Gauge, |metric| {
@@ -122,45 +130,49 @@ impl Metrics {
             })?;
         }
         let counters: [(&str, &str, Of); 4] = [
-            ("fanin_requests_partial", "Responses that lack something optional.", |stats| &stats.partial),
-            ("fanin_requests_left", "Requests whose client left before the response.", |stats| &stats.left),
+            ("fanin_requests_partial", "Partial responses.", |stats| &stats.partial),
+            ("fanin_requests_left", "Requests whose client disconnected before the response.", |stats| &stats.left),
             ("fanin_request_panics", "Requests ended by a panic.", |stats| &stats.panics),
-            ("fanin_request_calls", "Calls made for requests that were answered.", |stats| &stats.calls),
+            ("fanin_request_calls", "Calls made for answered requests.", |stats| &stats.calls),
         ];
         for (name, help, of) in counters {
             family(to, name, help, MetricType::Counter, |metric| {
                 rows.iter().try_for_each(|row| count(metric, &row.labels(), row.sum(of)))
             })?;
         }
-        let help = "Seconds of requests in which at least one call was on its way.";
+        let help = "Seconds of requests in which at least one call was in flight.";
         family(to, "fanin_request_upstream_seconds", help, MetricType::Counter, |metric| {
             rows.iter().try_for_each(|row| {
                 let seconds = row.sum(|stats| &stats.upstream_micros) as f64 / 1e6;
                 metric.encode_family(&row.labels())?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)
             })
         })?;
-        family(to, "fanin_server_in_flight", "Requests being worked on in the server.", MetricType::Gauge, |metric| {
+        family(to, "fanin_server_in_flight", "Requests in flight in the whole server.", MetricType::Gauge, |metric| {
             metric.encode_gauge(&(self.limiters.server.in_flight() as f64))
         })?;
-        family(to, "fanin_server_waiting", "Requests that wait for the server's limit.", MetricType::Gauge, |metric| {
-            metric.encode_gauge(&(self.limiters.server.waiting() as f64))
-        })
+        family(
+            to,
+            "fanin_server_waiting",
+            "Requests that wait for a permit of the server.",
+            MetricType::Gauge,
+            |metric| metric.encode_gauge(&(self.limiters.server.waiting() as f64)),
+        )
     }
 
     fn encode_workers(&self, to: &mut DescriptorEncoder) -> fmt::Result {
         let names = (0..self.workers.len()).map(|index| index.to_string()).collect::<Vec<_>>();
         let each = || self.workers.iter().zip(&names).map(|(stats, name)| (stats, vec![("worker", name.as_str())]));
-        let help = "Seconds that something ready waits for its worker.";
+        let help = "Queueing delay: seconds that ready work waits for its worker.";
         family(to, "fanin_worker_queueing_seconds", help, MetricType::Histogram, |metric| {
             each().try_for_each(|(stats, labels)| histogram(metric, &labels, &Merged::of([&stats.queueing])))
         })?;
-        let help = "Requests that wait in front of a worker which cannot keep up.";
+        let help = "Requests in the run queue of a worker that cannot keep up.";
         family(to, "fanin_requests_queued", help, MetricType::Gauge, |metric| {
             each().try_for_each(|(stats, labels)| gauge(metric, &labels, stats.queued.get() as f64))
         })?;
         family(to, "fanin_connections", "Open client connections.", MetricType::Gauge, |metric| {
             each().try_for_each(|(stats, labels)| {
-                // The cells are read one after the other: a connection may close in between.
+                // The counts are read one after the other: a connection may close in between.
                 let closed = stats.closed.get();
                 gauge(metric, &labels, stats.accepted.get().saturating_sub(closed) as f64)
             })
@@ -168,20 +180,30 @@ impl Metrics {
         type Of = fn(&WorkerStats) -> &Count;
         let counters: [(&str, &str, Of); 8] = [
             ("fanin_connections_accepted", "Client connections accepted.", |stats| &stats.accepted),
-            ("fanin_connections_refused", "Client connections above max_connections.", |stats| &stats.refused),
+            ("fanin_connections_refused", "Client connections refused because of max_connections.", |stats| {
+                &stats.refused
+            }),
             ("fanin_accept_errors", "Failed attempts to accept a connection.", |stats| &stats.accept_errors),
             ("fanin_tls_failures", "TLS handshakes that failed.", |stats| &stats.tls_failures),
-            ("fanin_protocol_errors", "Requests that could not be read.", |stats| &stats.protocol_errors),
-            ("fanin_requests_shed", "Requests refused the short way, of those refused.", |stats| &stats.shed),
-            ("fanin_access_log_dropped", "Access log lines dropped.", |stats| &stats.log_lines_dropped),
-            ("fanin_worker_stalls", "Times that one piece of work held a worker too long.", |stats| &stats.stalls),
+            ("fanin_protocol_errors", "Requests that are not valid HTTP or did not arrive in time.", |stats| {
+                &stats.protocol_errors
+            }),
+            (
+                "fanin_requests_shed",
+                "Requests refused by fast rejection. They also count in fanin_requests_refused.",
+                |stats| &stats.shed,
+            ),
+            ("fanin_access_log_dropped", "Access log lines dropped because writing them was too slow.", |stats| {
+                &stats.log_lines_dropped
+            }),
+            ("fanin_worker_stalls", "Times that one piece of work stalled a worker.", |stats| &stats.stalls),
         ];
         for (name, help, of) in counters {
             family(to, name, help, MetricType::Counter, |metric| {
                 each().try_for_each(|(stats, labels)| count(metric, &labels, of(stats).get()))
             })?;
         }
-        let help = "Seconds that stalled workers were held.";
+        let help = "Seconds for which workers were stalled.";
         family(to, "fanin_worker_stalled_seconds", help, MetricType::Counter, |metric| {
             each().try_for_each(|(stats, labels)| {
                 let seconds = stats.stalled_micros.get() as f64 / 1e6;
@@ -202,15 +224,19 @@ impl Metrics {
         let gauges = [
             ("fanin_workers", "Worker threads.", self.workers.len() as f64),
             ("fanin_threads", "Threads of the process.", process.threads as f64),
-            ("fanin_resident_memory_bytes", "Memory in use.", process.resident_bytes as f64),
-            ("fanin_memory_budget_bytes", "Memory that may be used, 0: no bound.", self.memory.budget() as f64),
-            ("fanin_memory_used_bytes", "Memory that counts against the budget.", self.memory.used() as f64),
-            ("fanin_memory_shedding", "Priorities refused for want of memory.", f64::from(self.memory.shedding())),
+            ("fanin_resident_memory_bytes", "Resident memory of the process.", process.resident_bytes as f64),
+            ("fanin_memory_budget_bytes", "The memory budget; 0: no bound.", self.memory.budget() as f64),
+            ("fanin_memory_used_bytes", "Memory that counts towards the budget.", self.memory.used() as f64),
+            (
+                "fanin_memory_shedding",
+                "How many priorities are refused because of the memory budget.",
+                f64::from(self.memory.shedding()),
+            ),
             ("fanin_open_files", "Open files and sockets.", process.open_files as f64),
             ("fanin_uptime_seconds", "Seconds since the start.", self.started.elapsed().as_secs_f64()),
             (
                 "fanin_last_reload_timestamp_seconds",
-                "The last successful reload.",
+                "Time of the last successful reload.",
                 self.last_reload.load(Relaxed) as f64,
             ),
         ];
@@ -221,7 +247,7 @@ impl Metrics {
             count(metric, &vec![("result", "ok")], self.reloads_ok.load(Relaxed))?;
             count(metric, &vec![("result", "failed")], self.reloads_failed.load(Relaxed))
         })?;
-        family(to, "fanin_build", "The program.", MetricType::Info, |metric| {
+        family(to, "fanin_build", "The version of the program.", MetricType::Info, |metric| {
             metric.encode_info(&[("version", self.build.version)])
         })
     }

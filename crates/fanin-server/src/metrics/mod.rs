@@ -1,7 +1,10 @@
-//! What the server counts, and how it is told: Prometheus (OpenMetrics) text.
+//! The server's metrics, as Prometheus (OpenMetrics) text.
 //!
-//! Each worker counts into cells of its own, which nobody else writes, so counting costs plain stores. They are summed when
-//! somebody asks.
+//! - `single_writer`: counts and histograms that one thread writes.
+//! - `stats`: what is counted, by route and by worker. `process`: what the system reports about the process.
+//! - `encode`: the text of `/metrics`.
+//!
+//! Each worker has counts of its own, so counting is a plain store. They are summed when `/metrics` is read.
 
 mod encode;
 mod process;
@@ -67,15 +70,15 @@ impl Metrics {
         self.workers[index].clone()
     }
 
-    /// The cells of a route on a worker. Counts go on across reloads.
+    /// The counts of a route on a worker. They survive reloads.
     pub(crate) fn route(&self, worker: usize, label: Label, limiter: Option<&Arc<Limiter>>) -> Arc<RouteStats> {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        let cells = routes.entry(label).or_insert_with(|| PerWorkerStats {
+        let stats = routes.entry(label).or_insert_with(|| PerWorkerStats {
             workers: self.workers.iter().map(|_| Arc::default()).collect(),
             limiter: None,
         });
-        cells.limiter = limiter.cloned();
-        cells.workers[worker].clone()
+        stats.limiter = limiter.cloned();
+        stats.workers[worker].clone()
     }
 
     pub(crate) fn reloaded(&self, ok: bool) {

@@ -1,8 +1,8 @@
-//! What the system knows about this process.
+//! What the system reports about this process.
 
 use std::fs;
 
-/// Memory in use and threads, from `/proc`; zeros where there is none.
+/// Memory, threads and open files, from `/proc`; zeros without it.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Process {
     pub(crate) resident_bytes: u64,

@@ -1,4 +1,4 @@
-//! Numbers that one thread writes and others read: no locked instruction on the writing side.
+//! Numbers that one thread writes and others read. Writing needs no atomic read-modify-write.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -25,13 +25,13 @@ impl Count {
     }
 }
 
-/// Upper bounds of the buckets, in microseconds; above the last is one bucket more.
+/// Upper bounds of the buckets, in microseconds. One more bucket is above the last.
 const BOUNDS: [u64; 17] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 35_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 5_000_000, 10_000_000,
 ];
 
-/// Durations with a single writer: an observation is three stores.
+/// A histogram of durations with a single writer.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
     buckets: [Count; BOUNDS.len() + 1],
@@ -75,7 +75,7 @@ impl Merged {
         self.counts.iter().sum()
     }
 
-    /// Upper bound in seconds and count, the last one unbounded.
+    /// Upper bound in seconds and count; the last bound is infinite.
     pub(crate) fn buckets(&self) -> Vec<(f64, u64)> {
         let bounds = BOUNDS.iter().map(|bound| *bound as f64 / 1e6).chain([f64::INFINITY]);
         bounds.zip(self.counts).collect()

@@ -19,12 +19,12 @@ pub(crate) struct RouteStats {
     pub(super) partial: Count,
     /// Flows that a limit ended, by [`LIMITS`].
     pub(super) limits: [Count; LIMITS.len()],
-    /// Most that one request took.
+    /// The maximum over requests.
     pub(super) most_steps: Count,
     pub(super) most_memory: Count,
     /// By [`Refusal`].
     pub(super) refused: [Count; Refusal::ALL.len()],
-    /// Requests whose client left before the response.
+    /// Requests whose client disconnected before the response.
     pub(super) left: Count,
     pub(super) panics: Count,
 }
@@ -77,12 +77,12 @@ pub(crate) struct WorkerStats {
     pub(crate) tls_failures: Count,
     /// By [`Closed`].
     pub(crate) timeouts: [Count; 4],
-    /// Requests that were answered without having become one: not HTTP, head too large, head too slow.
+    /// Pre-request errors: not HTTP, head too large, head too slow.
     pub(crate) protocol_errors: Count,
-    /// Requests refused before they were handed to hyper.
+    /// Fast rejections.
     pub(crate) shed: Count,
     pub(crate) queueing: Histogram,
-    /// Requests in front of the worker now.
+    /// Requests in the run queue now.
     pub(crate) queued: Count,
     pub(crate) log_lines_dropped: Count,
     pub(crate) stalls: Count,
@@ -94,11 +94,11 @@ pub(crate) struct WorkerStats {
 pub(crate) enum Closed {
     /// The head did not arrive in time.
     Header,
-    /// No request came for long.
+    /// No request arrived for the idle timeout.
     Idle,
-    /// The client did not take what was sent.
+    /// The client did not read what was sent.
     Write,
-    /// The client did not close after a last answer.
+    /// The client did not close after the last response.
     Linger,
 }
 

@@ -131,7 +131,7 @@ fn admin_pages() {
 }
 
 #[test]
-fn a_held_worker_is_noticed() {
+fn a_stalled_worker_is_reported() {
     let server = TestServer::with(|setup| setup.server.workers = 1);
     let stalls = || metric(&server.metrics(), "fanin_worker_stalls_total{worker=\"0\"}");
     assert_eq!(server.get("/hold").status, 200);
@@ -140,13 +140,13 @@ fn a_held_worker_is_noticed() {
 }
 
 #[test]
-fn an_idle_worker_is_not_held() {
+fn an_idle_worker_is_not_stalled() {
     let server = TestServer::start();
     assert_eq!(server.get("/hello").status, 200);
     crate::common::pause(std::time::Duration::from_millis(300));
     let page = server.metrics();
     // The machine may hold a worker for a while, but not these 300 ms.
-    let held =
+    let stalled =
         (0..2).map(|worker| metric(&page, &format!("fanin_worker_stalled_seconds_total{{worker=\"{worker}\"}}")));
-    assert!(held.sum::<f64>() < 0.25);
+    assert!(stalled.sum::<f64>() < 0.25);
 }
