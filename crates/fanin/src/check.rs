@@ -1,4 +1,4 @@
-//! `fanin check`.
+//! `fanin check`: checks a folder without serving it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,17 +28,17 @@ pub struct CheckArgs {
 
 /// Checks a folder, and tells what is wrong to people or programs.
 pub fn run(args: &CheckArgs) -> ExitCode {
-    let (app, mut found) = (Origin { look_only: true, ..Origin::folder(&args.dir) }).inspect(None);
+    let (app, mut found) = (Origin { dry_run: true, ..Origin::folder(&args.dir) }).inspect(None);
     // Errors last: they are what is on the screen in the end.
     found.sort_by_key(|one| one.severity == Severity::Error);
     let failed = report::has_errors(&found) || args.deny_warnings && !found.is_empty();
     let plans = if args.plan { app.as_ref().map(|app| app.flows().plans()) } else { None };
     if args.json {
-        let mut told = json!({ "ok": !failed, "diagnostics": found });
+        let mut output = json!({ "ok": !failed, "diagnostics": found });
         if let Some(plans) = &plans {
-            told["plan"] = json!(plans);
+            output["plan"] = json!(plans);
         }
-        report::out(format_args!("{told}\n"));
+        report::out(format_args!("{output}\n"));
     } else {
         report::to_people(&found);
         match plans {

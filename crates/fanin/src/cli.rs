@@ -16,7 +16,8 @@ use clap::{Parser, Subcommand, ValueEnum};
     after_help = "Start here:\n  \
                   fanin demo                 show an example: backends, server and sample requests on this machine\n  \
                   fanin check my-service     check my-service/fanin.toml and its flows\n  \
-                  fanin serve my-service     serve them until SIGTERM or Ctrl-C",
+                  fanin serve my-service     serve them until SIGTERM or Ctrl-C\n\n\
+                  Documentation: the folder docs/ of Fanin's repository.",
     arg_required_else_help = true,
     max_term_width = 100
 )]
@@ -39,7 +40,8 @@ pub enum Command {
         \x20                 exit with 0; a second signal ends at once\n  \
         SIGHUP            reload fanin.toml and all flows; if one is wrong, the old ones stay\n\n\
         The access log goes to standard output, all other output to standard error.\n\
-        Health, metrics and the configuration in force: http://127.0.0.1:9090 ([server] admin).")]
+        Health, metrics and the configuration in force: http://127.0.0.1:9090 ([server] admin).\n\
+        Documentation: docs/cli.md, docs/configuration.md.")]
     Serve {
         /// Folder that holds fanin.toml, or the file itself
         #[arg(default_value = ".")]
@@ -52,14 +54,16 @@ pub enum Command {
         fanin check --plan              what each route calls, and what waits for what\n\n\
         Each problem is shown as file:line:column, with the line and a hint.\n\
         Exit status: 0 without errors (warnings are allowed, unless denied), 1 with errors, 2 for a\n\
-        wrong command line.")]
+        wrong command line.\n\
+        Documentation: docs/check.md.")]
     Check(crate::check::CheckArgs),
     /// Run an example: backends on loopback, the server in front of them, sample requests
     #[command(after_help = "Examples:\n  \
         fanin demo                   the job site of examples/vacancies, until Ctrl-C\n  \
         fanin demo shop              the retailer of examples/shop\n  \
         fanin demo vacancies --once  only the samples; exit status 1 if one of them fails\n\n\
-        In the folder that holds examples/, the demo uses its files: change a flow while it serves.")]
+        In the folder that holds examples/, the demo uses its files: change a flow while it serves.\n\
+        Documentation: docs/cli.md.")]
     Demo {
         /// The example
         #[arg(value_enum, default_value_t = Example::Vacancies)]
@@ -75,7 +79,8 @@ pub enum Command {
         fanin load grpc://127.0.0.1:8001/antispam --rate 1000 --body inputs.json --timeout 50ms\n  \
         fanin load URL --rate 50,100,200 -X POST --body order.json -H 'content-type: application/json'\n\n\
         The load is open-loop: each request is sent at its planned moment, even if earlier ones have no\n\
-        response yet. Latency counts from that moment. Send load only to servers of your own.")]
+        response yet. Latency counts from that moment. Send load only to servers of your own.\n\
+        Documentation: docs/cli.md.")]
     Load(crate::load::LoadArgs),
     /// Compute from access logs how many threads, or how much memory, a tier needs
     Size(fanin_lab::size::SizeArgs),
@@ -88,7 +93,8 @@ pub enum Command {
     #[command(after_help = "Examples:\n  \
         fanin schema > fanin.schema.json\n\n\
         Editors with a TOML language server complete and check keys if fanin.toml begins with\n  \
-        #:schema ./fanin.schema.json")]
+        #:schema ./fanin.schema.json\n\n\
+        Documentation: docs/configuration.md.")]
     Schema,
 }
 

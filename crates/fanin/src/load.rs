@@ -93,14 +93,14 @@ fn plan(args: &LoadArgs) -> Result<Plan, LoadError> {
         std::fs::read(path).map_err(|error| LoadError::Plan(format!("{} cannot be read: {error}", path.display())))
     };
     let mut body = args.body.as_deref().map(read).transpose()?;
-    let asked = Asked::of(args, &mut body)?;
+    let target = Target::of(args, &mut body)?;
     let mut lines = args.header.join("\n");
     if let Some(path) = &args.headers {
         lines.push('\n');
         lines.push_str(&String::from_utf8_lossy(&read(path)?));
     }
     let method = args.method.clone().unwrap_or(if body.is_some() { Method::POST } else { Method::GET });
-    let mut request = Request::new(method, &asked.url)?.with_headers(parse_headers(&lines)?);
+    let mut request = Request::new(method, &target.url)?.with_headers(parse_headers(&lines)?);
     if let Some(body) = body {
         request = request.with_body(body);
     }
@@ -112,7 +112,7 @@ fn plan(args: &LoadArgs) -> Result<Plan, LoadError> {
     };
     let mut plan = Plan::new(request, shape);
     plan.arrivals = args.poisson.map_or(Arrivals::Even, |seed| Arrivals::Poisson { seed });
-    plan.protocol = asked.protocol;
+    plan.protocol = target.protocol;
     plan.connections = args.connections;
     plan.trust = match &args.ca {
         Some(path) => Trust::Roots(read(path)?),
@@ -126,19 +126,19 @@ fn plan(args: &LoadArgs) -> Result<Plan, LoadError> {
     Ok(plan)
 }
 
-/// What is sent where, and over what.
-struct Asked {
+/// The URL and protocol of the requests.
+struct Target {
     url: String,
     protocol: Protocol,
 }
 
-impl Asked {
+impl Target {
     /// `grpc://HOST:PORT/MODEL` or `/MODEL/VERSION` is a ModelInfer whose inputs stand in the body's file.
-    fn of(args: &LoadArgs, body: &mut Option<Vec<u8>>) -> Result<Asked, LoadError> {
+    fn of(args: &LoadArgs, body: &mut Option<Vec<u8>>) -> Result<Target, LoadError> {
         let protocol = if args.http2 { Protocol::Http2 } else { Protocol::Http1 };
         let schemes = [("grpc://", "http://"), ("grpcs://", "https://")];
         let grpc = schemes.iter().find_map(|(ours, http)| Some((http, args.url.strip_prefix(ours)?)));
-        let Some((scheme, rest)) = grpc else { return Ok(Asked { url: args.url.clone(), protocol }) };
+        let Some((scheme, rest)) = grpc else { return Ok(Target { url: args.url.clone(), protocol }) };
         let bad = |why: &str| LoadError::Url { url: args.url.clone(), why: why.to_owned() };
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (model, version) = path.split_once('/').unwrap_or((path, ""));
@@ -151,7 +151,7 @@ impl Asked {
         let message = fanin_model::protocol::infer_message(model, version, json.into());
         *body = Some(message.map_err(|why| LoadError::Plan(format!("the inputs in --body: {why}")))?.into());
         let path = fanin_model::protocol::INFER_PATH;
-        Ok(Asked { url: format!("{scheme}{host}{path}"), protocol: Protocol::Grpc })
+        Ok(Target { url: format!("{scheme}{host}{path}"), protocol: Protocol::Grpc })
     }
 }
 

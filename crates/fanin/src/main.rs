@@ -1,4 +1,9 @@
-//! The `fanin` program: command line and demo, nothing else.
+//! The `fanin` program: command line and demo. It must not contain server, flow or upstream logic.
+//!
+//! - `cli`: the commands. `serve`, `check`, `load`: one command each; `size` and `lab` are in `fanin-lab`.
+//! - `app`: connects flows, upstreams and models to the server.
+//! - `demo`: the examples with their backends.
+//! - `logging`: the program log. `report`: diagnostics for people and programs.
 
 mod app;
 mod check;

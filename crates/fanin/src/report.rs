@@ -1,11 +1,11 @@
-//! Problems of configuration and flows, for people and for programs.
+//! Output of diagnostics, for people and for programs.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
 
 use fanin_config::{Diagnostic, Severity, render_all};
 
-/// Prints problems to standard error, with the lines they speak of, in colour on a terminal unless `NO_COLOR` is set.
+/// Prints diagnostics with their source lines to standard error; in colour on a terminal, unless `NO_COLOR` is set.
 pub fn to_people(diagnostics: &[Diagnostic]) {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if !diagnostics.is_empty() {
@@ -13,14 +13,13 @@ pub fn to_people(diagnostics: &[Diagnostic]) {
     }
 }
 
-/// Writes to standard output. When nobody reads it any more (`fanin schema | head`), what is left is dropped: that is no
-/// reason to stop serving, nor to fail.
+/// Writes to standard output. If the reader has closed it (`fanin schema | head`), the rest is dropped without an error.
 pub fn out(text: fmt::Arguments<'_>) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_fmt(text).and_then(|()| stdout.flush());
 }
 
-/// Prints an error and what caused it, on one line.
+/// Prints an error and its causes on one line.
 pub fn chain(error: &dyn std::error::Error) {
     let mut text = format!("error: {error}");
     let mut cause = error.source();
@@ -31,7 +30,7 @@ pub fn chain(error: &dyn std::error::Error) {
     eprintln!("{text}");
 }
 
-/// Whether there is more than warnings.
+/// Whether there are errors, not only warnings.
 pub fn has_errors(diagnostics: &[Diagnostic]) -> bool {
     diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
 }

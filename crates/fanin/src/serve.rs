@@ -1,4 +1,4 @@
-//! `fanin serve`.
+//! `fanin serve`: loads, serves, and maps the end to an exit status.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use fanin_server::{BuildInfo, Exit, Handle, Options, StartError};
 use crate::app::{App, AppLoader, Origin};
 use crate::{logging, report};
 
-/// Loads a configuration, or tells everything that is wrong with it.
+/// Loads a configuration, or prints every error.
 pub fn load(origin: &Origin) -> Result<App, ExitCode> {
     origin.load(None).map_err(|found| {
         report::to_people(&found);
@@ -19,7 +19,7 @@ pub fn load(origin: &Origin) -> Result<App, ExitCode> {
 /// Starts the server with a configuration that has been loaded.
 ///
 /// # Errors
-/// When an address or a thread can't be had.
+/// An address or a thread is not available.
 pub fn start(origin: Origin, app: App, signals: bool) -> Result<Handle, StartError> {
     let build = BuildInfo { version: env!("CARGO_PKG_VERSION") };
     fanin_server::start(AppLoader::new(origin, app), Options { signals, build })
@@ -52,7 +52,7 @@ pub fn end(exit: Exit) -> ExitCode {
     match exit {
         Exit::Drained => ExitCode::SUCCESS,
         Exit::DrainTimeout => {
-            tracing::warn!("some requests had not ended by [server] drain_timeout");
+            tracing::warn!("some requests were still running at the end of [server] drain_timeout");
             ExitCode::FAILURE
         }
         Exit::Forced | Exit::Failed => ExitCode::FAILURE,

@@ -1,4 +1,4 @@
-//! Making applications from a folder: at the start, at each reload, for `check`.
+//! Makes applications from a folder: at start, at each reload, and for `check`.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,23 +8,23 @@ use fanin_flow::Flows;
 use fanin_server::{LoadError, Loader};
 use fanin_upstream::Upstreams;
 
-use super::models::{self, ModelSide};
+use super::models::{self, ModelService};
 use super::{App, Traces, param_names};
 use crate::logging;
 
-/// Where configurations come from, and what is done to each.
+/// Where configurations come from, and how each is loaded.
 #[derive(Clone, Default)]
 pub struct Origin {
     /// The folder that holds fanin.toml, or the file itself.
     pub path: PathBuf,
-    /// Environment variables that win over the process's own.
+    /// Environment variables that take precedence over those of the process.
     pub variables: Vec<(String, String)>,
-    /// What stands in place of the file's `[server]`.
+    /// Replaces `[server]` of the file.
     pub server: Option<fanin_config::Server>,
-    /// Where calls are traced to, if they are.
+    /// Where calls are traced, if they are.
     pub traces: Option<Traces>,
-    /// Only to see whether all is right: models are looked at, not loaded, and no address is taken.
-    pub look_only: bool,
+    /// For `check`: models are scanned, not loaded, and no address is bound.
+    pub dry_run: bool,
 }
 
 impl Origin {
@@ -33,16 +33,16 @@ impl Origin {
         Origin { path: path.into(), ..Origin::default() }
     }
 
-    /// Reads the configuration and makes an application of it, aside of the one that runs, if one does.
+    /// Reads the configuration and makes an application from it. `old` is the running one, if any.
     ///
     /// # Errors
-    /// Everything that is wrong, at once.
+    /// Every error, at once.
     pub fn load(&self, old: Option<&App>) -> Result<App, Vec<Diagnostic>> {
         let (app, found) = self.inspect(old);
         app.ok_or(found)
     }
 
-    /// The same, with warnings. If something is wrong with fanin.toml, the flows are checked with what could be read of it.
+    /// The same, with warnings. If fanin.toml has errors, the flows are checked with what could be read of it.
     pub fn inspect(&self, old: Option<&App>) -> (Option<App>, Vec<Diagnostic>) {
         let variable = |name: &str| {
             let ours = self.variables.iter().find(|(ours, _)| ours == name).map(|(_, value)| value.clone());
@@ -60,12 +60,12 @@ impl Origin {
             diagnostics.push(Diagnostic::file(&file, problem));
             broken = true;
         }
-        if let (Some(every), false, None) = (config.server.heap_profile, self.look_only, old) {
-            // Before flows are compiled and models loaded: they are in the profile.
+        if let (Some(every), false, None) = (config.server.heap_profile, self.dry_run, old) {
+            // Before flows and models are loaded, so that the profile includes them.
             fanin_heap::start(every);
         }
-        if config.models.is_some() && !self.look_only {
-            // Its many HTTP/2 connections need it; flows that make and drop much would pay for it.
+        if config.models.is_some() && !self.dry_run {
+            // The models' many HTTP/2 connections need it; flows that allocate much would become slower.
             fanin_heap::return_soon();
         }
         let before = old.map(|old| old.upstreams.clone());
@@ -100,11 +100,11 @@ impl Origin {
             flows.keep_threads(&old.flows);
         }
         let side = match &config.models {
-            Some(models) if self.look_only => {
-                diagnostics.extend(models::look(models, &file));
+            Some(models) if self.dry_run => {
+                diagnostics.extend(models::check_repository(models, &file));
                 Ok(None)
             }
-            Some(models) => ModelSide::load(models, &file, old.and_then(|old| old.models.as_ref())).map(Some),
+            Some(models) => ModelService::load(models, &file, old.and_then(|old| old.models.as_ref())).map(Some),
             None => Ok(None),
         };
         let models = match side {
@@ -141,14 +141,14 @@ impl Origin {
     }
 }
 
-/// Gives the server its applications: first the one that was loaded to see that all is right, then a new one each reload.
+/// Gives the server its applications: first the one that was loaded and checked before the start, then a new one at each reload.
 pub struct AppLoader {
     origin: Origin,
     first: Mutex<Option<App>>,
 }
 
 impl AppLoader {
-    /// A loader whose first application is made already.
+    /// A loader whose first application is loaded already.
     pub fn new(origin: Origin, first: App) -> AppLoader {
         AppLoader { origin, first: Mutex::new(Some(first)) }
     }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_win_and_files_are_found() {
+    fn given_variables_take_precedence_and_files_are_found() {
         let dir = folder(TOML, FLOW);
         let app = origin(&dir).load(None).unwrap_or_else(|found| panic!("{found:?}"));
         assert_eq!(app.config.upstreams["a"].urls[0].as_str(), "http://127.0.0.1:1/");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_flow_is_told_with_its_place() {
+    fn an_error_of_a_flow_has_its_position() {
         let dir = folder(TOML, "load('@upstreams', 'b')\ndef page(req):\n    return 1 +\n");
         let Err(found) = origin(&dir).load(None) else { panic!("it is wrong") };
         assert!(found.iter().any(|found| found.to_string().contains("page.star:3:")), "{found:?}");

@@ -1,4 +1,6 @@
-//! A loaded configuration as the server runs it: the flows in front, the upstreams behind.
+//! A loaded configuration as the server's application.
+//!
+//! - `load`: makes it from a folder. `worker`: one worker's part. `models`: the models of this process.
 
 mod load;
 mod models;
@@ -24,13 +26,13 @@ pub struct App {
     masked: String,
     flows: Arc<Flows>,
     upstreams: Arc<Upstreams>,
-    models: Option<Arc<models::ModelSide>>,
-    /// The upstreams before this configuration, until its first worker starts.
+    models: Option<Arc<models::ModelService>>,
+    /// The upstreams of the generation before, until the first worker starts with this one.
     before: Mutex<Option<Arc<Upstreams>>>,
     /// Names of each route's path parameters, in the pattern's order.
     params: Vec<Arc<[ArcStr]>>,
     traces: Option<Traces>,
-    /// What looks wrong with configuration and flows without being an error.
+    /// Warnings about configuration and flows.
     warnings: Vec<Diagnostic>,
 }
 
@@ -40,7 +42,7 @@ impl App {
         &self.config
     }
 
-    /// What looks wrong without being an error.
+    /// The warnings.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
@@ -63,7 +65,7 @@ impl Application for App {
     }
 
     fn worker(self: &Arc<Self>, context: WorkerContext) -> AppWorker {
-        // The first worker that starts with this configuration makes the change of upstreams: from now on it is in force.
+        // The first worker that starts with this generation retires removed upstreams.
         // The lock is held for a `take` only, which can't panic.
         let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(before) = before {
@@ -110,7 +112,7 @@ impl Application for App {
     }
 
     fn describe(&self, activity: u64) -> String {
-        // `AppWorker` gives the route's place plus one.
+        // `AppWorker` sets the route's index plus one.
         match usize::try_from(activity).ok().and_then(|activity| activity.checked_sub(1)) {
             Some(route) => self.flows.describe(route).to_owned(),
             None => "nothing in particular".to_owned(),
@@ -118,12 +120,12 @@ impl Application for App {
     }
 }
 
-/// What became of the calls of the requests since the last look, for the demo.
+/// Traces of the calls since they were taken last, for the demo.
 #[derive(Clone, Debug, Default)]
 pub struct Traces(Arc<Mutex<Vec<CallTrace>>>);
 
 impl Traces {
-    /// More are not kept: the demo serves for hours, and looks at its own samples only.
+    /// Further ones are dropped: the demo serves for hours, and shows only the calls of its samples.
     const MOST: usize = 1000;
 
     fn add(&self, calls: Vec<CallTrace>) {
@@ -134,7 +136,7 @@ impl Traces {
         }
     }
 
-    /// Takes them.
+    /// Takes all of them.
     pub fn take(&self) -> Vec<CallTrace> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -154,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stand_in_the_patterns_order() {
+    fn parameter_names_are_in_the_order_of_the_pattern() {
         let names = |pattern: &str| param_names(pattern).iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(names("/"), Vec::<String>::new());
         assert_eq!(names("/a/{b}/c/{*d}"), ["b", "d"]);

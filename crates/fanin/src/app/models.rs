@@ -1,4 +1,4 @@
-//! Models in this process: loaded once, kept over reloads, served on the workers.
+//! Models of this process: loaded once, kept across reloads, served on the workers.
 
 use std::cell::OnceCell;
 use std::io;
@@ -17,10 +17,9 @@ thread_local! {
     static SERVING: OnceCell<Rc<Serving>> = const { OnceCell::new() };
 }
 
-/// What is wrong with the models at first sight: a folder without a version, a version without a model file, a file that is too
-/// large or is none of the formats. Nothing is loaded: whether a model can be is found out when it is, and the one before serves
-/// on if not.
-pub fn look(config: &fanin_config::Models, file: &str) -> Vec<Diagnostic> {
+/// Dry-run scan of the model repository for `check`: a folder without a version, a version without a model file, a file that is too large
+/// or in an unknown format. Loads nothing. A model that fails to load later leaves its old version in service.
+pub fn check_repository(config: &fanin_config::Models, file: &str) -> Vec<Diagnostic> {
     match fanin_model::dry_run(config) {
         Ok(problems) => {
             problems.into_iter().map(|problem| Diagnostic::file(file, format!("models: {problem}")).warning()).collect()
@@ -29,26 +28,26 @@ pub fn look(config: &fanin_config::Models, file: &str) -> Vec<Diagnostic> {
     }
 }
 
-/// Models and their listeners.
-pub struct ModelSide {
+/// The models and their listeners.
+pub struct ModelService {
     service: Arc<Service>,
-    /// Where the listeners are, with the port that the system chose where none is given.
+    /// The listeners' addresses. Port 0 is replaced by the real port.
     addresses: Vec<SocketAddr>,
-    /// Listeners of the first worker that asks; they hold the addresses from the start on.
+    /// Listeners for the first worker. They hold the addresses from the start.
     first: Mutex<Vec<TcpListener>>,
     announced: Once,
 }
 
-impl ModelSide {
-    /// Loads the models and takes the addresses, or goes on with those of the configuration before.
+impl ModelService {
+    /// Loads the models and binds the addresses, or keeps those of the generation before.
     ///
     /// # Errors
     /// The repository cannot be read, or an address is taken.
     pub fn load(
         config: &fanin_config::Models,
         file: &str,
-        old: Option<&Arc<ModelSide>>,
-    ) -> Result<Arc<ModelSide>, Vec<Diagnostic>> {
+        old: Option<&Arc<ModelService>>,
+    ) -> Result<Arc<ModelService>, Vec<Diagnostic>> {
         if let Some(old) = old {
             let before = old.service.models().config();
             if before.listen != config.listen || before.threads != config.threads {
@@ -56,15 +55,15 @@ impl ModelSide {
             }
             return Ok(old.clone());
         }
-        let told = |key: &str, problem: &dyn std::fmt::Display| {
+        let diagnostic = |key: &str, problem: &dyn std::fmt::Display| {
             vec![Diagnostic::file(file, format!("models.{key}: {problem}"))]
         };
-        let models = Models::start(config).map_err(|error| told("repository", &error))?;
-        let first = protocol::bind(&config.listen).map_err(|error| told("listen", &error))?;
+        let models = Models::start(config).map_err(|error| diagnostic("repository", &error))?;
+        let first = protocol::bind(&config.listen).map_err(|error| diagnostic("listen", &error))?;
         let addresses = first.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>();
-        let addresses = addresses.map_err(|error| told("listen", &error))?;
+        let addresses = addresses.map_err(|error| diagnostic("listen", &error))?;
         let service = Service::new(models);
-        Ok(Arc::new(ModelSide { service, addresses, first: Mutex::new(first), announced: Once::new() }))
+        Ok(Arc::new(ModelService { service, addresses, first: Mutex::new(first), announced: Once::new() }))
     }
 
     /// The models.
@@ -77,7 +76,7 @@ impl ModelSide {
         &self.service
     }
 
-    /// Says in the log what is served and what was refused. The first load happens before there is a log.
+    /// Logs which versions are served and which were refused. The first load happens before logging starts.
     fn announce(&self) {
         for model in self.models().all() {
             for version in model.ready().iter() {
@@ -93,7 +92,7 @@ impl ModelSide {
         }
     }
 
-    /// Serves the protocol on this worker, unless that is done already.
+    /// Serves the protocol on this worker, unless it is served already.
     pub fn serve_here(&self, memory: &MemoryPressure) {
         let memory = memory.clone();
         self.service.set_memory_pressure(Box::new(move |priority| memory.refuses(priority)));
@@ -118,7 +117,7 @@ impl ModelSide {
     }
 }
 
-/// The models, as upstreams ask them.
+/// The models as an upstream.
 #[derive(Debug)]
 pub struct InProcess(pub Models);
 
@@ -142,7 +141,7 @@ impl ModelBackend for InProcess {
     }
 }
 
-/// The server drains.
+/// Drains the protocol's connections on this worker.
 pub fn drain_here() {
     SERVING.with(|serving| {
         if let Some(serving) = serving.get() {

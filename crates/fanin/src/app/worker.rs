@@ -1,4 +1,4 @@
-//! The application on one worker: a request goes in as the flows take it, a reply comes out as the server sends it.
+//! The application on one worker: converts the server's requests for the flows, and the flows' replies to responses.
 
 use std::cell::OnceCell;
 use std::future::Future;
@@ -36,11 +36,11 @@ impl AppWorker {
         }
         client.refresh_snapshots(&app.upstreams);
         let activity = context.activity;
-        let told = move |route: Option<usize>| match route {
+        let set_activity = move |route: Option<usize>| match route {
             Some(route) => activity.set(route as u64 + 1),
             None => activity.clear(),
         };
-        let flows = app.flows.worker(Rc::new(client), Box::new(told), app.traces.is_some());
+        let flows = app.flows.worker(Rc::new(client), Box::new(set_activity), app.traces.is_some());
         AppWorker { app, flows }
     }
 }
@@ -80,7 +80,7 @@ impl Worker for AppWorker {
     }
 }
 
-/// A request that is being answered. Dropping it leaves to the flow whether it goes on.
+/// A request that is being answered. After a drop, the flow decides whether it goes on (`on_disconnect`).
 pub struct Answering {
     flow: FlowFuture,
     request: RequestId,
@@ -99,8 +99,8 @@ impl Future for Answering {
     }
 }
 
-/// What the server sends. `named` gives a problem the request's id.
-fn response(reply: Reply, named: impl FnOnce(Problem) -> Problem) -> Response {
+/// Converts a reply to a response. `with_id` adds the request's id to a problem.
+fn response(reply: Reply, with_id: impl FnOnce(Problem) -> Problem) -> Response {
     let report = Report {
         partial: reply.partial.is_some(),
         calls: reply.calls,
@@ -119,7 +119,7 @@ fn response(reply: Reply, named: impl FnOnce(Problem) -> Problem) -> Response {
             },
             report,
         },
-        Err(error) => Response { report, ..named(problem(error)).into() },
+        Err(error) => Response { report, ..with_id(problem(error)).into() },
     }
 }
 

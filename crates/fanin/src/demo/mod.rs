@@ -115,7 +115,7 @@ fn show(example: Example, once: bool) -> Result<ExitCode, DemoError> {
     let folder = Folder::of(example, Path::new(""))?;
     let traces = Traces::default();
     let origin = Origin {
-        look_only: false,
+        dry_run: false,
         path: folder.path().to_path_buf(),
         variables: backends.urls.iter().map(|(name, url)| ((*name).to_owned(), url.clone())).collect(),
         server: Some(Server {
@@ -139,7 +139,7 @@ fn show(example: Example, once: bool) -> Result<ExitCode, DemoError> {
         let (least, greatest) = backend.delay;
         out(format_args!("  {:16} {url}  {least} to {greatest} ms  ({variable})\n", backend.name));
     }
-    out(format_args!("\n░ waits for its arguments   █ is on its way   times in ms since the request came\n\n"));
+    out(format_args!("\n░ waits for its arguments   █ in flight   times in ms since the request arrived\n\n"));
     let failed = run_samples(example, server, &traces)?;
     let served = if once { stop(handle) } else { wait(example, server, handle, &folder) };
     if failed > 0 {
@@ -161,7 +161,7 @@ fn wait(example: Example, server: SocketAddr, handle: Handle, folder: &Folder) -
     handle.wait()
 }
 
-/// An address of loopback: this port, or any free one if it is taken or if nobody will look for it.
+/// A loopback address: this port, or any free one if it is taken or the demo ends after the samples.
 fn address(once: bool, port: u16) -> SocketAddr {
     let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let free = !once && TcpListener::bind(wanted).is_ok();
