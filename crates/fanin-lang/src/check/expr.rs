@@ -8,9 +8,9 @@ use super::lint::Lint;
 use super::reach::Reach;
 use super::scope::{Kind, Scope, Symbol};
 use crate::compile::span_of;
-use crate::suggest;
 use crate::types::Type;
 use crate::value::{FrozenValue, ValueKind};
+use crate::{python_names, suggest};
 
 impl Checker<'_> {
     /// Notes that a name is read. Gives its type.
@@ -174,7 +174,7 @@ impl Checker<'_> {
                 (Some(a_kind), Some(b_kind)) if a_kind != b_kind || a_kind == Family::Other => {
                     let hint = (a_kind == Family::Text || b_kind == Family::Text)
                         .then(|| "str(x) makes a string, int(x) a number".to_owned());
-                    self.type_error(span, format!("{a} + {b} is not defined"), hint);
+                    self.type_error(span, format!("{a} + {b} is not possible"), hint);
                     Type::Any
                 }
                 (Some(Family::Number), Some(_)) if *a == Type::Int && *b == Type::Int => Type::Int,
@@ -198,12 +198,14 @@ impl Checker<'_> {
         };
         if self.env.builtins.method(kind, name).is_none() {
             let names = self.env.builtins.method_names(kind);
-            let hint = match kind {
+            let instead =
+                python_names::instead_of_method(kind, name).map(|instead| format!("write instead: {instead}"));
+            let hint = instead.or_else(|| match kind {
                 ValueKind::Dict => suggest::nearest(name, names)
                     .map(|near| format!("did you mean .{near}?"))
                     .or_else(|| Some(format!("keys are taken with brackets: [{name:?}]"))),
                 _ => suggest::nearest(name, names).map(|near| format!("did you mean .{near}?")),
-            };
+            });
             let shown = match kind {
                 ValueKind::List => "list".to_owned(),
                 ValueKind::Dict => "dict".to_owned(),

@@ -124,9 +124,10 @@ impl Compiler<'_> {
         names.extend(self.builtins.names.keys().map(ToString::to_string));
         names.sort();
         // A name of Python's is hardly a misspelt one of the flow's.
-        let hint = python_names::instead_of(name).map(|instead| format!("write instead: {instead}")).or_else(|| {
-            suggest::nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean {near}?"))
-        });
+        let hint =
+            python_names::instead_of_name(name).map(|instead| format!("write instead: {instead}")).or_else(|| {
+                suggest::nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean {near}?"))
+            });
         self.error_hint(span, format!("the name {name} is not defined"), hint);
     }
 

@@ -111,12 +111,12 @@ pub(crate) fn parse(name: &ArcStr, text: &str) -> Result<Parsed, Diagnostic> {
             return at("this is no type".to_owned(), span).hint(Some(hint.to_owned()));
         }
         let message = message.strip_prefix("Parse error: ").unwrap_or(&message);
-        let word = text.get(span.0 as usize..span.1 as usize).unwrap_or_default();
-        let hint = python_names::instead_of_syntax(word, message).map(|instead| format!("write instead: {instead}"));
-        let message = match message.starts_with("cannot use reserved keyword") {
-            true if hint.is_some() => format!("there is no `{word}` in Starlark"),
-            _ => message.to_owned(),
+        let reserved = message.strip_prefix("cannot use reserved keyword `").and_then(|rest| rest.strip_suffix('`'));
+        let (message, instead) = match reserved {
+            Some(word) => (format!("there is no `{word}` in Starlark"), python_names::instead_of_keyword(word)),
+            None => (message.to_owned(), python_names::instead_of_syntax(text, span)),
         };
+        let hint = instead.map(|instead| format!("write instead: {instead}"));
         at(message, span).hint(hint)
     })?;
     let mut loads = Vec::new();

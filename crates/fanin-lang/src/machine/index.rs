@@ -5,10 +5,10 @@ use crate::error::{Failure, Kind as Error, Stop};
 use crate::native::Ctx;
 use crate::pending::{Derived, Later, MAX_PATH, PendingKind, PendingValue};
 use crate::program_order::ProgramOrder;
-use crate::suggest;
 use crate::value::object::BoundMethod;
 use crate::value::view::{self, Kind, type_name};
 use crate::value::{Bound, Key, Value, part};
+use crate::{python_names, suggest};
 
 use super::ProgramPoint;
 
@@ -313,7 +313,9 @@ pub(crate) fn no_attribute(ctx: &Ctx<'_>, of: &Value, value: &Value, name: &str)
             Some(format!("keys are taken with brackets: [{name:?}]"))
         }
         Kind::None => Some("the value is None: a function without return, a key that .get did not find, or an optional call that failed".to_owned()),
-        _ => suggest::nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean .{near}?")),
+        kind => python_names::instead_of_method(kind, name)
+            .map(|instead| format!("write instead: {instead}"))
+            .or_else(|| suggest::nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean .{near}?"))),
     };
     failure.into()
 }
