@@ -23,9 +23,9 @@ use super::{Context, Experiment};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "blocked-loop",
     title: "A callback that blocks its own event loop",
-    asked: "A retailer's orchestrator moved to a non-blocking client, ran a continuation that blocks on an event-loop thread, and all of \
-            production stood within seconds: the thread waited for an answer that only it could receive. Can a flow do that, and who \
-            notices when native code does?",
+    asked: "A retailer's orchestrator moved to a non-blocking client and ran a blocking continuation on an event-loop \
+    thread. Within seconds all of production stopped: the thread waited for an answer that only it could receive. Can \
+    a flow do that? Who notices when native code does?",
     run,
 };
 
@@ -279,24 +279,22 @@ fn run(context: &Context) -> Result<Found, LabError> {
             Series::new("beside a flow that counts to 20 million", series(&beside)),
         ],
     );
-    found.plots.push((
-        "A flow has no way to block its worker: one that computes gives way every 200 microseconds or so.".into(),
-        svg,
-    ));
+    found.plots.push(("A flow cannot block its worker: its time slice is 200 us.".into(), svg));
     found.shows = format!(
-        "A callback that blocks its loop never gets its answer; a flow cannot block its worker (beside one that counts to 20 million, small \
-         requests take {} ms at the 99th percentile), and native code that does is named by the watchdog.",
+        "A callback that blocks its event loop never gets its answer. A flow cannot block its worker: beside one that \
+        counts to 20 million, small requests take {} ms at the 99th percentile. The watchdog names native code that \
+        blocks a worker.",
         digits(p99)
     );
     found.measured(format!(
-        "The deadlock is made with a bare event loop: a callback on its thread waits for an answer that the same thread has to read. It is let \
-         go after {} s; in production nobody lets it go. Then the same wait on a thread of its own.",
+        "The deadlock uses a bare event loop: a callback on its thread waits for an answer that the same thread would \
+        have to read. The test ends it after {} s. Then the callback waits on a thread of its own.",
         PATIENCE.as_secs()
     ));
     found.measured(
-        "A flow can call no blocking function: Starlark here has no I/O but calls, and a flow that must wait is set aside by the machine. \
-         What is left is to compute, which is measured. Native code is a test application on Fanin's server that sleeps 200 ms on \
-         the worker.",
+        "A flow cannot call a blocking function: its only I/O are calls, and a flow that must wait is suspended. So \
+        only computing can hold a worker, which is measured. Native code is a test application on Fanin's server that \
+        sleeps 200 ms on the worker.",
     );
     for line in native.log.iter().take(2) {
         found.note(format!("The watchdog's line: {}", line.trim()));

@@ -28,8 +28,8 @@ use super::{Context, Experiment};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "coroutines",
     title: "A million suspended",
-    asked: "The same team made a million coroutines in 830 ms. How long does it take here, and what does each one hold while it \
-            waits: a bare task, a flow that waits at an `if`, a thread?",
+    asked: "The same team made a million coroutines in 830 ms. How long does it take here, and how much memory does \
+    each hold while suspended? Compared are a bare task, a flow that awaits at an `if`, and a thread.",
     run,
 };
 
@@ -317,30 +317,31 @@ fn run(context: &Context) -> Result<Found, LabError> {
             Series::story("story, coroutine", vec![(1.0, STORY_MS * 1e3 / 1e6)]),
         ],
     );
-    found.plots.push((
-        "A suspended flow with its request, its call and its place in the code, beside a bare task and a thread."
-            .into(),
-        svg,
-    ));
+    found.plots.push(("A suspended flow with its request and call, beside a bare task and a thread.".into(), svg));
     found.shows = format!(
-        "{} flows, each suspended at an `if`, were made in {:.1} s and hold {:.2} KB each, request and call included; a thread holds \
-         {:.0} KB before it has done anything.",
+        "{} flows, each suspended at an `if`, were made in {:.1} s and hold {:.2} KB each, with request and call. A \
+        thread holds \
+         {:.0} KB before it does anything.",
         flows.count,
         flows.made,
         each(&flows) / 1e3,
         each(&threads) / 1e3
     );
     found.measured(
-        "Each kind runs in a process of its own. Bytes are the growth of its resident memory from before the first to when all are \
-         suspended (for threads, with the kernel's stacks). A flow is a real one: compiled from Starlark, with its request, one \
-         call whose answer is held back, and an `if` on that answer; there are no sockets. One loop polls them, as a server's connections \
-         would. Then all are woken and run to their end.",
+        "Each kind runs in a process of its own. Bytes are the growth of its resident memory until all are suspended \
+        (for threads, with kernel stacks). Each flow is compiled from Starlark and has a request, one call whose \
+        answer is withheld, and an `if` on that answer. There are no sockets. Then all are woken and run to their end.",
     );
     found.note(format!(
-        "The story's {STORY_MS} ms are for a million bare JVM coroutines; ours of that row carry a request and a call each. \
+        "The story's {STORY_MS} ms are for a million bare JVM coroutines. The flows of that row have a request and a \
+        call each. \
          Threads were made up to {}{}.",
         threads.count,
-        if threads.count == most_threads() { ", which is as many as the system has memory areas for in a process" } else { "" }
+        if threads.count == most_threads() {
+            ", which is as many as the system has memory areas for in a process"
+        } else {
+            ""
+        }
     ));
     Ok(found)
 }

@@ -17,9 +17,10 @@ use super::{Context, Experiment};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "files",
-    title: "Reading files beside the pool, not on it",
-    asked: "The team with coroutines read single files 7.5 % faster asynchronously from an SSD (no difference from a hard disk), and counted \
-            the CPU tasks that a pool gets done while 400 reads finish, by the share of reads in the mix.",
+    title: "Reading files on other threads than the pool's",
+    asked: "The team with coroutines read single files 7.5 % faster asynchronously from an SSD; on a hard disk there \
+    was no difference. They also counted the CPU tasks that a pool completes while 400 reads finish, by the share of \
+    reads.",
     run,
 };
 
@@ -253,27 +254,24 @@ fn run(context: &Context) -> Result<Found, LabError> {
     );
     found
         .plots
-        .push(("The more of the mix reads, the more a pool gains when reads do not hold its threads.".into(), svg));
+        .push(("The larger the share of reads, the more a pool gains when they do not hold its threads.".into(), svg));
     found.shows = format!(
-        "A single read takes {:+.0} % when it is handed to another thread; in a pool where three of four tasks are reads, handing them over \
-         changes the CPU tasks done in a millisecond by {:+.0} % (story: +19 %).",
+        "A single read takes {:+.0} % when another thread does it. In a pool where three of four tasks are reads, \
+        this changes the CPU tasks per millisecond by {:+.0} % (story: +19 %).",
         (beside / blocking - 1.0) * 100.0,
         gains[0]
     );
     found.measured(format!(
-        "A file of 64 MB, read in blocks of 16 KB at scattered places, each once; before each turn the kernel is told to drop it from its cache \
-         (no root is needed for one's own file). A pool with a thread a core ({threads}) takes tasks from a mix of reads and pieces \
-         of computing (about 20 us each); CPU tasks are counted until {READS} reads are done. Blocking: the pool's thread reads. \
-         Asynchronous: tokio's file API, whose own {threads} threads read while the pool goes on."
+        "A file of 64 MB, read in blocks of 16 KB in random order, each once. Before each round the kernel drops it \
+        from its cache. A pool with one thread per core ({threads}) runs a mix of reads and CPU tasks of about 20 us \
+        each. CPU tasks are counted until {READS} reads are done. Blocking: the pool's thread reads. Asynchronous: \
+        tokio's file API reads on its own {threads} threads."
     ));
     found.note(
-        "Asynchronous file reads are blocking reads on other threads: tokio's stable file API works so, and so do most. io_uring would \
-         read without a thread, but no crate for it is both safe to use without `unsafe` and well kept outside of runtimes of its \
-         own, so it is left out.",
+        "Asynchronous file reads are blocking reads on other threads: so works tokio's file API. io_uring needs no \
+        threads, but its crates need `unsafe` or a runtime of their own.",
     );
-    found.note(
-        "On a virtual machine the host may hold the file in a cache of its own, so a read can be faster than its disk.",
-    );
+    found.note("On a virtual machine the host may cache the file, so a read can be faster than the disk.");
     Ok(found)
 }
 

@@ -14,9 +14,9 @@ use super::{Context, Experiment};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "http",
-    title: "A hundred calls, in a row and at once",
-    asked: "A team with coroutines on the JVM measured a service that makes 100 calls of 1.5 ms for each request, in sequence and \
-            in parallel, with 1 and 6 callers on 1, 2 and 4 cores: with blocking threads, and with coroutines.",
+    title: "A hundred calls, in sequence and in parallel",
+    asked: "A team with coroutines on the JVM measured a service that makes 100 calls of 1.5 ms for each request, in \
+    sequence and in parallel. It had 1 and 6 clients on 1, 2 and 4 cores, blocking threads and coroutines.",
     run,
 };
 
@@ -188,27 +188,30 @@ fn run(context: &Context) -> Result<Found, LabError> {
         ],
     );
     found.plots.push((
-        "In parallel a pool of blocking threads is as slow as its threads are few; a flow sends all calls at once."
+        "In parallel a pool of blocking threads makes as many calls at once as it has threads; a flow sends all at \
+        once."
             .into(),
         svg,
     ));
     found.shows = format!(
-        "In sequence all ways wait alike; in parallel a flow answers 100 calls in {} ms on one core, where a pool of one blocking \
-         thread takes {:.0} times as long.",
+        "In sequence all versions wait alike. In parallel a flow makes 100 calls in {} ms on one core; a pool of one \
+        blocking thread takes {:.0} times as long.",
         digits(bar),
         found_ratio(&found.tables[1])
     );
     found.measured(format!(
-        "`fanin serve` runs pinned to 1 and 2 cores with a worker each; the stub answers after exactly 1.5 ms{}. Callers ask one \
-         request after another on a connection of their own, for at least {least} requests and {} s. The flow is the same for both \
+        "`fanin serve` runs on 1 and 2 cores with a worker each. The stub answers after exactly 1.5 ms{}. Each client \
+        sends one request after another on its own connection, for at least {least} requests and {} s. The flow is \
+        the same for both \
          executors; `sequential` decides on each answer before the next call.",
         if alone { ", on the last core, beside the callers" } else { ", on the same core as all else" },
         time.as_secs_f64()
     ));
     found.measured(
-        "The story's blocking side made parallel calls on a pool with a thread a core. That is the column `blocking pool`: threads \
-         that make one call at a time with std's sockets, no server before them. With several callers it is the time until the \
-         calls of all of them are done. Fanin's threads executor sends a request's calls at once and blocks one thread for all.",
+        "The story's blocking version made parallel calls on a pool with one thread per core. The column `blocking \
+        pool` repeats that with the standard library's sockets and no server in front. With several clients it is the \
+        time until the calls of all are done. Fanin's threads executor sends a request's calls at once and blocks one \
+        thread for all.",
     );
     if here.len() < 4 {
         found.note(format!("This machine has {} cores; the story's rows with more are left out.", here.len()));

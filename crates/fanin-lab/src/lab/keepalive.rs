@@ -23,10 +23,10 @@ use super::{Context, Experiment};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "keepalive",
-    title: "An instance vanishes without a word",
-    asked: "Clients of the antispam team give a call 50 ms and then go elsewhere; yet whenever the service rolled in Kubernetes they hung for \
-            20 s, the library's default keepalive timeout, because the connection to an instance that was gone still counted as good. \
-            Keepalive settings cured it. How long does it take here, with and without?",
+    title: "An instance vanishes without closing its connections",
+    asked: "Clients of the antispam team give a call 50 ms, then try another instance. Yet whenever the service was \
+    rolled in Kubernetes they hung for 20 s, the library's default keepalive timeout: the connection to the removed \
+    instance still counted as good. Keepalive settings cured it. How long does it take here, with and without?",
     run,
 };
 
@@ -226,21 +226,23 @@ fn run(context: &Context) -> Result<Found, LabError> {
             Series::story("story, default", vec![(0.0, 20.0)]),
         ],
     );
-    found.plots.push(("Without pings nothing tells a client that its connection leads nowhere.".into(), svg));
+    found.plots.push(("Without pings a client cannot know that its connection is dead.".into(), svg));
     found.shows = format!(
-        "A client without pings still failed after {} s, though a healthy instance answered at the same address all the time; Fanin with its \
-         defaults was well again after {:.1} s.",
+        "A client without pings still failed after {} s, although a healthy instance answered at the same address. \
+        Fanin with its defaults recovered after {:.1} s.",
         time.as_secs(),
         until(&defaults)
     );
     found.measured(format!(
-        "A relay stands before an HTTP/2 backend. At one moment the connections there are fall silent for good, without an end or a reset, as when \
-         a host is gone; new connections are served. Each client makes one call after another with a timeout of {} ms.",
+        "A proxy stands in front of an HTTP/2 backend. At one moment all open connections fall silent without FIN or \
+        reset, as when a host is gone. New connections are served. Each client makes one call after another with a \
+        timeout of {} ms.",
         CALL.as_millis()
     ));
     found.note(
-        "Fanin pings at intervals, and at once when a call is given up on while nothing came in, so its defaults (10 s, 1 s) act within about a \
-         second. The story's 20 s are that library's default; a client that waits for TCP alone may take a quarter of an hour.",
+        "Fanin pings at intervals, and at once when a call times out on a silent connection. So its defaults (10 s, 1 \
+        s) act within about a second. The story's 20 s are that library's default. A client that relies on TCP alone \
+        may take a quarter of an hour.",
     );
     Ok(found)
 }

@@ -17,10 +17,10 @@ use super::{Context, Experiment};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "memory",
-    title: "Threads that come and go, and memory that does not come back",
-    asked: "An antispam team's model server with over 1,000 connections: the RPC library kept making and ending threads, each got an arena \
-            of the C library's allocator, and memory climbed from 2 GB to 20 GB until it was killed. A thread-caching allocator with a shared \
-            list held it at 2 to 2.5 GB. What happens here?",
+    title: "Threads that start and end, and memory that is not released",
+    asked: "An antispam team ran a model server with over 1,000 connections. Its RPC library kept starting and ending \
+    threads, and each got an arena of the C library's allocator. Memory grew from 2 GB to 20 GB until the process was \
+    killed. A thread-caching allocator kept it at 2 to 2.5 GB. What happens here?",
     run,
 };
 
@@ -116,7 +116,8 @@ fn fanin(context: &Context, seconds: u64) -> Result<Vec<(f64, u64, f64)>, LabErr
          [[routes]]\npath = '/score/{{id}}'\nflow = 'flow.star:score'\n",
         stub.url()
     );
-    let star = "load(\"@upstreams\", \"model\")\ndef score(req):\n    return model.get(\"/score\", query = {\"id\": req.params[\"id\"]})\n";
+    let star = "load(\"@upstreams\", \"model\")\ndef score(req):\n    return model.get(\"/score\", query = {\"id\": \
+    req.params[\"id\"]})\n";
     let served = Served::start(&context.program, process::cores().len(), &toml, star)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(LabError::io("a runtime"))?;
@@ -210,7 +211,7 @@ fn run(context: &Context) -> Result<Found, LabError> {
             Series::new("in use", vec![(0.0, ours.live), (100.0, ours.live)]),
         ],
     );
-    found.plots.push(("The same requests and threads; only the allocator differs.".into(), svg));
+    found.plots.push(("The same requests and threads with two allocators.".into(), svg));
     let svg = lines(
         "fanin serve under bursts on 1,000 connections",
         Axis::even("seconds"),
@@ -220,12 +221,11 @@ fn run(context: &Context) -> Result<Found, LabError> {
             Series::new("threads", served.iter().map(|(at, threads, _)| (*at, *threads as f64)).collect()),
         ],
     );
-    found
-        .plots
-        .push(("Threads stay as many as they were at the start; memory follows connections, not time.".into(), svg));
+    found.plots.push(("The number of threads is constant; memory depends on connections, not on time.".into(), svg));
     found.shows = format!(
-        "With threads that come and go, the C library's allocator held up to {:.1} times what was in use and mimalloc {:.1} times; \
-         Fanin does not make the threads in the first place: {} throughout, and {} MB half-way as at the end ({} MB).",
+        "With threads that start and end, the C library's allocator held up to {:.1} times the memory in use, and \
+        mimalloc {:.1} times. Fanin does not start such threads: {} throughout, and {} MB half-way as at the end ({} \
+        MB).",
         most(&system) / system.live,
         most(&ours) / ours.live,
         threads(u64::max),
@@ -233,14 +233,14 @@ fn run(context: &Context) -> Result<Found, LabError> {
         digits(megabytes(1.0))
     );
     found.measured(format!(
-        "Hours compressed: {generations} threads one after another, {ALIVE} alive at a time, each handles 40 requests with buffers of 1 to \
-         512 KB; {} MB stay in use, the oldest are freed by whichever thread comes next. Each allocator runs in a process of its own. The C \
-         library's is reached through the same program, past its own allocator.",
+        "Hours in short form: {generations} threads one after another, {ALIVE} alive at a time. Each handles 40 \
+        requests with buffers of 1 to 512 KB; {} MB stay in use, and later threads free the oldest. Each allocator \
+        runs in a process of its own.",
         LIVE >> 20
     ));
     found.note(
-        "The C library limits arenas to 8 for each core, so a machine with few cores, as this one, grows less than the story's; its \
-         server also held models and RPC buffers beside the requests.",
+        "The C library limits arenas to 8 per core, so memory grows less on a machine with few cores. The story's \
+        server also held models and RPC buffers.",
     );
     Ok(found)
 }

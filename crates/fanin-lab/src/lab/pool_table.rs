@@ -12,8 +12,8 @@ use super::{Context, Experiment};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "threads",
     title: "Many threads cost no CPU by being many",
-    asked: "A job site wanted 600 threads on each server and asked whether switching between them costs anything: 16,384 \
-            tasks of 600,000 random additions each, on pools of 1 to 4096 threads, 4 cores.",
+    asked: "A job site wanted 600 threads on each server. Does switching between them cost anything? The story ran \
+    16,384 tasks of 600,000 random additions each, on pools of 1 to 4096 threads and 4 cores.",
     run,
 };
 
@@ -188,26 +188,27 @@ fn run(context: &Context) -> Result<Found, LabError> {
         ],
     );
     found.plots.push((
-        "Beyond a thread a core the line is flat: threads that have work cost what the work costs.".into(),
+        "Beyond one thread per core the line is flat: only the work costs CPU, not the number of threads.".into(),
         svg,
     ));
     found.shows = format!(
-        "{TASKS} tasks take as long on 4096 threads as on {} ({:+.2} %; story: +0.02 %): waiting threads are cheap in CPU, their \
-         price is memory and a bound.",
+        "{TASKS} tasks take as long on 4096 threads as on {} ({:+.2} %; story: +0.02 %): waiting threads cost memory, \
+        not CPU.",
         STORY[base].0,
         (medians[STORY.len() - 1] / medians[base] - 1.0) * 100.0
     );
     found.measured(format!(
-        "Each pool takes {TASKS} tasks from one queue; the clock runs from the moment when all its threads are ready to the end \
-         of the last task. A short warm-up of all pools, then {runs} measured turns; each turn runs every pool once, so that a disturbance meets all \
-         rows alike (pools smaller than the machine once in all). Comparisons are between medians. Random numbers are \
+        "Each pool takes {TASKS} tasks from one queue; The time runs from when all its threads are ready to the end \
+        of the last task. After a short warm-up of all pools there are {runs} measured rounds. Each round runs every \
+        pool once, so a disturbance hits all rows alike (pools smaller than the machine run once in all). Comparisons \
+        are between medians. Random numbers are \
          SplitMix64, stacks {} KiB.",
         STACK >> 10
     ));
     if count != STORY_ADDITIONS {
         found.note(format!(
-            "A task here is {count} additions, not the story's {STORY_ADDITIONS}, so that the run is short: switches weigh more, and \
-             so does whatever else the machine does meanwhile."
+            "A task here is {count} additions, not the story's {STORY_ADDITIONS}, so that the run is short. Switches \
+            weigh more then, and so does other load of the machine."
         ));
     }
     Ok(found)

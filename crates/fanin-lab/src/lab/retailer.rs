@@ -16,9 +16,9 @@ use super::{Context, Experiment};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "retailer",
     title: "The ways to build a page of many services",
-    asked: "A retailer's orchestrator asks services for products by mask, and for recommended ones. Its services held 2,000 requests a second, it \
-            held 200; what helped was, in this order: a table of masks kept in memory, parallel calls, merged calls, a non-blocking client. \
-            The aim was 60 ms at the 95th percentile.",
+    asked: "A retailer's orchestrator gets products by mask from its services, and recommended products. The services \
+    handled 2,000 requests a second, the orchestrator 200. These steps helped, in this order: a table of masks in \
+    memory, parallel calls, merged calls, a non-blocking client. The goal was 60 ms at the 95th percentile.",
     run,
 };
 
@@ -29,7 +29,8 @@ const BODY: &str =
 const MASKS: [(&str, &str); 2] = [
     (
         "product_detail_page_attributes",
-        r#"["name", "photo", "brand", "description", "price", "old_price", "available", "delivery_days", "rating", "review_count"]"#,
+        r#"["name", "photo", "brand", "description", "price", "old_price", "available", "delivery_days", "rating", \
+        "review_count"]"#,
     ),
     ("short", r#"["name", "photo", "price", "available"]"#),
 ];
@@ -154,7 +155,8 @@ fn run(context: &Context) -> Result<Found, LabError> {
     let calm = 100.0;
     let mut table = Table::new(
         format!(
-            "one instance with one core, {calm} requests a second; then the most that it answers within 60 ms at the 95th percentile"
+            "one instance with one core, {calm} requests a second; then the most that it answers within 60 ms at the \
+            95th percentile"
         ),
         &[
             "way",
@@ -212,16 +214,17 @@ fn run(context: &Context) -> Result<Found, LabError> {
     found.tables.push(table);
     let most: Vec<(f64, f64)> = figures.iter().enumerate().map(|(at, (most, _))| (at as f64, most.max(1.0))).collect();
     found.plots.push((
-        "The ways in the story's order; `n.b.`: non-blocking, the same code on coroutines.".into(),
+        "The versions in the story's order; `n.b.`: non-blocking, the same code on coroutines.".into(),
         bars("p95 at 100 requests a second", &SHORT, Axis::even("ms"), &[Series::new("p95", charted)]),
     ));
     found.plots.push((
-        "The most that one core answers with 95 of 100 within 60 ms.".into(),
+        "The highest rate at which one core answers 95 % within 60 ms.".into(),
         bars("Requests a second within the aim", &SHORT, Axis::even("a second"), &[Series::new("one core", most)]),
     ));
     found.shows = format!(
-        "One call after another an instance with one core holds {} within 60 ms; variant 2 holds {:.0} on threads and {:.0} without \
-         blocking, at {:.0} and {:.0} us of CPU each; written plainly and merged by Fanin the page holds {:.0} at {:.0} us.",
+        "With sequential calls one core handles {} within 60 ms. Variant 2 handles {:.0} on threads and {:.0} without \
+         blocking, at {:.0} and {:.0} us of CPU each. Written plainly and merged by Fanin, the page reaches {:.0} at \
+         {:.0} us.",
         if figures[0].0 > 0.0 {
             format!("{:.0} requests a second", figures[0].0)
         } else {
@@ -235,19 +238,21 @@ fn run(context: &Context) -> Result<Found, LabError> {
         figures[6].1,
     );
     found.measured(format!(
-        "The flows are those of examples/shop, all with the same answer: three products by a mask of ten attributes, five recommended ones by \
-         another. Backends answer after 4 (masks), 12 (recommendations), 8, 6, 6, 10 ms (the four owners of attributes), all on one thread of \
-         the core that the load generator is on. `fanin serve` has the other core and one worker. Open load with random distances, \
-         {seconds} s each; the rate rises by {} until p95 passes 60 ms or a request fails. Threads: of the whole process, after the \
-         highest rate.",
+        "The flows are those of examples/shop. All build the same page: three products by a mask of ten attributes, \
+        five recommended ones by another. Backends answer after 4 (masks), 12 (recommendations), 8, 6, 6, 10 ms (the \
+        four services of attributes). They share a core with the load generator. `fanin serve` has the other core and \
+        one worker. Open load with Poisson arrivals, \
+         {seconds} s each; the rate rises by {} until p95 exceeds 60 ms or a request fails. Threads are those of the \
+         whole process, after the highest rate.",
         if context.quick { "doubling" } else { "half" }
     ));
     found.measured(
-        "All but the first way have the masks in a snapshot. Those that block run on a pool of 1,000 threads, the others are the same code on \
-         coroutines. The last way asks for what it needs where it needs it; operations with `batch` make one call of what is asked at a time.",
+        "All but the first version keep the masks in a snapshot. Blocking versions run on a pool of 1,000 threads; \
+        the others are the same code on coroutines. The last version calls what it needs where it needs it, and \
+        operations with `batch` merge calls of the same round.",
     );
     if here.len() < 3 {
-        found.note("Backends and load share one core, so the highest rates may be theirs rather than the server's.");
+        found.note("Backends and load share one core, which may limit the highest rates.");
     }
     Ok(found)
 }

@@ -15,9 +15,9 @@ use super::{Context, Experiment};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "slow-backend",
-    title: "One backend of three becomes slow, and those who do not need it wait too",
-    asked: "The job site with a thread for each request: when a backend becomes 2, 4 or 10 times slower, or hangs, all threads can end \
-            up blocked on it, and requests that do not need it starve. What do more threads, limits, and coroutines change?",
+    title: "One of three backends becomes slow, and requests that do not need it wait too",
+    asked: "The job site uses a thread for each request. When a backend becomes 2, 4 or 10 times slower, or hangs, \
+    all threads can end up blocked on it. Requests that do not need it starve. What do limits and coroutines change?",
     run,
 };
 
@@ -165,22 +165,29 @@ fn run(context: &Context) -> Result<Found, LabError> {
     let groups = ["as usual", "2 times", "4 times", "10 times", "hanging"];
     let svg =
         bars("Pages that do not need the slow backend: good answers, per cent", &groups, Axis::even("%"), &charted);
-    found
-        .plots
-        .push(("The third backend becomes slower from left to right. Only its own pages should notice.".into(), svg));
+    found.plots.push((
+        "The third backend becomes slower from left to right. Only its own pages should become \
+        slower."
+            .into(),
+        svg,
+    ));
     found.shows = format!(
-        "With the third backend hanging, {:.0} % of the pages that do not need it are still good on threads without limits, {:.0} % \
-         with a limit and a short timeout for it, and {:.0} % on coroutines.",
+        "With the third backend hanging, {:.0} % of the other pages are still good on threads without limits, {:.0} % \
+         with a limit and a short timeout, and {:.0} % on coroutines.",
         hanging[0], hanging[1], hanging[2]
     );
     found.measured(format!(
-        "Three backends that answer after {} ms. One route whose flow asks one of them, on a pool of {THREADS} threads with {WAITING} \
-         places to wait: 3.6 are busy on average, four times that is the story's rule for bursts. Open load at {RATE} requests a \
-         second for each page with random distances, {seconds} s for each row, sent whatever becomes of earlier requests. \
-         Requests have 5 s; a good answer is a 200 within 500 ms of the moment when the request was due.",
+        "Three backends that answer after {} ms. One route whose flow calls one of them, on a pool of {THREADS} \
+        threads with {WAITING} \
+         requests that may wait. On average 3.6 threads are busy; four times that is the story's rule for bursts. Open load at {RATE} requests a \
+         second for each page with Poisson arrivals, {seconds} s for each row. \
+         Requests time out after 5 s. A good answer is a 200 within 500 ms of the scheduled moment.",
         USUAL.as_millis()
     ));
-    found.measured("`limits` gives the third backend 6 calls at once, 2 waiting, 100 ms, and its breaker.");
-    found.note("The story tells of this without figures, so there is no column of its own.");
+    found.measured(
+        "`limits` gives the third backend 6 calls in flight, 2 waiting, a timeout of 100 ms, and a circuit \
+    breaker.",
+    );
+    found.note("The story has no figures for this.");
     Ok(found)
 }

@@ -20,10 +20,10 @@ use super::{Context, Experiment};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "sql",
-    title: "A bound on how many wait for a connection, not on how long",
-    asked: "The team with coroutines: a pool of 4 connections, queries of 30 ms, three in sequence a request. The blocking version lets a thread \
-            wait a second for a connection; the asynchronous one refuses at once when 33 wait already. What becomes of them past what the database \
-            can do, and after the load has stopped?",
+    title: "Bound how many wait for a connection, not how long",
+    asked: "The team with coroutines had a pool of 4 connections, and three queries of 30 ms per request, one after \
+    another. The blocking version waits up to a second for a connection. The asynchronous one refuses at once when 33 \
+    are waiting. What happens above the database's capacity, and after the load has stopped?",
     run,
 };
 
@@ -191,7 +191,8 @@ fn asynchronous(database: &Database, rate: f64, load: f64, after: f64) -> Result
 /// Fanin's own upstream, with the same bound: a server of its own, asked over a connection for each request.
 fn upstream(context: &Context, database: &Database, rate: f64, load: f64, after: f64) -> Result<Vec<Done>, LabError> {
     let toml = format!(
-        "[upstreams.db]\npostgres = '{}'\nlimit = {CONNECTIONS}\nmax_waiting = {MAX_WAITING}\ntimeout = '10s'\nretry = 'off'\n\
+        "[upstreams.db]\npostgres = '{}'\nlimit = {CONNECTIONS}\nmax_waiting = {MAX_WAITING}\ntimeout = '10s'\nretry \
+        = 'off'\n\
          breaker = 'off'\n[upstreams.db.statements.rows]\nsql = '{QUERY}'\nparams = ['value']\nrows = 'one'\n\
          [[routes]]\npath = '/'\nflow = 'flow.star:page'\ntimeout = '10s'\n",
         database.url()
@@ -322,7 +323,7 @@ fn run(context: &Context) -> Result<Found, LabError> {
                 (2, _) => "",
                 (_, false) => "both the same up to 50 a second",
                 (0, true) => "11 s at 66 a second, then timeouts, even after the load stops",
-                (_, true) => "730 ms at 54 a second, serves what the database can, refuses the rest at once",
+                (_, true) => "730 ms at 54 a second, serves at the database's capacity, refuses the rest at once",
             };
             table.row([
                 format!("{rate:.0}"),
@@ -354,22 +355,26 @@ fn run(context: &Context) -> Result<Found, LabError> {
             Series::new("what the database can do", vec![(rates[0], capacity), (top, capacity)]),
         ],
     );
-    found.plots.push(("Past what the database can do, only those that refuse at once still deliver it.".into(), svg));
+    found
+        .plots
+        .push(("Above the database's capacity, only versions that refuse at once still use all of it.".into(), svg));
     let [time, number, fanin] = &last[..] else { return Err(LabError::wrong("no rows")) };
     found.shows = format!(
-        "At {top:.0} requests a second, where the database can do {capacity:.0}, waiting by time answers {:.1} a second, waiting by number {:.1}, and a \
-         flow on Fanin's upstream {:.1}, its refusals after {} ms.",
+        "At {top:.0} requests a second, where the database can do {capacity:.0}, a bound on time answers {:.1} a \
+        second, a bound on the number {:.1}, and a \
+         flow on Fanin's upstream {:.1}, with refusals after {} ms.",
         time.goodput,
         number.goodput,
         fanin.goodput,
         digits(fanin.refused)
     );
     found.measured(format!(
-        "PostgreSQL {}; {CONNECTIONS} connections; a query scans 5,000 rows without an index and sleeps up to about 30 ms, so that any machine is as slow; \
-         {QUERIES} in sequence a request, open load. By time: {THREADS} threads take requests from a queue and each waits up to {} s for a \
+        "PostgreSQL {}; {CONNECTIONS} connections; a query scans 5,000 rows without an index and sleeps up to about \
+        30 ms; \
+         {QUERIES} in sequence per request; open load. By time: {THREADS} threads take requests from a queue. Each waits up to {} s for a \
          connection, for each query. By number: a request whose first query finds {MAX_WAITING} waiting is refused. Fanin: `fanin serve` with \
-         `limit = {CONNECTIONS}` and `max_waiting = {MAX_WAITING}`, the oldest request's call first. A client leaves after {} s; \
-         what the server has not finished then is not counted as answered.",
+         `limit = {CONNECTIONS}` and `max_waiting = {MAX_WAITING}`, the oldest request's call first. Clients time out after {} s; \
+         later answers do not count.",
         database.version(),
         PATIENCE.as_secs(),
         CLIENT.as_secs()

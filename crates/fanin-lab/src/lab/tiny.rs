@@ -10,8 +10,8 @@ use super::{Context, Experiment};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "tiny",
     title: "When a task is too small for a coroutine",
-    asked: "\"Tiny tasks do not pay\", said the team with coroutines of what they cost. How small is tiny: from how much work on does \
-            splitting it into tasks cost less than it saves?",
+    asked: "\"Tiny tasks do not pay\", said the team with coroutines. How small is tiny? From how much work on does \
+    splitting it into tasks save time?",
     run,
 };
 
@@ -128,8 +128,8 @@ fn run(context: &Context) -> Result<Found, LabError> {
     let cost = median(&costs[..3]);
     found.shows = match crossing {
         Some(work) => format!(
-            "A task costs about {} ns to make, wake and end; on two cores it pays from about {} ns of work on. Calls to backends take a \
-             thousand times that, so a flow never asks whether to run them side by side.",
+            "A task costs about {} ns to make, wake and end. On two cores it pays from about {} ns of work on. Calls \
+            to backends take a thousand times that, so running them in parallel always pays.",
             digits(cost),
             digits(work)
         ),
@@ -139,8 +139,8 @@ fn run(context: &Context) -> Result<Found, LabError> {
         ),
     };
     found.measured(format!(
-        "The same work, some hundred to 20,000 times: in a plain loop, as tokio tasks on one thread, as tokio tasks on {cores} threads, \
-         and on a thread of its own each time. {turns} turns of all in turn; medians."
+        "The same work, repeated up to 20,000 times: in a plain loop, as tokio tasks on one thread, as tokio tasks on \
+        {cores} threads, and on a new thread each time. {turns} interleaved rounds; medians."
     ));
     found.note("The story gives no figures for this.");
     Ok(found)
