@@ -1,4 +1,14 @@
-//! Every benchmark of the project. `bench/run NAME` builds and calls it; `bench/README.md` says what each means.
+//! All benchmarks of the project. `bench/run NAME` builds and runs one; `bench/README.md` describes them.
+//!
+//! | module | content |
+//! |---|---|
+//! | `cost`, `cold`, `inflight`, `overload`, `rolling`, … | one benchmark each, named as its entry of the command line |
+//! | `baseline` | the hand-written aggregator that `cost` compares with |
+//! | `stub`, `load` | the backend, and the closed-loop load |
+//! | `process`, `servers`, `cgroup` | starting what is measured, and reading its CPU and memory |
+//! | `interleaved`, `workload` | interleaved measurement of several servers, and what is requested of them |
+//! | `sampler`, `stalls`, `core_speed` | disturbances by the machine itself |
+//! | `report` | tables and bars |
 
 mod baseline;
 mod cgroup;

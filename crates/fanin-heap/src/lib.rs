@@ -1,12 +1,19 @@
-//! A heap profile by allocation site, taken from a running process.
+//! Sampling heap profiler for a running process, and the global allocator that it wraps.
 //!
-//! [`Sampling`] stands in front of the program's allocator. Off, it costs a relaxed load and a branch at each allocation and
-//! each release. On, about one allocation in so many *bytes* is noted with the calls that led to it, until it is released: large
-//! ones nearly always, small ones rarely, each by the chance that its size gives it, so that the noted ones can be scaled to all
-//! that live. What is noted is bounded by what lives divided by that distance, and by [`MOST`].
+//! | module | content |
+//! |---|---|
+//! | `sample`, `recording` | which allocations are sampled (a Poisson process over bytes), and their stack traces |
+//! | `table` | live samples by address |
+//! | `pprof`, `text`, `mapping` | the profile in pprof's format and as text; the process's mappings |
+//! | `mimalloc` | mimalloc as the global allocator |
 //!
-//! [`pprof`] and [`text`] show what lives now. Sampling can be switched on once; it is not switched off, because what was
-//! released meanwhile would seem to live.
+//! [`Sampling`] wraps the allocator. Off, it costs a relaxed load and a branch per allocation and release. On, it records about
+//! one allocation per so many *bytes* with its stack trace, until it is released. The probability grows with the size, so the
+//! samples can be scaled to the whole heap. Their number is bounded by the live bytes divided by that distance, and by [`MOST`].
+//!
+//! Sampling can be switched on once and not off again: allocations released in between would seem to be alive.
+//!
+//! The crate must not know about the server. It contains `unsafe`, because a global allocator needs it.
 
 mod mapping;
 mod mimalloc;

@@ -1,4 +1,4 @@
-//! mimalloc, asked for the usual alignments in the usual way.
+//! mimalloc as the global allocator: its plain functions for the usual alignments, its aligned ones for others.
 //!
 //! The `mimalloc` crate asks for each allocation with its alignment. A size that is no power of two then gets a block that is larger
 //! by the alignment whenever its size class has no block at hand, and always above 1 KB, and from then on each release in that

@@ -1,7 +1,12 @@
-//! Experiments about capacity: what a tier needs, and why.
+//! Capacity planning: `fanin lab` and `fanin size`.
 //!
-//! - [`lab`] runs experiments and puts their figures beside those of published stories;
-//! - [`size`] reads access logs and says how many threads, or how much memory for coroutines, the tier behind them needs.
+//! | module | content |
+//! |---|---|
+//! | [`lab`] | experiments that repeat published measurements; one file each, run on loopback |
+//! | [`size`] | sizes a tier from its access logs: threads of a pool, or memory for coroutines |
+//!
+//! The two do not use each other. `size` must not know about Fanin's server: it reads any server's log. `lab` starts Fanin as a
+//! process, except for experiments on suspended flows, which use fanin-flow directly.
 
 pub mod lab;
 pub mod size;

@@ -114,7 +114,7 @@ pub struct Outcome {
     pub timeouts: u64,
     /// Not sent, because the generator's own bound on requests in flight was reached.
     pub unsent: u64,
-    /// Tries after the first.
+    /// Retries.
     pub retried: u64,
     /// Bytes of bodies received.
     pub bytes: u64,

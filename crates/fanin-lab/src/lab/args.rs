@@ -54,7 +54,7 @@ pub struct RoleArgs {
 /// Runs `fanin lab`.
 ///
 /// # Errors
-/// An unknown experiment; a report that cannot be written. What fails within an experiment is told, and the rest goes on.
+/// An unknown experiment; a report that cannot be written. A failed experiment is reported on standard error, and the others run.
 pub fn run(args: &LabArgs) -> Result<ExitCode, LabError> {
     let ran = measure(args);
     run_dir::remove();

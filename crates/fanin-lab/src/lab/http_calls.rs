@@ -1,4 +1,4 @@
-//! `http`: 100 calls in a row and at once.
+//! `http`: 100 calls in sequence and in parallel.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;

@@ -1,10 +1,16 @@
-//! The lab: experiments that put the tables of published stories beside figures of this machine.
+//! The lab: experiments that compare this machine with the tables of published stories.
 //!
-//! One file an experiment; each gives tables with the story's columns beside ours, a chart, bars where there are any, and one
-//! sentence. What they share: [`outcome`](Outcome) (what is found), `report` (files and the HTML page), `stub` (backends),
-//! `process` (`fanin serve` and other roles as processes of their own), `client`, `chart`.
+//! Each experiment has a file of its own and an entry in [`EXPERIMENTS`]. It returns an [`Outcome`]: tables with the story's
+//! columns next to ours, a chart, bars if there are any, and one sentence.
 //!
-//! Everything runs on loopback with the user's own rights, in a temporary folder that goes away with the run.
+//! | module | content |
+//! |---|---|
+//! | `args`, `role`, `run_dir` | command line, child processes' entry points, temporary folder of a run |
+//! | `outcome`, `report`, `chart`, `text` | results, and writing them as text, JSON, Markdown, SVG and HTML |
+//! | `process`, `stub`, `client`, `postgres`, `machine` | what experiments start and measure with |
+//! | all others | one experiment each |
+//!
+//! Everything runs on loopback without root, in a temporary folder that is removed at the end.
 
 mod args;
 mod chart;

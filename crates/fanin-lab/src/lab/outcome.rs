@@ -11,7 +11,7 @@ pub struct Outcome {
     pub name: String,
     /// A heading.
     pub title: String,
-    /// What was asked, and where the question comes from.
+    /// The question, and the story that it comes from.
     pub asked: String,
     /// How it was measured, one paragraph each.
     pub measured: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Outcome {
     pub lacks: Option<String>,
 }
 
-/// A table. The story's columns stand beside ours.
+/// A table. The story's columns are next to ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     /// What it shows.
@@ -72,7 +72,7 @@ pub struct Plot {
 /// A figure that must be reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
-    /// What is asked of it.
+    /// Its limit.
     pub what: String,
     /// The bound.
     pub bound: String,

@@ -50,7 +50,7 @@ impl Database {
         // PostgreSQL refuses to run as root, so root lends it to a user without rights.
         let user = rustix::process::getuid().is_root().then_some(NOBODY);
         if let Some(user) = user {
-            let lent = || LabError::io("lending the folder");
+            let lent = || LabError::io("giving the folder to the database's user");
             for place in [dir.path(), &secret] {
                 std::os::unix::fs::chown(place, Some(user), Some(user)).map_err(lent())?;
             }

@@ -326,7 +326,7 @@ impl Reader {
             warn(format!("{} lines with status 101 (WebSockets) left out: they hold no thread", file.upgraded));
         }
         if file.requests == 0 && file.outside > 0 {
-            warn("no request in the time asked for".to_owned());
+            warn("no request within --from and --to".to_owned());
         }
         self.file
     }

@@ -1,11 +1,13 @@
-//! How many threads, or how much memory for coroutines, does the tier behind an access log need?
+//! Sizes a tier from its access logs: threads of a pool, or memory for coroutines.
 //!
-//! A thread per request in progress is what a blocking tier needs, so everything follows from the number in progress over
-//! time, and that follows exactly from the stamp and the length of each request:
+//! A blocking tier needs a thread for each request in progress. The number in progress follows from the stamp and the length of
+//! each request:
 //!
-//! 1. logs are read into 16 bytes a request; broken lines are counted and shown;
-//! 2. a sweep over starts and ends gives the number in progress at every moment;
-//! 3. the log's own requests are run through pools of different sizes to see who waits.
+//! 1. `input`, `format`, `collect`, `order`: logs are read into 16 bytes per request ([`record`]); broken lines are counted;
+//! 2. `sweep`, `occupancy`, `range`: a sweep over starts and ends gives the number in progress at every moment, and bounds of it
+//!    if stamps are in whole seconds; `saturation` recognizes logs of full pools;
+//! 3. `need`, `simulate`, `mgc`: the log's own requests are run through pools of different sizes, and compared with theory;
+//! 4. `report`, `text`, `plot`: the result as data, text and SVG.
 //!
 //! Memory: 16 bytes a request, twice that while the list grows, at most [`Options::max_requests`] of them; about 34 bytes
 //! for each second that has a stamp; 256 KiB of buffer; what is in progress or waiting at once. Lines are not held.
@@ -50,7 +52,7 @@ use format::stamp::show;
 use occupancy::{Occupancy, histogram};
 use record::Record;
 
-/// Requests held at most, unless said otherwise: 480 MB, twice that while the list grows.
+/// Default of [`Options::max_requests`]: 480 MB, twice that while the list grows.
 pub const MAX_REQUESTS: usize = 30_000_000;
 
 const MEDIAN: f64 = 0.5;

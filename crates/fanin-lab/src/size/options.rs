@@ -1,4 +1,4 @@
-//! What a sizing may be asked.
+//! Options of a sizing.
 
 use super::format::{Format, Unit};
 use super::stamps::Stamps;

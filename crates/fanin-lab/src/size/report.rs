@@ -52,7 +52,7 @@ pub struct FileReport {
     pub lines: u64,
     /// Requests counted.
     pub requests: u64,
-    /// Lines outside of the time asked for.
+    /// Lines outside of `from` and `to`.
     pub outside: u64,
     /// Lines with status 101: a connection that became a WebSocket holds no thread.
     pub upgraded: u64,
@@ -203,7 +203,7 @@ pub enum Why {
     /// The rule of thumb: request-seconds of the busiest second by stamp, x4 for bursts, x2 for growth, x2 for slow
     /// backends, over the servers.
     Rule,
-    /// Asked for.
+    /// Given by `--size`.
     Chosen,
 }
 
@@ -231,9 +231,9 @@ pub struct Theory {
     pub waited: f64,
     /// Share of requests in minutes with more load than the pool can do.
     pub overloaded: f64,
-    /// Mean wait; none if it grows without end.
+    /// Mean wait; `None` if it is unbounded.
     pub mean_ms: Option<f64>,
-    /// 99 % wait no longer; none if it grows without end.
+    /// 99 % wait no longer; `None` if it is unbounded.
     pub p99_ms: Option<f64>,
 }
 
@@ -242,7 +242,7 @@ pub struct Theory {
 pub struct Coroutines {
     /// Suspended at once on a server, at most.
     pub at_once: u64,
-    /// Memory of one, bytes, as asked for.
+    /// Memory of one, bytes (`--flow-memory`).
     pub bytes_each: u64,
     /// Memory of all on a server, bytes.
     pub bytes: u64,

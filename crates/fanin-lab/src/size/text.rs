@@ -34,7 +34,7 @@ fn log(file: &FileReport, to: &mut Formatter<'_>) -> fmt::Result {
     };
     writeln!(to, "{}: {}; stamps {fine}, taken as the request's {marks}", file.file, format.name())?;
     write!(to, "  {} lines, {} requests", count(file.lines), count(file.requests))?;
-    for (number, what) in [(file.outside, "outside of the time asked for"), (file.broken, "broken")] {
+    for (number, what) in [(file.outside, "outside of --from and --to"), (file.broken, "broken")] {
         if number > 0 {
             write!(to, ", {} {what}", count(number))?;
         }

@@ -34,7 +34,7 @@ pub(super) struct Node {
     pub threshold: f64,
     /// The feature and the flags above.
     pub split: u32,
-    /// The left child's place among all nodes; the right one's is the next.
+    /// The left child's index among all nodes; the right child follows it.
     pub next: u32,
 }
 
