@@ -98,7 +98,10 @@ impl<L: Loader> Pages<L> {
             ("/reload", _) => not_allowed("POST"),
             ("/" | "/health" | "/ready" | "/metrics" | "/config", false) => not_allowed("GET, HEAD"),
             _ => Problem::new(StatusCode::NOT_FOUND, "no-page", "There is no such admin page")
-                .member("pages", self.links().iter().map(|page| page.href).collect::<Vec<_>>())
+                .member(
+                    "pages",
+                    self.links().iter().map(|page| page.href).filter(|href| !href.contains('?')).collect::<Vec<_>>(),
+                )
                 .into(),
         };
         if *request.method() == Method::HEAD {
