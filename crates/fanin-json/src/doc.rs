@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::error::JsonError;
-use crate::node::Node;
 use crate::scan::{self, Nothing};
 use crate::tape::Tape;
 
@@ -67,20 +66,6 @@ impl Doc {
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.0.bytes
-    }
-
-    /// The outermost value.
-    #[must_use]
-    pub fn root(&self) -> Node<'_> {
-        Node::new(self, Self::ROOT)
-    }
-
-    /// The value or key at a position that [`Node::at`] or a [`Cursor`](crate::Cursor) of this
-    /// document gave. A position of another document gives some other value or, when it is looked
-    /// at, a panic.
-    #[must_use]
-    pub fn node(&self, at: u32) -> Node<'_> {
-        Node::new(self, at)
     }
 
     /// Whether the index has been built.

@@ -33,6 +33,22 @@ pub struct Node<'a> {
     at: u32,
 }
 
+impl Doc {
+    /// The outermost value.
+    #[must_use]
+    pub fn root(&self) -> Node<'_> {
+        Node::new(self, Self::ROOT)
+    }
+
+    /// The value or key at a position that [`Node::at`] or a [`Cursor`](crate::Cursor) of this
+    /// document gave. A position of another document gives some other value or, when it is looked
+    /// at, a panic.
+    #[must_use]
+    pub fn node(&self, at: u32) -> Node<'_> {
+        Node::new(self, at)
+    }
+}
+
 impl<'a> Node<'a> {
     pub(crate) fn new(doc: &'a Doc, at: u32) -> Self {
         Self { doc, at }

@@ -1,5 +1,6 @@
 //! The index of a document: one entry for each key and value, in the order of the text.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::OnceLock;
 
@@ -36,6 +37,21 @@ impl Entry {
 
     fn repeats(self) -> bool {
         self.extra & REPEATS != 0
+    }
+}
+
+/// What stands between the quotes.
+#[inline(always)]
+pub(crate) fn inside(bytes: &[u8], string: Entry) -> &[u8] {
+    &bytes[string.start as usize + 1..string.end as usize - 1]
+}
+
+/// The text of a string entry; borrowed unless it is escaped.
+pub(crate) fn decode(bytes: &[u8], string: Entry) -> Cow<'_, str> {
+    if string.escaped() {
+        Cow::Owned(unescape::unescape(inside(bytes, string)))
+    } else {
+        unescape::plain(inside(bytes, string))
     }
 }
 
@@ -179,24 +195,24 @@ fn small_object_repeats(bytes: &[u8], entries: &[Entry], object: u32) -> bool {
 fn compare_keys(bytes: &[u8], entries: &[Entry], a: u32, b: u32) -> Ordering {
     let (a, b) = (entries[a as usize], entries[b as usize]);
     if a.escaped() || b.escaped() {
-        return unescape::decode(bytes, a).as_bytes().cmp(unescape::decode(bytes, b).as_bytes());
+        return decode(bytes, a).as_bytes().cmp(decode(bytes, b).as_bytes());
     }
-    unescape::inside(bytes, a).cmp(unescape::inside(bytes, b))
+    inside(bytes, a).cmp(inside(bytes, b))
 }
 
 fn compare_key(bytes: &[u8], key: Entry, wanted: &[u8]) -> Ordering {
     if key.escaped() {
-        return unescape::decode(bytes, key).as_bytes().cmp(wanted);
+        return decode(bytes, key).as_bytes().cmp(wanted);
     }
-    unescape::inside(bytes, key).cmp(wanted)
+    inside(bytes, key).cmp(wanted)
 }
 
 #[inline(always)]
 fn key_is(bytes: &[u8], key: Entry, wanted: &[u8]) -> bool {
     if key.escaped() {
-        return unescape::decode(bytes, key).as_bytes() == wanted;
+        return decode(bytes, key).as_bytes() == wanted;
     }
-    (key.end - key.start) as usize == wanted.len() + 2 && unescape::inside(bytes, key) == wanted
+    (key.end - key.start) as usize == wanted.len() + 2 && inside(bytes, key) == wanted
 }
 
 impl Tape {
@@ -316,7 +332,7 @@ impl Tape {
 
     /// If no equal key stands before `key` in `object`: the position of the value that counts.
     pub(crate) fn first_of_its_name(&self, bytes: &[u8], object: u32, key: u32) -> Option<u32> {
-        let name = unescape::decode(bytes, self.entry(key));
+        let name = decode(bytes, self.entry(key));
         let (first, value) = self.member(bytes, object, &name)?;
         (first == key).then_some(value)
     }

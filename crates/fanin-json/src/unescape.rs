@@ -2,19 +2,6 @@
 
 use std::borrow::Cow;
 
-use crate::tape::Entry;
-
-/// What stands between the quotes.
-#[inline(always)]
-pub(crate) fn inside(bytes: &[u8], string: Entry) -> &[u8] {
-    &bytes[string.start as usize + 1..string.end as usize - 1]
-}
-
-/// The text of a string entry; borrowed unless it is escaped.
-pub(crate) fn decode(bytes: &[u8], string: Entry) -> Cow<'_, str> {
-    if string.escaped() { Cow::Owned(unescape(inside(bytes, string))) } else { plain(inside(bytes, string)) }
-}
-
 /// Text without escapes. The document was checked to be UTF-8, so this borrows.
 pub(crate) fn plain(inside: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(inside)

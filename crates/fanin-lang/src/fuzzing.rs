@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fanin_json::Doc;
 
-use crate::machine::Limits;
+use crate::meter::Limits;
 use crate::native::Globals;
 use crate::program::Program;
 use crate::testing::{Answer, Files, TestHost, run};

@@ -233,7 +233,7 @@ pub struct HostCall<'a> {
     pub call_site: CallSite,
     /// Where it stands in program order.
     pub order: ProgramOrder,
-    pub(crate) place: &'a dyn Fn() -> crate::machine::ProgramPoint,
+    pub(crate) place: &'a dyn Fn() -> crate::program_point::ProgramPoint,
 }
 
 impl HostCall<'_> {

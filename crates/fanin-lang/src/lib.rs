@@ -23,6 +23,7 @@ mod host;
 mod intern;
 pub mod join_points;
 pub mod machine;
+mod meter;
 mod methods;
 pub mod modules;
 pub mod native;
@@ -30,8 +31,10 @@ mod pending;
 mod plan;
 mod program;
 mod program_order;
+mod program_point;
 mod python_names;
 mod render;
+mod standard_library;
 mod suggest;
 pub mod testing;
 mod types;
@@ -43,7 +46,8 @@ pub use host::{
     Args, Argument, CallDiagnostic, CallSite, Effect, Host, HostCall, HostObject, HostRef, Level, Method, NoHost,
     StaticArgs, StaticCall, StaticValue,
 };
-pub use machine::{Instance, Limit, Limits, Machine, Run, Usage};
+pub use machine::{Instance, Machine, Run};
+pub use meter::{Limit, Limits, Usage};
 pub use native::{Awaits, Changes, Ctx, Globals, NativeCode, NativeFn};
 pub use pending::{CallHandle, Outcome, PendingValue, Waiter};
 pub use plan::{Bound, Plan, PlannedCall, PlannedFunction, PlannedLoop, PlannedWait};

@@ -110,7 +110,7 @@ pub(crate) struct Later {
     pub(crate) path: Box<[Key]>,
     /// Where it stands in the program.
     pub(crate) order: crate::program_order::ProgramOrder,
-    pub(crate) place: crate::machine::ProgramPoint,
+    pub(crate) place: crate::program_point::ProgramPoint,
 }
 
 impl PendingValue {

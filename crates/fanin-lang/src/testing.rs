@@ -10,7 +10,8 @@ use fanin_json::Doc;
 
 use crate::error::{Diagnostic, Failure, Kind, Position};
 use crate::host::{CallSite, Effect, Host, HostCall, HostObject, HostRef, Method};
-use crate::machine::{Instance, Limits, Machine, Run};
+use crate::machine::{Instance, Machine, Run};
+use crate::meter::Limits;
 use crate::native::Globals;
 use crate::pending::{CallHandle, Outcome, PendingValue};
 use crate::program::{Loaded, Loader, Program};

@@ -9,8 +9,8 @@ use starlark_syntax::syntax::Dialect;
 use starlark_syntax::syntax::ast::{AstStmt, Stmt};
 
 use super::lint::{Lint, lint_names};
-use crate::compile::{line_column, position};
 use crate::error::Diagnostic;
+use crate::error::{line_column, position};
 use crate::suggest;
 
 /// Lines, both ends included, in which a lint is silent.

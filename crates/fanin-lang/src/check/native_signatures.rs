@@ -161,7 +161,8 @@ mod tests {
     use super::*;
     use crate::error::Kind;
     use crate::host::NoHost;
-    use crate::machine::{Instance, Limits, Machine, Run};
+    use crate::machine::{Instance, Machine, Run};
+    use crate::meter::Limits;
     use crate::native::Globals;
     use crate::program::Program;
     use crate::value::{Frozen, FrozenValue};

@@ -23,7 +23,7 @@ use self::builder::Builder;
 pub(crate) use self::call::literal;
 pub(crate) use self::recover::{Broken, parse_all};
 use crate::code::{Code, Op};
-use crate::error::{Diagnostic, Position};
+use crate::error::{Diagnostic, position};
 use crate::intern::intern;
 use crate::native::Globals;
 use crate::program::Loader;
@@ -71,23 +71,6 @@ pub(crate) struct CompiledModule {
 
 pub(crate) fn span_of(span: Span) -> (u32, u32) {
     (span.begin().get(), span.end().get())
-}
-
-/// Line and column of an offset, both from 1.
-pub(crate) fn line_column(text: &str, offset: u32) -> (u32, u32) {
-    let mut at = (offset as usize).min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    let before = &text[..at];
-    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-    (line as u32, before[start..].chars().count() as u32 + 1)
-}
-
-pub(crate) fn position(file: &ArcStr, text: &str, span: (u32, u32)) -> Position {
-    let (line, column) = line_column(text, span.0);
-    Position { file: file.clone(), line, column, span }
 }
 
 /// Parses a file.

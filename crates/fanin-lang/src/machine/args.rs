@@ -118,7 +118,7 @@ pub(crate) fn pass(
     callee: &Callee<'_>,
     code: &Code,
     base: usize,
-    meter: &super::Meter,
+    meter: &crate::meter::Meter,
 ) -> Result<(), Stop> {
     let (below, frame) = regs.split_at_mut(base);
     let below = &mut below[caller..];

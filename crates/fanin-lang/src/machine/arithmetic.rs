@@ -3,15 +3,43 @@
 use num_bigint::BigInt;
 use num_traits::{Signed, ToPrimitive, Zero};
 
-use super::ops::unsupported;
 use crate::code::Binary;
-use crate::error::{Kind as Error, Stop};
+use crate::error::{Failure, Kind as Error, Stop};
 use crate::native::Ctx;
 use crate::value::view::type_name;
 use crate::value::{Value, number};
 
 /// Longest integer.
 const MOST_BITS: u64 = 65_536;
+
+fn symbol(op: Binary) -> &'static str {
+    match op {
+        Binary::Add => "+",
+        Binary::Subtract => "-",
+        Binary::Multiply => "*",
+        Binary::Divide => "/",
+        Binary::FloorDivide => "//",
+        Binary::Modulo => "%",
+        Binary::And => "&",
+        Binary::Or => "|",
+        Binary::Xor => "^",
+        Binary::Left => "<<",
+        Binary::Right => ">>",
+    }
+}
+
+#[cold]
+pub(super) fn unsupported(op: Binary, a: &Value, b: &Value) -> Stop {
+    let mut failure =
+        Failure::new(Error::Type, format!("{} {} {} is not possible", type_name(a), symbol(op), type_name(b)));
+    if matches!(a, Value::None) || matches!(b, Value::None) {
+        failure = failure
+            .with_hint("one side is None: a function without return, a missing key, or an optional call that failed");
+    } else if op == Binary::Add && (matches!(a, Value::Str(_)) || matches!(b, Value::Str(_))) {
+        failure = failure.with_hint("str(x) makes a string of anything");
+    }
+    failure.into()
+}
 
 #[cold]
 fn division_by_zero() -> Stop {

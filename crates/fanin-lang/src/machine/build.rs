@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 
-use super::Accumulator;
-use super::dispatch::Cx;
+use super::context::Cx;
 use crate::code::{Build, Piece, Reg};
 use crate::error::{Kind, Stop};
 use crate::pending::PendingValue;
 use crate::types::{Mismatch, TypeCheck, mismatch};
-use crate::value::{Dict, Map, Value, view};
+use crate::value::{Accumulator, Dict, Map, Value, view};
 
 /// Checks a value against an annotation. Whether it is there; `waits` says what to do if not.
 pub(super) fn check_type(check: &TypeCheck, value: &Value, cx: &mut Cx<'_>, waits: bool) -> Result<bool, Stop> {

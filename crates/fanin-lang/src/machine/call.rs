@@ -2,12 +2,13 @@
 
 use arcstr::ArcStr;
 
-use super::Meter;
-use super::dispatch::{Cx, place};
+use super::charge::scan_steps;
+use super::context::{Cx, place, target_name};
 use super::registers::{put, store};
 use crate::code::{CallInfo, Target};
 use crate::error::{Failure, Kind, Stop};
 use crate::host::{Args, Effect, HostCall, HostRef};
+use crate::meter::Meter;
 use crate::native::{Awaits, NativeFn};
 use crate::program_order::ProgramOrder;
 use crate::suggest;
@@ -206,21 +207,11 @@ fn run_native(native: &NativeFn, cx: &mut Cx<'_>, pc: usize, args: Args<'_>) -> 
 /// A native may look at all of what it is given: a key is hashed, a prefix compared.
 #[inline]
 fn charge(meter: &mut Meter, args: &[Value]) -> Result<(), Stop> {
-    match args.iter().map(long).sum() {
+    match args.iter().map(scan_steps).sum() {
         0 => Ok(()),
         // What it goes on with has been charged for.
         _ if meter.resumes() => Ok(()),
         steps => meter.steps(steps as u64),
-    }
-}
-
-/// Steps for looking at all of a long text or tuple; nothing for what is short.
-#[inline]
-pub(super) fn long(value: &Value) -> usize {
-    match value {
-        Value::Str(text) => text.len() / 1024,
-        Value::Tuple(tuple) => tuple.len() / 16,
-        _ => 0,
     }
 }
 
@@ -372,7 +363,7 @@ fn field_call(
                     Kind::Type,
                     format!(
                         "the field {} holds a function that may change something: call it through a variable",
-                        super::dispatch::target_name(&info.target)
+                        target_name(&info.target)
                     ),
                 ));
             }

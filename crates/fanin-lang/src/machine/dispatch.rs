@@ -5,83 +5,20 @@ use std::rc::Rc;
 
 use super::arithmetic::{self, small};
 use super::build::{build_from, check_type, dict_of_pairs, render, unpack};
-use super::call::long;
+use super::charge::scan_steps;
+use super::context::{Action, Cx, place};
+use super::fiber::End;
 use super::index::{self, At, key_of};
+use super::ops;
 use super::registers::{copy, moved, push_copy, put, set, store, take_row};
-use super::{Accumulator, Building, Frame, Meter, ProgramPoint, fiber, ops};
-use crate::code::{Build, Code, Op, Reg, Target};
+use crate::code::{Code, Op};
 use crate::error::{Failure, Kind, Stop};
-use crate::host::{CallSite, Host};
-use crate::native::{Ctx, ENTRY};
-use crate::program::ProgramData;
+use crate::native::ENTRY;
 use crate::program_order::ProgramOrder;
+use crate::value::index::index_hard;
 use crate::value::object::Function;
 use crate::value::view::Iter;
 use crate::value::{Dict, FrozenValue, List, Tuple, Value, part};
-
-/// What a running fiber and its instance give to operations.
-pub(crate) struct Cx<'a> {
-    pub(crate) program: &'a ProgramData,
-    pub(crate) host: &'a mut dyn Host,
-    pub(crate) meter: &'a mut Meter,
-    pub(crate) building: Option<&'a Building>,
-    pub(crate) frames: &'a [Frame],
-    pub(crate) fiber: &'a mut fiber::Fiber,
-    /// Fibers besides this one.
-    pub(crate) others: u32,
-}
-
-/// Why a frame's operations ended.
-pub(crate) enum Action {
-    /// The operation at the frame's `pc` stopped.
-    Stop(Stop),
-    /// The slice of steps is used up.
-    Fuel,
-    /// Call of a function of the program; `pc` is after it.
-    Call {
-        call: u16,
-        dst: Reg,
-    },
-    Return(Value),
-    /// End of an item of a comprehension in the bottom frame.
-    ItemEnd(u16),
-    /// A comprehension some of whose items are still running.
-    PendingComprehension {
-        dst: Reg,
-        acc: Rc<Accumulator>,
-        build: Build,
-    },
-}
-
-impl Cx<'_> {
-    pub(crate) fn site(&self, pc: usize) -> CallSite {
-        CallSite { code: self.frames.last().map_or(0, |frame| frame.code), pc: pc as u32 }
-    }
-
-    pub(crate) fn ctx(&mut self, pc: usize) -> Ctx<'_> {
-        let call_site = self.site(pc);
-        Ctx { host: &mut *self.host, call_site, meter: &mut *self.meter, program: self.program }
-    }
-}
-
-/// The place of the operation at `pc` of the top frame.
-pub(crate) fn place(frames: &[Frame], callers: &super::Callers, pc: usize) -> ProgramPoint {
-    let code = frames.last().map_or(0, |frame| frame.code);
-    let below = &frames[..frames.len().saturating_sub(1)];
-    ProgramPoint { code, pc: pc as u32, callers: callers_of(below, callers) }
-}
-
-/// The chain of callers that `below`, frames of a fiber with callers `up`, adds to.
-pub(crate) fn callers_of(below: &[Frame], up: &super::Callers) -> super::Callers {
-    if below.is_empty() {
-        return up.clone();
-    }
-    Some(Rc::new(fiber::Callers {
-        // The operation before the next one is the call.
-        frames: below.iter().map(|frame| (frame.code, frame.pc.saturating_sub(1))).collect(),
-        up: up.clone(),
-    }))
-}
 
 macro_rules! attempt {
     ($pc:ident, $at:ident, $result:expr) => {
@@ -260,7 +197,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 let found = match (&r!(of), &r!(key)) {
                     (Value::List(list), Value::Int(index)) if *index >= 0 => list.items().get(*index as usize).cloned(),
                     (Value::Dict(dict), key @ (Value::Str(_) | Value::Int(_))) => {
-                        attempt!(pc, at, cx.meter.steps(long(key) as u64));
+                        attempt!(pc, at, cx.meter.steps(scan_steps(key) as u64));
                         attempt!(pc, at, dict.map().get(key)).cloned()
                     }
                     _ => None,
@@ -276,7 +213,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                     Value::Json { at, doc } => part::soft_str(doc, *at, key),
                     Value::Dict(dict) => match dict.map().get_str(key) {
                         Some(value) => value.clone(),
-                        None => attempt!(pc, at, index::index_hard(&r!(of), &Value::Str(key.clone()))),
+                        None => attempt!(pc, at, index_hard(&r!(of), &Value::Str(key.clone()))),
                     },
                     Value::Pending(pending) => {
                         // The answer of a call that is there.
@@ -401,7 +338,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
             Op::PushPair { acc, key, value } => {
                 attempt!(pc, at, cx.meter.memory(96));
                 let key = attempt!(pc, at, r!(key).decide());
-                attempt!(pc, at, cx.meter.steps(long(&key) as u64));
+                attempt!(pc, at, cx.meter.steps(scan_steps(&key) as u64));
                 attempt!(pc, at, crate::value::compare::hash(&key));
                 let value = r!(value).clone();
                 if let Value::Accumulator(acc) = &r!(acc) {
@@ -412,7 +349,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 }
             }
             Op::Item { item, to } => {
-                if let fiber::End::Item { item: own, .. } = &cx.fiber.end
+                if let End::Item { item: own, .. } = &cx.fiber.end
                     && *own == item
                     && cx.frames.len() == 1
                 {
@@ -450,7 +387,7 @@ fn take_part(of: &Value, key: &Value, cx: &mut Cx<'_>, pc: usize) -> Result<Valu
     let (frames, fiber) = (cx.frames, &mut *cx.fiber);
     // To find a character a text is looked through.
     if key.is_plain() {
-        cx.meter.steps(long(of) as u64)?;
+        cx.meter.steps(scan_steps(of) as u64)?;
     }
     let callers = fiber.callers.clone();
     let mut order = || {
@@ -458,13 +395,4 @@ fn take_part(of: &Value, key: &Value, cx: &mut Cx<'_>, pc: usize) -> Result<Valu
         ProgramOrder { path: fiber.path.clone(), tick: fiber.tick }
     };
     index::index(of, key, &mut At { order: &mut order, place: &|| place(frames, &callers, pc) })
-}
-
-/// What a call's target is, for messages.
-pub(crate) fn target_name(target: &Target) -> &str {
-    match target {
-        Target::Method { name, .. } => name,
-        Target::Native(native) => native.name,
-        _ => "the function",
-    }
 }

@@ -7,49 +7,12 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::{Accumulator, Callers as Link, Frame};
+use super::Frame;
 use crate::code::Build;
-use crate::error::TraceFrame;
 use crate::pending::{PendingValue, Waiter};
-use crate::program::ProgramData;
 use crate::program_order::Path;
-use crate::value::Value;
-
-/// The functions below the bottom frame of a fiber, for tracebacks.
-#[derive(Debug)]
-pub(crate) struct Callers {
-    /// Function and operation of each, outermost first.
-    pub(crate) frames: Box<[(u32, u32)]>,
-    pub(crate) up: Link,
-}
-
-/// A place in a running program.
-#[derive(Debug, Clone)]
-pub(crate) struct ProgramPoint {
-    pub(crate) code: u32,
-    pub(crate) pc: u32,
-    pub(crate) callers: Link,
-}
-
-impl ProgramPoint {
-    /// The functions at this place, outermost first.
-    pub(crate) fn trace(&self, program: &ProgramData) -> Vec<TraceFrame> {
-        let mut places = vec![(self.code, self.pc)];
-        let mut link = &self.callers;
-        while let Some(callers) = link {
-            places.extend(callers.frames.iter().rev());
-            link = &callers.up;
-        }
-        places.reverse();
-        places
-            .into_iter()
-            .map(|(code, pc)| TraceFrame {
-                function: program.codes[code as usize].name.clone(),
-                position: program.position(code, pc).unwrap_or_default(),
-            })
-            .collect()
-    }
-}
+use crate::program_point::Callers;
+use crate::value::{Accumulator, Value};
 
 /// What a fiber's end is.
 #[derive(Debug)]
@@ -97,7 +60,7 @@ pub(crate) struct Fiber {
     pub(crate) tick: u32,
     /// Frames below its bottom one when it was started.
     pub(crate) depth: u32,
-    pub(crate) callers: Link,
+    pub(crate) callers: Callers,
     /// Containers that it can see and that others must not change while it waits.
     pub(crate) borrows: Borrows,
     /// Where it waited last.

@@ -5,12 +5,14 @@ use crate::error::{Failure, Kind as Error, Stop};
 use crate::native::Ctx;
 use crate::pending::{Derived, Later, MAX_PATH, PendingKind, PendingValue};
 use crate::program_order::ProgramOrder;
+use crate::program_point::ProgramPoint;
+use crate::value::index::{index_hard, not_indexed, position};
 use crate::value::object::BoundMethod;
 use crate::value::view::{self, Kind, type_name};
 use crate::value::{Bound, Key, Value, part};
 use crate::{python_names, suggest};
 
-use super::ProgramPoint;
+use super::charge::scan_steps;
 
 /// Where a part is taken: for a part of a fiber's result, which may turn out missing later.
 pub(crate) struct At<'a> {
@@ -80,79 +82,10 @@ fn derive(pending: &PendingValue, key: Key, at: &mut At<'_>) -> Result<Value, St
     Ok(Value::Pending(derived))
 }
 
-/// `of[key]` of something that is there and no answer, by a decided key.
-pub(crate) fn index_hard(of: &Value, key: &Value) -> Result<Value, Stop> {
-    match view::kind(of) {
-        Kind::List | Kind::Tuple | Kind::Range => {
-            let len = view::len(of).unwrap_or(0);
-            let at = position(key, len, of)?;
-            view::at(of, at).ok_or_else(|| Stop::fail(Error::Index, "the index is out of range"))
-        }
-        Kind::Dict => match view::get(of, key)? {
-            Some(value) => Ok(value),
-            None => Err(no_key(of, key)),
-        },
-        Kind::Str => match of {
-            Value::Str(text) if text.is_ascii() => {
-                let at = position(key, text.len(), of)?;
-                Ok(Value::str(&text[at..=at]))
-            }
-            Value::Str(text) => {
-                let at = position(key, text.chars().count(), of)?;
-                Ok(text.chars().nth(at).map_or(Value::None, |c| Value::str(c.encode_utf8(&mut [0; 4]))))
-            }
-            _ => Err(not_indexed(of)),
-        },
-        Kind::Bytes => match of {
-            Value::Bytes(bytes) => {
-                let at = position(key, bytes.len(), of)?;
-                Ok(Value::Int(i64::from(bytes[at])))
-            }
-            _ => Err(not_indexed(of)),
-        },
-        _ => Err(not_indexed(of)),
-    }
-}
-
-#[cold]
-fn not_indexed(of: &Value) -> Stop {
-    let mut failure = Failure::new(Error::Type, format!("{} has no elements to index", type_name(of)));
-    if matches!(of, Value::None) {
-        failure.hint = Some("the value is None: a function without return, or a key that .get did not find".to_owned());
-    }
-    failure.into()
-}
-
-#[cold]
-fn no_key(of: &Value, key: &Value) -> Stop {
-    let shown = match key {
-        Value::Str(text) => format!("{:?}", text.as_str()),
-        other => format!("{other:?}"),
-    };
-    let mut failure = Failure::new(Error::Key, format!("the dict has no key {shown}"));
-    if let Value::Str(text) = key {
-        let keys: Vec<Value> = view::elements(of).unwrap_or_default();
-        failure.hint = suggest::nearest(text, keys.iter().take(1000).filter_map(Value::as_str))
-            .map(|near| format!("did you mean {near:?}?"));
-    }
-    failure.into()
-}
-
-fn position(key: &Value, len: usize, of: &Value) -> Result<usize, Stop> {
-    let Value::Int(index) = key else {
-        return Err(Stop::fail(Error::Type, format!("{} is indexed with int, not {}", type_name(of), type_name(key))));
-    };
-    let from_start = if *index < 0 { index.saturating_add(len as i64) } else { *index };
-    match usize::try_from(from_start) {
-        Ok(at) if at < len => Ok(at),
-        _ => Err(Stop::fail(Error::Index, format!("index {index} is out of range: the {} has {len}", type_name(of)))),
-    }
-}
-
 /// `of[key] = value`
 pub(crate) fn set_index(ctx: &mut Ctx<'_>, of: &Value, key: &Value, value: &Value) -> Result<(), Stop> {
     if let (Value::Dict(_), true) = (of, key.is_plain()) {
-        ctx.steps(super::call::long(key))?;
+        ctx.steps(scan_steps(key))?;
         ctx.edit_dict(of, Some(value))?.edit()?.insert_copy(key, value)?;
         return Ok(());
     }

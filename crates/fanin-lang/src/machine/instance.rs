@@ -1,21 +1,23 @@
 //! One run of a function: its fibers, its limits, its end.
 
 use std::cmp::Ordering;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use super::borrow::{borrow, release_borrows};
 use super::build::{build_from, open_hole};
-use super::fiber::{End, Fiber, Fibers, ProgramPoint, Ready};
+use super::fiber::{End, Fiber, Fibers, Ready};
 use super::index::{At, index};
-use super::{Building, Frame, Limits, Machine, Meter, Usage, args};
-use crate::code::Op;
+use super::registers::unbound;
+use super::state::{Rare, Stage, State};
+use super::traceback::placed;
+use super::{Building, Frame, Machine, args};
 use crate::error::{Failure, Kind, Stop};
 use crate::host::{CallSite, Host};
+use crate::meter::{Limits, Meter, Usage};
 use crate::pending::{Derived, PendingValue, Waiter};
 use crate::program::{FunctionRef, Program, ProgramData};
 use crate::program_order::ProgramOrder;
-use crate::types::Blame;
+use crate::program_point::ProgramPoint;
 use crate::value::capture::capture;
 use crate::value::{Frozen, FrozenValue, Value};
 
@@ -38,46 +40,6 @@ pub enum Run {
 pub struct Instance {
     program: Program,
     state: State,
-}
-
-/// Everything of an instance but its program, so that the program can be borrowed while this changes.
-#[derive(Debug)]
-pub(super) struct State {
-    stage: Stage,
-    pub(super) fibers: Fibers,
-    /// Made when something waits for the first time.
-    ready: Option<Rc<Ready>>,
-    /// Fibers that have not ended.
-    pub(super) live: u32,
-    pub(super) meter: Meter,
-    /// What few runs have.
-    pub(super) rare: Option<Box<Rare>>,
-    /// The most turns of a loop in which one fiber has waited, and where it waited last.
-    pub(super) in_a_row: (u32, CallSite),
-}
-
-#[derive(Debug)]
-enum Stage {
-    /// Function and first registers, until it has started. What never waits is never a fiber on the
-    /// heap: it starts on the machine's stack and ends there.
-    Start(u32, Box<[Value]>),
-    Running,
-    /// What the root returned.
-    Returned(Value),
-}
-
-/// What few runs have.
-#[derive(Debug, Default)]
-pub(super) struct Rare {
-    /// Of the failures so far the first in program order.
-    failed: Option<(ProgramOrder, Box<Failure>)>,
-    /// The fiber that ran when the budget was used up: it goes on before any other.
-    current: Option<u64>,
-    /// Fibers that wait until a container is no longer borrowed.
-    pub(super) borrowed: Vec<u64>,
-    /// The root, while it waits for all other fibers.
-    pub(super) barrier: Option<u64>,
-    pub(super) building: Option<Box<Building>>,
 }
 
 impl Instance {
@@ -310,15 +272,6 @@ impl State {
         None
     }
 
-    /// Where fibers are told that what they wait for has come.
-    pub(super) fn ready(&mut self) -> &Rc<Ready> {
-        self.ready.get_or_insert_default()
-    }
-
-    pub(super) fn rare(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_default()
-    }
-
     fn retire(&mut self, token: Option<u64>) {
         if let Some(token) = token {
             self.fibers.retire(token);
@@ -406,40 +359,6 @@ impl State {
     }
 }
 
-/// Fills in where a failure came up.
-#[cold]
-pub(super) fn placed(
-    program: &ProgramData,
-    mut failure: Box<Failure>,
-    place: &ProgramPoint,
-    host: &dyn Host,
-) -> Box<Failure> {
-    crate::value::part::name_origin(&mut failure, |doc| Some((host.origin(doc)?, host.made(doc))));
-    if failure.position.is_none() {
-        failure.position = program.position(place.code, place.pc);
-    }
-    failure.trace = place.trace(program);
-    blame(program, &mut failure, place);
-    failure
-}
-
-/// A value of the wrong type is told where it was passed, not where that was noticed.
-fn blame(program: &ProgramData, failure: &mut Failure, place: &ProgramPoint) {
-    let code = &program.codes[place.code as usize];
-    let (ty, hidden) = match code.ops.get(place.pc as usize) {
-        Some(Op::TypeNow { ty, .. }) => (*ty, false),
-        Some(Op::TypeWait { ty, .. }) => (*ty, true),
-        _ => return,
-    };
-    let caller = code.types[usize::from(ty)].blame == Blame::Caller;
-    for drop in [hidden, caller] {
-        if drop && failure.trace.len() > 1 {
-            failure.trace.pop();
-        }
-    }
-    failure.position = failure.trace.last().map(|frame| frame.position.clone());
-}
-
 /// A part of a fiber's result, step by step.
 fn walk(value: &Value, path: &[crate::value::Key], order: &ProgramOrder, place: &ProgramPoint) -> Result<Value, Stop> {
     let mut value = value.clone();
@@ -472,11 +391,4 @@ impl Drop for State {
         }
         self.meter.break_cycles();
     }
-}
-
-/// Registers without values.
-pub(super) fn unbound(count: u16) -> Vec<Value> {
-    let mut regs = Vec::new();
-    regs.resize_with(usize::from(count), || Value::UNBOUND);
-    regs
 }

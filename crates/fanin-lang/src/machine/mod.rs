@@ -10,44 +10,28 @@ mod arithmetic;
 mod borrow;
 mod build;
 mod call;
+mod charge;
+mod context;
 mod dispatch;
 mod fiber;
 mod index;
 mod instance;
-mod meter;
 mod none_provenance;
 pub(crate) mod ops;
 mod registers;
 mod run;
+mod state;
 mod suspend;
+mod traceback;
 
 use std::cell::RefCell;
-use std::rc::Rc;
 
-pub(crate) use fiber::ProgramPoint;
 pub use instance::{Instance, Run};
-pub(crate) use meter::Meter;
-pub use meter::{Limit, Limits, Usage};
 pub use ops::truth;
 pub(crate) use registers::push_copy;
 
-use crate::pending::PendingValue;
+use crate::meter;
 use crate::value::Value;
-
-/// A list under construction by a comprehension.
-#[derive(Debug, Default)]
-pub struct Accumulator {
-    pub(crate) items: RefCell<Vec<Value>>,
-    /// Places in `items` where an unknown number of elements is still to come: the results of items
-    /// that stepped aside before it was known whether they give an element.
-    pub(crate) holes: RefCell<Vec<(usize, PendingValue)>>,
-}
-
-impl Drop for Accumulator {
-    fn drop(&mut self) {
-        crate::value::drop_row(self.items.get_mut());
-    }
-}
 
 /// A frame of a function: plain data.
 #[derive(Debug, Clone, Copy)]
@@ -109,5 +93,3 @@ impl Building {
         std::mem::take(&mut self.values.borrow_mut())
     }
 }
-
-pub(crate) type Callers = Option<Rc<fiber::Callers>>;

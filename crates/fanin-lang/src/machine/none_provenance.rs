@@ -2,7 +2,7 @@
 
 use super::{Frame, Machine};
 use crate::code::{Code, CodeTables, Op, Reg, Target};
-use crate::compile::line_column;
+use crate::error::line_column;
 use crate::error::{Failure, Kind};
 use crate::program::ProgramData;
 use crate::value::Value;

@@ -12,8 +12,8 @@ use crate::native::{Ctx, ENTRY};
 use crate::value::view::{self, Kind, type_name};
 use crate::value::{Map, Set, Value, compare, number};
 
-use super::arithmetic::{arithmetic, small};
-pub(crate) use super::index::index_hard;
+use super::arithmetic::{arithmetic, small, unsupported};
+use super::charge::scan_steps;
 
 /// Whether a value counts as true.
 ///
@@ -49,35 +49,6 @@ fn truth_slowly(value: &Value) -> Result<bool, Stop> {
             _ => true,
         },
     })
-}
-
-fn symbol(op: Binary) -> &'static str {
-    match op {
-        Binary::Add => "+",
-        Binary::Subtract => "-",
-        Binary::Multiply => "*",
-        Binary::Divide => "/",
-        Binary::FloorDivide => "//",
-        Binary::Modulo => "%",
-        Binary::And => "&",
-        Binary::Or => "|",
-        Binary::Xor => "^",
-        Binary::Left => "<<",
-        Binary::Right => ">>",
-    }
-}
-
-#[cold]
-pub(super) fn unsupported(op: Binary, a: &Value, b: &Value) -> Stop {
-    let mut failure =
-        Failure::new(Error::Type, format!("{} {} {} is not possible", type_name(a), symbol(op), type_name(b)));
-    if matches!(a, Value::None) || matches!(b, Value::None) {
-        failure = failure
-            .with_hint("one side is None: a function without return, a missing key, or an optional call that failed");
-    } else if op == Binary::Add && (matches!(a, Value::Str(_)) || matches!(b, Value::Str(_))) {
-        failure = failure.with_hint("str(x) makes a string of anything");
-    }
-    failure.into()
 }
 
 /// `a op b`
@@ -340,14 +311,14 @@ pub(crate) fn ordered(ctx: &mut Ctx<'_>, op: Comparison, a: &Value, b: &Value) -
 /// `a in b`
 pub(crate) fn contains(ctx: &mut Ctx<'_>, a: &Value, b: &Value) -> Result<bool, Stop> {
     if let (Value::Str(_) | Value::Int(_), Value::Dict(dict)) = (a, b) {
-        ctx.steps(super::call::long(a))?;
+        ctx.steps(scan_steps(a))?;
         return Ok(dict.map().position(a)?.is_some());
     }
     let b = b.decide()?;
     match view::kind(&b) {
         Kind::Dict | Kind::Set => {
             let key = a.decide()?;
-            ctx.steps(super::call::long(&key))?;
+            ctx.steps(scan_steps(&key))?;
             Ok(view::get(&b, &key)?.is_some())
         }
         Kind::Str => match (a.decide()?, &b) {

@@ -117,3 +117,10 @@ pub(super) fn take_row(regs: &mut [Value], base: Reg, count: u16) -> Vec<Value> 
     let base = usize::from(base);
     regs[base..base + usize::from(count)].iter_mut().map(moved).collect()
 }
+
+/// Registers without values.
+pub(super) fn unbound(count: u16) -> Vec<Value> {
+    let mut regs = Vec::new();
+    regs.resize_with(usize::from(count), || Value::UNBOUND);
+    regs
+}

@@ -3,9 +3,11 @@
 use super::args::{self, Callee};
 use super::borrow::release_borrows;
 use super::build::{build_from, open_hole};
-use super::dispatch::{Action, Cx, place, step};
+use super::context::{Action, Cx, place};
+use super::dispatch::step;
 use super::fiber::{End, Fiber, PendingComprehension};
-use super::instance::{State, placed};
+use super::state::State;
+use super::traceback::placed;
 use super::{Frame, Machine, none_provenance};
 use crate::error::{Failure, Kind, Stop};
 use crate::host::Host;

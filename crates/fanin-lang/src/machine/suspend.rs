@@ -5,15 +5,16 @@ use std::rc::Rc;
 use smallvec::{SmallVec, smallvec};
 
 use super::borrow::borrow;
-use super::dispatch::callers_of;
+use super::context::callers_of;
 use super::fiber::{End, Fiber, LastWait, PendingComprehension};
-use super::instance::State;
-use super::{Accumulator, Frame, Machine};
+use super::registers::unbound;
+use super::state::State;
+use super::{Frame, Machine};
 use crate::code::ItemInfo;
 use crate::error::Stop;
 use crate::pending::{PendingValue, Waiter};
 use crate::program::ProgramData;
-use crate::value::Value;
+use crate::value::{Accumulator, Value};
 
 impl State {
     /// The top frame must wait. Gives the stop back if the whole fiber must; otherwise what must wait
@@ -98,7 +99,7 @@ impl State {
     ) {
         let pending = PendingValue::fiber();
         let base = frame.base as usize;
-        let mut regs = super::instance::unbound(registers);
+        let mut regs = unbound(registers);
         for reg in &item.live {
             regs[usize::from(*reg)] = machine.regs[base + usize::from(*reg)].clone();
         }

@@ -1,12 +1,12 @@
-//! Containers that a flow has made.
+//! The abstract heap: containers that a flow has made.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use arcstr::ArcStr;
 
-use super::state::{AbstractValue, MOST_ITEMS, Origins, Shape};
 use super::symbolic::Sum;
+use super::value::{AbstractValue, MOST_ITEMS, Origins, Shape};
 
 /// A container that the flow has made.
 #[derive(Debug, Clone)]

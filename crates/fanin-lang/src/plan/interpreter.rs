@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::heap::Object;
-use super::state::{AbstractValue, MOST_ITEMS, Origins, Shape, State};
+use super::state::State;
 use super::symbolic::Sum;
+use super::value::{AbstractValue, MOST_ITEMS, Origins, Shape};
 use super::{CallFound, LoopFound, WaitFound};
 use crate::code::{Code, Op, Reg};
 use crate::program::ProgramData;

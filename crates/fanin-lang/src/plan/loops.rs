@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::LoopFound;
 use super::interpreter::{Context, Frame, Interpreter, join_into, jump_to};
-use super::state::{AbstractValue, MOST_ITEMS, Origins, Place, Shape, State};
+use super::state::{Place, State};
 use super::symbolic::Sum;
+use super::value::{AbstractValue, MOST_ITEMS, Origins, Shape};
 use crate::code::Reg;
 
 /// Turns of a loop that are looked at before what still grows is taken to grow with each item.

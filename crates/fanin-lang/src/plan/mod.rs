@@ -14,13 +14,15 @@ mod loops;
 mod ops;
 mod state;
 mod symbolic;
+mod value;
 
 use std::collections::BTreeSet;
 
 use self::heap::Heap;
 use self::interpreter::{Interpreter, MOST_STEPS};
-use self::state::{AbstractValue, Origins, Shape, State};
+use self::state::State;
 use self::symbolic::Sum;
+use self::value::{AbstractValue, Origins, Shape};
 use crate::check::lint::Lint;
 use crate::error::{Diagnostic, Position};
 use crate::program::{FunctionRef, Program, ProgramData};

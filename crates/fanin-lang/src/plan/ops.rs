@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use super::heap::Object;
 use super::interpreter::{Frame, Interpreter};
-use super::state::{AbstractValue, FunctionValue, MOST_ITEMS, Shape, State};
+use super::state::State;
+use super::value::{AbstractValue, FunctionValue, MOST_ITEMS, Shape};
 use crate::code::{Binary, ItemInfo, Op, Piece, Reg};
 use crate::value::{Frozen, FrozenValue};
 

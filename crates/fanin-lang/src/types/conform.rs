@@ -2,7 +2,7 @@
 
 use super::Type;
 use crate::error::Stop;
-use crate::machine::Meter;
+use crate::meter::Meter;
 use crate::value::view::{self, Kind};
 use crate::value::{Value, compare};
 

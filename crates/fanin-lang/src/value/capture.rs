@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 
 use super::{Dict, List, Map, Set, Struct, Tuple, Value, compare};
 use crate::error::{Failure, Kind};
-use crate::machine::ProgramPoint;
 use crate::pending::{Derived, Later, PendingKind, PendingValue};
 use crate::program_order::ProgramOrder;
+use crate::program_point::ProgramPoint;
 
 /// What stands in the way of using all of a value.
 #[derive(Debug)]

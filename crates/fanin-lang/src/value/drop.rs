@@ -314,7 +314,7 @@ mod tests {
             (
                 "items of a comprehension",
                 Box::new(|| {
-                    let acc = crate::machine::Accumulator::default();
+                    let acc = crate::value::Accumulator::default();
                     *acc.items.borrow_mut() = texts(0);
                     Value::Accumulator(Rc::new(acc))
                 }),

@@ -3,12 +3,14 @@
 //! Containers that a flow builds are its own (`Rc`); everything that comes from outside a flow is
 //! shared and cannot change (`Arc`): strings, answers, what modules define.
 
+mod accumulator;
 pub mod capture;
 pub mod compare;
 pub mod dict;
 pub mod display;
 pub(crate) mod drop;
 pub mod frozen;
+pub(crate) mod index;
 pub mod list;
 pub mod number;
 pub mod object;
@@ -27,6 +29,7 @@ use crate::host::HostRef;
 use crate::native::NativeFn;
 use crate::pending::PendingValue;
 
+pub use accumulator::Accumulator;
 pub use dict::{Dict, Map};
 pub(crate) use drop::drop_row;
 pub use frozen::{Frozen, FrozenValue};
@@ -149,7 +152,7 @@ pub enum Value {
     Cell(Rc<std::cell::RefCell<Value>>),
     /// A list under construction by a comprehension.
     #[doc(hidden)]
-    Accumulator(Rc<crate::machine::Accumulator>),
+    Accumulator(Rc<Accumulator>),
 }
 
 impl Value {

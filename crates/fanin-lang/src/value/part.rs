@@ -149,7 +149,7 @@ fn step(value: &Value, key: &Key) -> Outcome {
     match value {
         Value::Json { at, doc } => of_json(doc, *at, key).map_err(Rc::new),
         Value::Absent(failure) => Ok(Value::Absent(failure.clone())),
-        other => crate::machine::ops::index_hard(other, &key.value()).map_err(|stop| match stop {
+        other => super::index::index_hard(other, &key.value()).map_err(|stop| match stop {
             crate::error::Stop::Fail(failure) => Rc::new(*failure),
             _ => Rc::new(Failure::new(Error::Type, "a default cannot hold something pending")),
         }),

@@ -1,4 +1,6 @@
 //! Programs made up at random, for properties that hold for all programs.
+//!
+//! Longer than 500 lines because the generator is one recursive writer of programs.
 
 use std::fmt::Write as _;
 

@@ -19,7 +19,21 @@ const REASON: &str = "Longer than 500 lines because";
 
 /// Circles that stay, by the files' paths below the workspace, each with its reason. A circle is allowed if all of its files are below
 /// the paths of one entry.
-const ALLOWED: &[(&[&str], &str)] = &[];
+const ALLOWED: &[(&[&str], &str)] = &[(
+    &[
+        "crates/fanin-lang/src/value",
+        "crates/fanin-lang/src/pending.rs",
+        "crates/fanin-lang/src/error/stop.rs",
+        "crates/fanin-lang/src/host.rs",
+        "crates/fanin-lang/src/native",
+        "crates/fanin-lang/src/meter.rs",
+        "crates/fanin-lang/src/code/function.rs",
+        "crates/fanin-lang/src/code/reads.rs",
+        "crates/fanin-lang/src/program/data.rs",
+    ],
+    "one recursive data type: a value may be pending, a host object, a native or a function of a program, and each of them \
+     holds or takes values",
+)];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")

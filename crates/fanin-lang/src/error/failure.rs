@@ -1,4 +1,4 @@
-//! What can go wrong: at load ([`Diagnostic`]) and while a flow runs ([`Failure`]).
+//! Why a flow failed.
 
 use std::any::Any;
 use std::fmt;
@@ -6,27 +6,7 @@ use std::sync::Arc;
 
 use arcstr::ArcStr;
 
-use crate::check::lint::Lint;
-use crate::pending::PendingValue;
-
-/// A place in a source file. Lines and columns count from 1, columns in characters.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Position {
-    /// Name of the file as the loader gave it.
-    pub file: ArcStr,
-    /// Line.
-    pub line: u32,
-    /// Column.
-    pub column: u32,
-    /// Bytes of the file from the start of the place to its end.
-    pub span: (u32, u32),
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.file, self.line, self.column)
-    }
-}
+use super::source_position::Position;
 
 /// One function of a traceback.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,87 +113,5 @@ impl PartialEq for Failure {
     /// Equal as a reader sees them: kind, message and place.
     fn eq(&self, other: &Self) -> bool {
         self.kind == other.kind && self.message == other.message && self.position == other.position
-    }
-}
-
-/// Why an operation did not finish. An operation that stops has changed nothing and is run again
-/// once the reason is gone, unless it failed.
-#[derive(Debug)]
-pub enum Stop {
-    /// It needs this value, which is not there yet.
-    Wait(PendingValue),
-    /// It would change a container that a waiting fiber can still see.
-    Borrowed,
-    /// It must come after everything that was started above it.
-    Barrier,
-    /// It has done a part of its work and goes on with it when others have had their turn.
-    Yield,
-    /// It failed.
-    Fail(Box<Failure>),
-}
-
-impl Stop {
-    /// A failure that the machine will place.
-    #[cold]
-    pub fn fail(kind: Kind, message: impl Into<String>) -> Self {
-        Self::Fail(Box::new(Failure::new(kind, message)))
-    }
-}
-
-impl From<Failure> for Stop {
-    #[cold]
-    fn from(failure: Failure) -> Self {
-        Self::Fail(Box::new(failure))
-    }
-}
-
-impl From<Box<Failure>> for Stop {
-    #[cold]
-    fn from(failure: Box<Failure>) -> Self {
-        Self::Fail(failure)
-    }
-}
-
-/// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    /// It would certainly fail.
-    Error,
-    /// It works, but hardly as meant.
-    Warning,
-}
-
-/// A mistake that is found before anything runs.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{position}: {message}")]
-pub struct Diagnostic {
-    /// How bad it is.
-    pub severity: Severity,
-    /// The name by which a comment silences it; only warnings have one.
-    pub lint: Option<&'static str>,
-    /// One line that says what is wrong.
-    pub message: String,
-    /// Where.
-    pub position: Position,
-    /// What would probably help.
-    pub hint: Option<String>,
-}
-
-impl Diagnostic {
-    /// An error.
-    #[must_use]
-    pub fn error(position: Position, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, lint: None, message: message.into(), position, hint: None }
-    }
-
-    pub(crate) fn warning(lint: Lint, position: Position, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, lint: Some(lint.name()), ..Self::error(position, message) }
-    }
-
-    /// The same with a hint, if there is one.
-    #[must_use]
-    pub fn hint(mut self, hint: Option<String>) -> Self {
-        self.hint = hint;
-        self
     }
 }
