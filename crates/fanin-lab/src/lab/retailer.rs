@@ -29,8 +29,7 @@ const BODY: &str =
 const MASKS: [(&str, &str); 2] = [
     (
         "product_detail_page_attributes",
-        r#"["name", "photo", "brand", "description", "price", "old_price", "available", "delivery_days", "rating", \
-        "review_count"]"#,
+        r#"["name", "photo", "brand", "description", "price", "old_price", "available", "delivery_days", "rating", "review_count"]"#,
     ),
     ("short", r#"["name", "photo", "price", "available"]"#),
 ];
