@@ -1,4 +1,4 @@
-//! What stands behind a call's slot: its answer's status, headers and text, or why it failed.
+//! The answer behind a call's pending value: status, headers and text, or the error.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -12,21 +12,21 @@ use fanin_upstream::{Answer, CallError, Upstream};
 
 use crate::request_object::{join_headers, object};
 
-/// A call's end, as `.status`, `.error` and the response's assembly see it.
+/// The answer or error of a call, for `.status`, `.error` and the response.
 pub(crate) struct CallSource {
     upstream: Arc<Upstream>,
-    /// On the heap, because most of a call's time it is not there.
+    /// Boxed, because it is empty while the call is in flight.
     answer: OnceCell<Box<Answered>>,
     error: OnceCell<Arc<CallError>>,
-    /// The answer was a batch's: its headers about its body are not this call's.
+    /// The answer is that of a batch, so its headers about the body do not apply to this call.
     split: Cell<bool>,
-    /// The answer's bytes are not this call's own: it got a part of what others got too.
+    /// The answer is a part of a shared document.
     part: Cell<bool>,
 }
 
 struct Answered {
     answer: Answer,
-    /// As flows see them.
+    /// The headers as flows see them.
     headers: OnceCell<Doc>,
 }
 
@@ -61,7 +61,7 @@ impl CallSource {
         self.part.set(true);
     }
 
-    /// The answer, if all of it is this call's own.
+    /// The answer, unless it is a part of a shared document.
     pub(crate) fn whole(&self) -> Option<&Answer> {
         self.answer().filter(|_| !self.part.get())
     }
@@ -75,21 +75,21 @@ impl CallSource {
     }
 }
 
-/// What an answer's body is taken for.
+/// How an answer's body is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// No body: `None`.
     Empty,
-    /// JSON, also where nothing is said.
+    /// JSON, also without a content type.
     Json,
-    /// Some other type: its text.
+    /// Another type: a string.
     Text,
 }
 
-/// Goes by the `content-type`, not by the bytes, so that a broken JSON body cannot pass for a text.
+/// Decides by the `content-type`, not by the bytes, so that invalid JSON is not taken for text.
 pub(crate) fn content(answer: &Answer, head: bool) -> Content {
     let kind = match answer.headers.content_type() {
-        // Nearly always, word for word.
+        // The most frequent value.
         Some(b"application/json") if !answer.body.is_empty() => return Content::Json,
         kind => kind.and_then(|value| std::str::from_utf8(value).ok()),
     };
@@ -107,7 +107,7 @@ pub(crate) fn content(answer: &Answer, head: bool) -> Content {
     }
 }
 
-/// Headers that speak of all the bytes of an answer.
+/// Headers about the whole body of an answer.
 const OF_THE_BODY: [&str; 6] = ["content-digest", "content-length", "content-md5", "digest", "etag", "repr-digest"];
 
 const ATTRIBUTES: &[&str] = &["error", "failed", "headers", "status", "text"];
@@ -173,7 +173,7 @@ impl CallSource {
             joined.retain(|(name, _)| !OF_THE_BODY.contains(&name.as_str()));
         }
         let doc = object(joined.iter().map(|(name, value)| (name.as_str(), value.as_str())))
-            .map_err(|_| Failure::new(Kind::Host, "internal: headers"))?;
+            .map_err(|_| Failure::new(Kind::Host, "internal error: invalid headers of an answer"))?;
         Ok(answered.headers.get_or_init(|| doc).clone())
     }
 

@@ -1,4 +1,4 @@
-//! What flows see besides the language: `response` and `abort`.
+//! The builtins of flows besides the language: `response` and `abort`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -63,10 +63,10 @@ pub(crate) struct Abort {
 fn status(value: &Value, name: &str, least: u16) -> Result<StatusCode, Stop> {
     match value.decide()? {
         Value::Int(status) if (i64::from(least)..=599).contains(&status) => {
-            // Within 100 to 599 every number is a status.
+            // Every number from 100 to 599 is a valid status.
             StatusCode::from_u16(status as u16).map_err(|_| Stop::fail(Kind::Value, "no status"))
         }
-        _ => Err(Stop::fail(Kind::Value, format!("{name}() needs a status from {least} to 599"))),
+        _ => Err(Stop::fail(Kind::Value, format!("the status of {name}() must be an int from {least} to 599"))),
     }
 }
 
@@ -109,7 +109,7 @@ static FUNCTIONS: [NativeFn; 2] = [
     NativeFn::new("abort", abort).signature("abort(status: int, message: str | None?)"),
 ];
 
-/// The language's globals and these.
+/// The globals of the language, with these functions.
 pub(crate) fn globals() -> Globals {
     let mut globals = Globals::standard();
     globals.functions(&FUNCTIONS);

@@ -1,4 +1,4 @@
-//! Who performs calls: the upstreams of this worker, or a script in tests.
+//! The interface through which flows send calls: a worker's client, or a script in tests.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use fanin_upstream::{Answer, CallContext, CallError, Request, Upstream, WorkerClient};
 
-/// A call under way. Dropping it cancels the call.
+/// A call in flight. Dropping it cancels the call.
 pub type CallFuture = Pin<Box<dyn Future<Output = Result<Answer, CallError>>>>;
 
-/// Performs one call. Worker-local; the future must not borrow.
+/// Sends calls. Local to one worker.
 pub trait Caller {
-    /// Starts `request` at `upstream`. Nothing may happen before the future is polled.
+    /// Sends `request` to `upstream`. The future must not borrow from `self`.
     fn call(&self, upstream: &Arc<Upstream>, request: Request, context: CallContext) -> CallFuture;
 
-    /// Whether tasks can be started here that outlive the flow.
+    /// Whether this thread can spawn tasks that outlive the flow.
     fn spawns(&self) -> bool {
         true
     }

@@ -1,11 +1,11 @@
-//! Outgoing paths and queries: templates filled with percent-encoded parameters.
+//! Paths and queries of calls: templates filled with percent-encoded parameters.
 //!
-//! A parameter never leaves its segment: everything but RFC 3986's unreserved characters is encoded, and a
-//! segment that is `.` or `..` once filled is refused, so data of a client cannot choose another resource.
+//! A parameter never leaves its segment: all but RFC 3986's unreserved characters are encoded, and filled segments `.` and `..` are
+//! refused. So data of a client cannot choose another resource.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// RFC 3986 section 2.3: what is never encoded.
+/// RFC 3986, section 2.3: characters that are never encoded.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Why a path cannot be sent. The text is for the flow's author.
@@ -15,17 +15,17 @@ pub enum PathError {
     #[error("the path {0:?} does not start with \"/\"")]
     NotAbsolute(String),
     /// A `{` without its `}`, or an empty name.
-    #[error("the path template {0:?} has a brace that does not close or names nothing")]
+    #[error("the path template {0:?} has an unclosed brace or an empty name")]
     Template(String),
-    /// The template names a parameter that the call does not give.
-    #[error("the path template {path:?} needs the parameter {name:?}: give params = {{{name:?}: ...}}")]
+    /// The call lacks a parameter of the template.
+    #[error("the path template {path:?} needs the parameter {name:?}; write params = {{{name:?}: ...}}")]
     Missing {
         /// The template.
         path: String,
         /// The parameter.
         name: String,
     },
-    /// The call gives a parameter that the template does not name.
+    /// The call has a parameter that is not in the template.
     #[error("the path template {path:?} has no parameter {name:?}")]
     Unused {
         /// The template.
@@ -33,18 +33,18 @@ pub enum PathError {
         /// The parameter.
         name: String,
     },
-    /// A segment that would walk up or stay.
+    /// A segment `.` or `..`.
     #[error("the path {0:?} has a segment \"..\" or \".\"")]
     Dots(String),
-    /// A character that must not stand in a path as it is.
-    #[error("the path {path:?} holds {character:?}: put data into params or query, which are encoded")]
+    /// A character that must be encoded in a path.
+    #[error("the path {path:?} contains {character:?}; write data into params or query, which are encoded")]
     Character {
         /// The path.
         path: String,
         /// The first bad character.
         character: char,
     },
-    /// A parameter that would make an empty segment.
+    /// An empty parameter, which would make an empty segment.
     #[error("the path parameter {0:?} is empty")]
     Empty(String),
 }
@@ -67,7 +67,7 @@ const fn set(letters: bool, others: &[u8]) -> [bool; 256] {
 
 /// [`UNRESERVED`] as a table.
 const AS_IT_IS: [bool; 256] = set(true, b"-._~");
-/// What may stand in a path's literal parts.
+/// Characters allowed in the literal parts of a path.
 const PLAIN: [bool; 256] = set(true, b"-._~!$&'()*+,;=:@/%");
 
 /// Appends `value` percent-encoded as one path segment or query component.
@@ -133,7 +133,7 @@ fn is_dots(segment: &str) -> bool {
     decoded == b"." || decoded == b".."
 }
 
-/// `rest` begins with a character that must not stand in a path, so it is not empty.
+/// `rest` begins with a character that is not allowed in a path, so it is not empty.
 #[cold]
 fn bad_character(template: &str, rest: &str) -> PathError {
     PathError::Character { path: template.to_owned(), character: rest.chars().next().unwrap_or_default() }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_do_not_walk() {
+    fn dot_segments_are_refused() {
         assert!(matches!(fill("/a/{id}/b", &[("id", "..")]), Err(PathError::Dots(_))));
         assert!(matches!(fill("/a/../b", &[]), Err(PathError::Dots(_))));
         assert!(matches!(fill("/a/%2e%2E/b", &[]), Err(PathError::Dots(_))));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn invalid_paths() {
         assert!(matches!(fill("a", &[]), Err(PathError::NotAbsolute(_))));
         assert!(matches!(fill("/{", &[]), Err(PathError::Template(_))));
         assert!(matches!(fill("/}", &[]), Err(PathError::Template(_))));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_joined() {
+    fn query_parameters() {
         let (mut out, mut first) = (String::from("/x"), true);
         pair(&mut out, &mut first, "a b", "1&2");
         pair(&mut out, &mut first, "c", "");

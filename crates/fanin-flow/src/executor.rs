@@ -1,4 +1,4 @@
-//! Runs one flow from its request to its reply.
+//! The executor: runs one flow from its request to its reply.
 
 use std::any::Any;
 use std::future::Future;
@@ -24,36 +24,36 @@ use crate::route::RouteFlow;
 use crate::sequential_waits;
 use crate::worker::Worker;
 
-/// Steps after which a flow looks at the time: 10 microseconds of arithmetic, some more where a step does more.
+/// Steps between two looks at the clock: about 10 microseconds of arithmetic.
 const STEPS_PER_RUN: u64 = 3_000;
-/// What a flow that has made fewer bytes leaves behind is dropped at once.
+/// The values of a flow that allocated fewer bytes are dropped at once, those of others in time slices.
 const DROP_AT_ONCE: u64 = 256 << 10;
 
-/// One flow from its request to its reply. Written out, and not an `async fn`, because thousands of them may wait at a time: it
-/// holds nothing twice, and what few flows need is on the heap.
+/// One flow from its request to its reply. A hand-written future, because thousands may be suspended at once and an `async fn`
+/// takes more memory. Fields that few flows need are boxed.
 pub(crate) struct Flow {
     pub(crate) host: FlowHost,
-    /// Until the reply, also when the function has returned: what it made is taken apart with it.
+    /// Kept until the reply, because the response is made of its values.
     instance: Option<Instance>,
     stage: Stage,
-    /// Kept until the flow has ended.
+    /// The request's permit, held until the flow has ended.
     _permit: Option<Box<dyn Any>>,
 }
 
 enum Stage {
     /// The function can run.
     Running,
-    /// Nothing can run until a call ends.
+    /// Every fiber is suspended until a call ends.
     Waiting,
-    /// Others have their turn.
-    #[allow(clippy::redundant_allocation, reason = "thin: a flow that waits is small, and few compute for long")]
+    /// Other flows run. Ready with the next time slice.
+    #[allow(clippy::redundant_allocation, reason = "one word instead of two in every suspended flow")]
     Yielded(Box<NextSlice>),
-    /// The function has returned, and what it returned is not all there.
+    /// The function has returned a value with pending parts.
     Returned(Box<Returned>),
     /// The function cannot be called.
     NotCallable(Box<Failure>),
-    /// All is done, and what the flow has made is freed, which may take as long as making it did. Not left to somebody else: who
-    /// makes much has to free it before its next request can make more.
+    /// The reply is ready, and the flow's values are freed in time slices. The reply waits for this, so that clients of such a flow
+    /// cannot allocate faster than it frees.
     Freeing(Box<Freeing>),
 }
 
@@ -67,7 +67,7 @@ struct Freeing {
 /// What a function returned.
 struct Returned {
     value: Value,
-    /// Answers in it that may not be there yet, the first in program order last.
+    /// Calls in it that may be pending, in reverse program order.
     awaited: SmallVec<[PendingValue; 6]>,
 }
 
@@ -84,14 +84,16 @@ impl Flow {
         Flow { host: FlowHost::new(worker, route, req), instance, stage, _permit: permit }
     }
 
-    /// Runs until something must be waited for.
+    /// Runs until the flow is suspended, yields or ends.
     fn advance(&mut self, context: &mut Context<'_>) -> Poll<Result<Success, NoResponse>> {
-        // The turn that it has, if it computes for long, and since when.
+        // The current time slice, if the flow has used up its first one, and its start.
         let (mut slice, mut began) = (None, None);
         loop {
             match &mut self.stage {
                 Stage::Running => {
-                    let Some(instance) = &mut self.instance else { return Poll::Ready(Err(deadlock("runs"))) };
+                    let Some(instance) = &mut self.instance else {
+                        return Poll::Ready(Err(internal("the running flow has no instance")));
+                    };
                     let worker = self.host.worker.clone();
                     (worker.activity)(Some(self.host.route.index));
                     let run = || instance.run(&mut worker.machine.borrow_mut(), &mut self.host, STEPS_PER_RUN);
@@ -142,7 +144,7 @@ impl Flow {
                 }
                 Stage::Waiting => {
                     if !ready!(self.host.poll_completions(true, context)) {
-                        return Poll::Ready(Err(deadlock("the flow waits for")));
+                        return Poll::Ready(Err(internal("the flow is suspended without a call in flight")));
                     }
                     self.stage = Stage::Running;
                 }
@@ -165,12 +167,14 @@ impl Flow {
                     Stage::NotCallable(failure) => return Poll::Ready(Err(NoResponse::Failed(failure))),
                     _ => continue,
                 },
-                Stage::Freeing(_) => return Poll::Ready(Err(deadlock("the reply waits for"))),
+                Stage::Freeing(_) => {
+                    return Poll::Ready(Err(internal("the flow was polled while its values are freed")));
+                }
             }
         }
     }
 
-    /// The function has come to its end: a loop in it may have waited in each of its turns.
+    /// Reports a loop of the finished function that awaited something in each of its iterations.
     fn note_sequential_waits(&self) {
         let Some(instance) = &self.instance else { return };
         let (waits, site) = instance.sequential_waits();
@@ -180,8 +184,7 @@ impl Flow {
         }
     }
 
-    /// Looks up what a returned value may lack, in the order of the program so that the same failure is reported whatever came
-    /// first.
+    /// Collects the calls in a returned value, in program order, so that the reported failure does not depend on timing.
     fn collect_pending(&mut self, value: Value) -> Returned {
         self.host.send_ready_calls();
         let mut calls: SmallVec<[(ProgramOrder, PendingValue); 8]> = SmallVec::new();
@@ -194,7 +197,7 @@ impl Flow {
         Returned { value, awaited: calls.into_iter().map(|(_, slot)| slot).collect() }
     }
 
-    /// Awaits together what the returned value still lacks, then writes it.
+    /// Awaits all pending parts of the returned value together, then writes it.
     fn finish(&mut self, returned: &mut Returned, context: &mut Context<'_>) -> Poll<Result<Success, NoResponse>> {
         while let Some(slot) = returned.awaited.last() {
             match slot.outcome() {
@@ -207,7 +210,7 @@ impl Flow {
                 None => ready!(self.await_completions(context))?,
             }
         }
-        // What is left: values inside defaults and the like.
+        // Pending values that are not calls, such as those inside defaults.
         loop {
             match readiness(&returned.value) {
                 Readiness::Ready | Readiness::Absent(_) => break,
@@ -226,7 +229,7 @@ impl Flow {
 
     fn await_completions(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NoResponse>> {
         if !ready!(self.host.poll_completions(false, context)) {
-            return Poll::Ready(Err(deadlock("the response waits for")));
+            return Poll::Ready(Err(internal("the response has a pending value without a call in flight")));
         }
         self.host.send_ready_calls();
         Poll::Ready(Ok(()))
@@ -286,13 +289,13 @@ impl Future for Flow {
                 break;
             }
         }
-        // The reply has been given.
+        // Polled after the reply.
         Poll::Pending
     }
 }
 
 impl Drop for Flow {
-    /// What a flow that is cancelled has left to be dropped in parts is dropped at once.
+    /// Drops the rest of a cancelled flow's values at once.
     fn drop(&mut self) {
         while self.host.deferred_drops {
             self.host.deferred_drops = fanin_lang::drop_remaining();
@@ -319,11 +322,11 @@ impl From<Failure> for NoResponse {
 }
 
 #[cold]
-fn deadlock(what: &str) -> NoResponse {
-    Failure::new(Kind::Host, format!("internal: {what} nothing")).into()
+fn internal(problem: &str) -> NoResponse {
+    Failure::new(Kind::Host, format!("internal error: {problem}")).into()
 }
 
-/// What the client gets to know of a failure.
+/// The error that the client receives for a failure.
 fn to_error(failure: &Failure) -> FlowError {
     if let Some(payload) = &failure.payload {
         if let Some(error) = payload.downcast_ref::<CallError>() {
@@ -348,8 +351,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flow_that_waits_is_small() {
-        // Each waits in a box of its own, and an allocator has sizes for 320 and 384 bytes.
+    fn suspended_flow_fits_its_size_class() {
+        // Each is in a box of its own, and the allocator has size classes of 320 and 384 bytes.
         assert!(size_of::<Flow>() <= 320, "{}", size_of::<Flow>());
     }
 }

@@ -1,16 +1,14 @@
-//! Flows that compute for long take turns, so that a worker's other requests do not wait for all of them.
+//! Fair scheduling of CPU-bound flows by time slices, so that a worker's other requests do not wait for all of them.
 //!
-//! A flow that has used up its steps of one turn lets its worker go on. With many such flows in the worker's run queue, whatever else
-//! happens there would wait for a turn of each, and at each of its steps anew: a request read, a flow started, an answer taken up, a
-//! response written. So after its first turn a flow queues here, and only who is first in this queue is in the
-//! worker's. Between two turns the worker looks at its sockets and runs whatever else is ready.
+//! After its first time slice, a CPU-bound flow enters the scheduler's queue. Only the first flow of this queue is scheduled on the
+//! event loop. Without the queue, every step of another request (reading, starting, an answer, writing) would wait for one slice
+//! of each CPU-bound flow. Between two slices the worker polls its sockets and runs all other ready tasks.
 //!
-//! Who is first stays it until it has computed for a while, so that flows of a millisecond or two, which most are that queue at all,
-//! come to their end one after the other: in turns they would all end late. Who computes for longer goes to the end.
+//! The first flow keeps its position until it has computed for [`SHORT_FLOW`], so that short flows end one after another instead
+//! of all late. Longer flows then go to the end of the queue (round robin).
 //!
-//! A turn may take longer than it should: an operation on a large value cannot stop half-way. A request has several such steps, and
-//! must not wait for a long turn at each of them. So after a turn that took too long there is no other one for a time in proportion,
-//! in which those who have waited come to their end; if nobody else is there, nobody waits.
+//! An operation on a large value cannot be interrupted, so a slice may overrun. After an overrun no slice starts for a time in
+//! proportion (the cooldown), in which other requests can finish. Without other flows there is no cooldown.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,35 +19,35 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// For so long a flow that is first has one turn after the other.
+/// Computing time up to which the first flow keeps its position.
 const SHORT_FLOW: Duration = Duration::from_millis(2);
 
-/// For so long a flow has its worker before it queues: while many come that compute for hardly longer, each of their firsts is in the
-/// others' way.
+/// Computing time before a flow enters the queue. Shorter than [`SLICE`], because first slices are not scheduled: many flows that
+/// need little more than one would delay each other.
 pub(crate) const FIRST_SLICE: Duration = Duration::from_micros(100);
 
-/// For so long a flow has its worker in a turn. Long against what it costs to go on with another one, short against what others notice.
+/// Length of a time slice: long compared with the cost of switching, short compared with a noticeable delay.
 pub(crate) const SLICE: Duration = Duration::from_micros(200);
 
-/// A turn that took longer than so many times what it should is too long.
+/// A slice longer than this multiple of [`SLICE`] is an overrun.
 const OVERRUN_FACTOR: u32 = 2;
 
-/// How much longer than a turn took too long the others are left alone.
+/// Length of the cooldown, as a multiple of the overrun.
 const COOLDOWN_FACTOR: u32 = 3;
 
-/// Never longer than this: whoever computes has a deadline too.
+/// Bound of the cooldown, because CPU-bound flows have deadlines, too.
 const MAX_COOLDOWN: Duration = Duration::from_millis(20);
 
-/// The flows of one worker that want another turn.
+/// The queue of one worker's CPU-bound flows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FairScheduler(Rc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     queue: RefCell<VecDeque<Rc<QueueEntry>>>,
-    /// Flows of the worker that have not ended, those in the queue among them.
+    /// Running flows of the worker, including those in the queue.
     flows: Cell<usize>,
-    /// Nobody has a turn before.
+    /// No slice starts before.
     cooldown_until: Cell<Option<Instant>>,
 }
 
@@ -60,22 +58,22 @@ struct QueueEntry {
 }
 
 impl FairScheduler {
-    /// How many queue.
+    /// Flows in the queue.
     pub(crate) fn queued(&self) -> usize {
         self.0.queue.borrow().len()
     }
 
-    /// A flow begins.
+    /// Counts a flow that starts.
     pub(crate) fn flow_started(&self) {
         self.0.flows.set(self.0.flows.get() + 1);
     }
 
-    /// A flow has ended.
+    /// Counts a flow that has ended.
     pub(crate) fn flow_ended(&self) {
         self.0.flows.set(self.0.flows.get().saturating_sub(1));
     }
 
-    /// Somebody who can take turns has had the worker for so long.
+    /// Records how long a CPU-bound flow held the worker. An overrun starts a cooldown.
     pub(crate) fn record(&self, computed: Duration) {
         if computed > OVERRUN_FACTOR * SLICE && self.0.flows.get() > self.queued().max(1) {
             let cooldown = (COOLDOWN_FACTOR * (computed - SLICE)).min(MAX_COOLDOWN);
@@ -83,8 +81,8 @@ impl FairScheduler {
         }
     }
 
-    /// Ready when a flow that has computed for so long, the turn `before` at last, may have its next turn, which lasts until what it
-    /// gets is dropped.
+    /// The next time slice of a flow that has computed for `computed` in all. `previous` is its last slice. The slice lasts until
+    /// it is dropped or passed in again.
     pub(crate) async fn next_slice(&self, computed: Duration, previous: Option<TimeSlice>) -> TimeSlice {
         let mut slice = match previous {
             Some(mut previous) if computed < SHORT_FLOW => {
@@ -92,7 +90,7 @@ impl FairScheduler {
                 previous
             }
             previous => {
-                // The next is woken by the one that goes.
+                // Wakes the next flow.
                 drop(previous);
                 self.enqueue()
             }
@@ -108,7 +106,7 @@ impl FairScheduler {
         if let Some(end) = self.0.cooldown_until.take() {
             sleep_until(end).await;
         }
-        // Comes back after the sockets have been looked at and whatever was ready has run.
+        // Resumes after the event loop has polled its sockets and run all ready tasks.
         tokio::task::yield_now().await;
         slice.began = Some(Instant::now());
         slice
@@ -125,7 +123,7 @@ impl FairScheduler {
     }
 }
 
-/// A place in the queue, and once it is the first one, the turn. Dropping it gives it up.
+/// An entry of the queue and, once it is the first, the right to compute. Dropping it leaves the queue.
 #[derive(Debug)]
 pub(crate) struct TimeSlice {
     scheduler: FairScheduler,
@@ -134,7 +132,7 @@ pub(crate) struct TimeSlice {
 }
 
 impl TimeSlice {
-    /// The place is kept.
+    /// Ends the slice but keeps the position in the queue.
     fn finish(&mut self) {
         if let Some(began) = self.began.take() {
             self.scheduler.record(began.elapsed());
@@ -148,7 +146,7 @@ impl Drop for TimeSlice {
         self.entry.left.set(true);
         let mut queue = self.scheduler.0.queue.borrow_mut();
         let was_first = queue.front().is_some_and(|first| first.left.get());
-        // Who left from the middle is dropped when its turn comes.
+        // Entries that left from the middle are removed once they are the first.
         while queue.front().is_some_and(|first| first.left.get()) {
             queue.pop_front();
         }
@@ -164,7 +162,7 @@ impl Drop for TimeSlice {
 mod tests {
     use super::*;
 
-    /// Runs flows of so many turns each on a worker; gives who ran, in order.
+    /// Runs flows of this many slices each; returns the order in which they ran.
     async fn run(flows: &[u32]) -> Vec<usize> {
         let (scheduler, ran) = (Rc::new(FairScheduler::default()), Rc::new(RefCell::new(Vec::new())));
         let local = tokio::task::LocalSet::new();
@@ -184,8 +182,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn short_flows_end_one_after_the_other_and_long_ones_in_turn() {
-        // Less than two milliseconds, of which the first turn was before they queued.
+    async fn short_flows_run_to_their_end_and_long_ones_alternate() {
+        // Under two milliseconds each, including the first slice before they queue.
         let ran = run(&[8, 8, 8]).await;
         assert_eq!(ran, [0; 8].into_iter().chain([1; 8]).chain([2; 8]).collect::<Vec<_>>());
         let ran = run(&[29, 29, 29]).await;
@@ -197,13 +195,13 @@ mod tests {
             round.sort_unstable();
             round == [0, 1, 2]
         }));
-        // A short one waits for no more than that of a long one.
+        // A short flow waits at most for the SHORT_FLOW time of a long one.
         let ran = run(&[40, 3]).await;
         assert_eq!(ran[9..13], [1, 1, 1, 0]);
     }
 
     #[tokio::test]
-    async fn others_run_between_any_two_turns_of_those_that_compute_for_long() {
+    async fn other_tasks_run_between_any_two_slices() {
         let (scheduler, ran) = (Rc::new(FairScheduler::default()), Rc::new(RefCell::new(Vec::new())));
         let local = tokio::task::LocalSet::new();
         for name in 0..10 {
@@ -231,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_leaves_holds_nobody_up() {
+    async fn cancelled_flow_leaves_the_queue() {
         let scheduler = FairScheduler::default();
         let first = scheduler.next_slice(SLICE, None).await;
         let second = scheduler.enqueue();
@@ -245,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_long_turn_the_others_are_left_alone() {
+    async fn cooldown_after_an_overrun() {
         let scheduler = FairScheduler::default();
         for _ in 0..2 {
             scheduler.flow_started();
@@ -255,23 +253,23 @@ mod tests {
         drop(long);
         let before = Instant::now();
         let next = scheduler.next_slice(SLICE, None).await;
-        // Tokio's timers have milliseconds.
+        // Tokio's timers have a resolution of a millisecond.
         let about = |wanted: Duration, got: Duration| wanted <= got && got <= wanted + Duration::from_millis(2);
         assert!(about(COOLDOWN_FACTOR * 9 * SLICE, before.elapsed()), "{:?}", before.elapsed());
-        // As it should be: no rest.
+        // No overrun: no cooldown.
         tokio::time::advance(SLICE).await;
         drop(next);
         let before = Instant::now();
         let alone = scheduler.next_slice(SLICE, None).await;
         assert_eq!(before.elapsed(), Duration::ZERO);
-        // Nobody else is there.
+        // No other flow: no cooldown.
         scheduler.flow_ended();
         tokio::time::advance(10 * SLICE).await;
         drop(alone);
         let before = Instant::now();
         drop(scheduler.next_slice(SLICE, None).await);
         assert_eq!(before.elapsed(), Duration::ZERO);
-        // Never longer than this.
+        // The cooldown is bounded.
         scheduler.flow_started();
         scheduler.record(Duration::from_secs(1));
         let before = Instant::now();

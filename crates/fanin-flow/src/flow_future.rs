@@ -16,8 +16,8 @@ use crate::route::RouteFlow;
 use crate::threads::{self, Pool};
 use crate::worker::Worker;
 
-/// A running flow. When its client leaves and it is dropped, it goes on by itself if the route says so: a flow that has
-/// begun to change something is not left half-way. Must be dropped where `spawn_local` works.
+/// A running flow. If it is dropped because its client left, it continues as a task of its own if the route's `on_disconnect`
+/// requires it. Must be dropped inside a `LocalSet`.
 pub struct FlowFuture(Running);
 
 enum Running {
@@ -26,7 +26,7 @@ enum Running {
     Ended,
 }
 
-/// On a thread of a pool.
+/// A flow on a thread of a pool.
 struct OnThread {
     run: Pin<Box<dyn Future<Output = Reply>>>,
     wrote: Rc<Cell<bool>>,

@@ -27,16 +27,16 @@ use crate::worker::Worker;
 pub struct Flows {
     program: Program,
     routes: Vec<Arc<RouteFlow>>,
-    /// For each route its pool of threads, if it has one.
     sequential_waits: Arc<SequentialWaits>,
+    /// The pool of threads of each route that has one.
     pools: Vec<Option<Arc<Pool>>>,
 }
 
 impl Flows {
-    /// Loads and checks every flow that a route names, and all that these load.
+    /// Loads and checks the flows of all routes, and all files that these load.
     ///
     /// # Errors
-    /// Everything that is wrong, at once.
+    /// All errors.
     pub fn load(config: &Config, upstreams: &Upstreams) -> Result<Flows, Vec<Diagnostic>> {
         let checked = Flows::check(config, upstreams, &[], false);
         match checked.flows {
@@ -45,9 +45,8 @@ impl Flows {
         }
     }
 
-    /// The same, with warnings too, and as far as it goes if not all upstreams are there: those named by `unsure` are taken
-    /// to have whatever operations the flows use. With `told`, what is wrong with the configuration itself (such as a file
-    /// that is not there) has been said.
+    /// As [`load`](Self::load), with warnings, and also for an invalid configuration. Each upstream of `placeholders` counts as having
+    /// every method. With `config_reported`, errors of the configuration itself, such as missing files, are not reported again.
     #[must_use]
     pub fn check(config: &Config, upstreams: &Upstreams, placeholders: &[String], config_reported: bool) -> Checked {
         let objects = upstreams.iter().filter(|upstream| !placeholders.iter().any(|name| *name == **upstream.name()));
@@ -103,7 +102,7 @@ impl Flows {
         Checked { flows: sound.then_some(Flows { program, routes, sequential_waits, pools }), diagnostics }
     }
 
-    /// What each route's flow does at worst, in the order of the configuration.
+    /// The plan of each route's flow, in the order of the configuration.
     pub fn plans(&self) -> Vec<RoutePlan> {
         self.routes
             .iter()
@@ -115,7 +114,7 @@ impl Flows {
             .collect()
     }
 
-    /// Keeps the pools of threads of `old`, the flows before a reload, for routes that need the same.
+    /// Takes over the pools of threads of `old`, the flows before a reload, for routes whose pool is unchanged.
     pub fn keep_threads(&mut self, old: &Flows) {
         for pool in self.pools.iter_mut().flatten() {
             if let Some(kept) = old.pools.iter().flatten().find(|old| old.serves(pool)) {
@@ -124,14 +123,14 @@ impl Flows {
         }
     }
 
-    /// For tests in paused time: before a worker's runtime rests it waits until all threads of pools have come to rest, so that
-    /// time, which jumps whenever the runtime rests, does not run away from them.
+    /// For tests in paused time, which advances whenever the runtime is idle: makes the pools count their active threads, so that
+    /// [`idle_waiter`](Self::idle_waiter) can wait for them.
     #[doc(hidden)]
     pub fn use_paused_time(&mut self, config: &Config) {
         self.pools = config.routes.iter().map(|route| pool(route, true)).collect();
     }
 
-    /// For such tests: waits until all threads of the pools stand still. Is to be called before the runtime rests.
+    /// For such tests: blocks until all threads of the pools are idle. Call it before the runtime parks.
     #[doc(hidden)]
     pub fn idle_waiter(&self) -> impl Fn() + use<> {
         let pools: Vec<_> = self.pools.iter().flatten().filter_map(|pool| pool.shared.quiescence.clone()).collect();
@@ -147,13 +146,13 @@ impl Flows {
         }
     }
 
-    /// Words for a route's flow, for the watchdog and for logs.
+    /// Name of a route's flow, for the watchdog and for logs.
     pub fn describe(&self, route: usize) -> &str {
         self.routes.get(route).map_or("", |route| &route.name)
     }
 
-    /// The same flows on one worker. `activity` is told which route runs whenever a flow gets the worker, and `None` when it
-    /// lets go; with `traced`, replies say what happened to each call.
+    /// The flows on one worker. `activity` is called with a route's index when its flow starts to compute, and with `None` when it
+    /// stops. With `traced`, replies have a trace of each call.
     pub fn worker(
         self: &Arc<Self>,
         caller: Rc<dyn Caller>,
@@ -176,7 +175,7 @@ impl Flows {
     }
 }
 
-/// The limits that the machine looks after.
+/// The limits that the machine enforces.
 fn bounds(limits: &FlowLimits) -> Limits {
     Limits {
         steps: limits.max_steps,
@@ -187,7 +186,7 @@ fn bounds(limits: &FlowLimits) -> Limits {
     }
 }
 
-/// The pool of threads that a route asks for. Its threads are made when they are first needed.
+/// The pool of threads of a route. Threads start when they are first needed.
 fn pool(route: &Route, paused: bool) -> Option<Arc<Pool>> {
     match route.executor {
         Executor::Coroutines => None,
@@ -197,9 +196,9 @@ fn pool(route: &Route, paused: bool) -> Option<Arc<Pool>> {
     }
 }
 
-/// Flows, checked.
+/// Result of [`Flows::check`].
 pub struct Checked {
-    /// The flows, if nothing is wrong.
+    /// The flows, if there is no error.
     pub flows: Option<Flows>,
     /// Errors and warnings.
     pub diagnostics: Vec<Diagnostic>,
@@ -225,7 +224,7 @@ fn no_function<'n>(file: &str, name: &str, defined: impl Iterator<Item = &'n str
     (format!("{file} has no function {name}"), hint)
 }
 
-/// A function that can serve as a flow, or why it cannot, and a hint.
+/// A function that can be a route's flow; else why it cannot, and a hint.
 fn function(program: &Program, file: &str, name: &str) -> Result<fanin_lang::FunctionRef, (String, Option<String>)> {
     let Some(function) = program.function(file, name) else {
         let functions = program.functions(file);
@@ -233,7 +232,7 @@ fn function(program: &Program, file: &str, name: &str) -> Result<fanin_lang::Fun
     };
     let limits = Limits { steps: 1, memory: 1, depth: 1, fibers: 1, value: 1 };
     if Instance::new(program, function, vec![Value::None], limits).is_err() {
-        let hint = "a flow is a function of one argument, the request: def f(req): ...";
+        let hint = "a flow is a function with one argument, the request: def f(req): ...";
         return Err((format!("{name} of {file} cannot be called with one argument"), Some(hint.to_owned())));
     }
     Ok(function)
@@ -266,12 +265,12 @@ pub struct WorkerFlows {
 }
 
 impl WorkerFlows {
-    /// Flows that have computed for so long on this worker that they take turns.
+    /// CPU-bound flows in the queue of the fair scheduler.
     pub fn computing(&self) -> usize {
         self.worker.scheduler.queued()
     }
 
-    /// Runs the flow of a route, by its place in the configuration.
+    /// Runs the flow of a route, by its index in the configuration.
     ///
     /// # Panics
     /// If there is no such route.

@@ -1,4 +1,4 @@
-//! A call under way and the check of its body.
+//! Calls in flight, and the parsing of their answers' bodies.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,42 +17,41 @@ use crate::answer::{Content, content};
 use crate::caller::CallFuture;
 use crate::merge::Work;
 
-/// Bodies above this are checked on a thread of their own, so that no worker is held for it.
+/// Larger bodies are parsed on the offload thread, so that they do not block the worker.
 const OFFLOAD: usize = 1 << 20;
 
-/// Bodies up to this are indexed while they are checked.
+/// Bodies up to this size are indexed while they are parsed.
 const INDEXED: usize = 256;
 
-/// Bodies that may wait for that thread; beyond it the worker checks them itself.
+/// Bodies that may wait for the offload thread. If it is full, the worker parses them itself.
 const QUEUE: usize = 64;
 
-/// An answer's body once it has been checked.
+/// An answer's parsed body.
 pub(crate) type Checked = Result<Body, JsonError>;
 
-/// Ends with the call's number, its answer and its body.
+/// A call in flight. Its output is the call's index, its answer and its body.
 pub(crate) struct InFlight {
     index: u32,
-    /// How deep its body may be nested; the last bit says that the method was HEAD. One word with the number: there is one of
-    /// these in each flow that waits.
+    /// Maximal nesting of the body, shifted by one; the lowest bit is set for HEAD. Packed, because every suspended flow has one.
     depth_and_head: u32,
     state: State,
 }
 
 enum State {
     Call(CallFuture),
-    /// Work that others share, or a wait for it: its answer is checked already.
+    /// Shared work, whose answer is parsed already.
     Shared(Work),
     Check(Box<Check>),
 }
 
-/// An answer whose body is checked elsewhere.
+/// An answer whose body the offload thread parses.
 struct Check {
     answer: Option<Answer>,
     checked: oneshot::Receiver<Result<Doc, JsonError>>,
 }
 
 impl InFlight {
-    /// A call of a number below `max_calls`. Bodies nested deeper than `max_depth` are refused.
+    /// The call with this index, which is below `max_calls`. Bodies nested deeper than `max_depth` are refused.
     pub(crate) fn new(index: usize, call: CallFuture, head: bool, max_depth: usize) -> InFlight {
         let max_depth = u32::try_from(max_depth).unwrap_or(u32::MAX).min(u32::MAX >> 1);
         InFlight { index: index as u32, depth_and_head: max_depth << 1 | u32::from(head), state: State::Call(call) }
@@ -87,7 +86,7 @@ impl Future for InFlight {
                             }
                             Doc::parse(answer.body.clone(), max_depth).map(Body::Json)
                         }
-                        // Most that are as small are looked at, and for the others the index costs little.
+                        // Flows read most bodies of this size, and indexing costs little.
                         Content::Json if answer.body.len() <= INDEXED => {
                             Doc::parse_indexed(answer.body.clone(), max_depth).map(Body::Json)
                         }
@@ -101,9 +100,9 @@ impl Future for InFlight {
                 }
                 State::Check(check) => {
                     let checked = ready!(Pin::new(&mut check.checked).poll(context));
-                    // Taken once: this future is not polled after it has ended.
+                    // Taken once, because this future is not polled after it has ended.
                     let Some(answer) = check.answer.take() else { return Poll::Pending };
-                    // The thread is gone only when the process ends; then the worker does it.
+                    // The thread ends only with the process; then the worker parses the body.
                     let doc = checked.unwrap_or_else(|_| Doc::parse(answer.body.clone(), max_depth));
                     return Poll::Ready((index, Ok((answer, doc.map(Body::Json)))));
                 }
@@ -112,7 +111,7 @@ impl Future for InFlight {
     }
 }
 
-/// The calls under way. Most often it is one after the other, and then it needs neither a queue nor a waker of its own.
+/// A flow's calls in flight. A single call, the most frequent case, needs neither a queue nor a waker of its own.
 #[derive(Default)]
 pub(crate) enum InFlightCalls {
     #[default]
@@ -136,7 +135,7 @@ impl InFlightCalls {
             InFlightCalls::Many(calls) => calls.push(call),
             InFlightCalls::One(_) => {
                 let many = FuturesUnordered::new();
-                // What is pushed is polled before the next wait, so the first call's waker is set anew.
+                // The queue is polled before the flow is suspended again, which registers the first call's waker anew.
                 if let InFlightCalls::One(first) = std::mem::take(self) {
                     many.push(first);
                 }
@@ -146,7 +145,7 @@ impl InFlightCalls {
         }
     }
 
-    /// The next call that has ended, `None` if there are none.
+    /// The next call that has ended; `None` if no call is in flight.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<<InFlight as Future>::Output>> {
         match self {
             InFlightCalls::None => Poll::Ready(None),
@@ -162,7 +161,7 @@ impl InFlightCalls {
 
 type Job = (Bytes, usize, oneshot::Sender<Result<Doc, JsonError>>);
 
-/// Hands a body to the checking thread; `None` if that has too much to do.
+/// Sends a body to the offload thread; `None` if its queue is full.
 fn offload(body: Bytes, max_depth: usize) -> Option<oneshot::Receiver<Result<Doc, JsonError>>> {
     static THREAD: OnceLock<Option<SyncSender<Job>>> = OnceLock::new();
     let thread = THREAD.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Values as JSON bytes: what a flow built is written, what upstreams said is spliced as it came.
+//! Writes values as JSON. The bytes of answers are spliced.
 
 use bytes::Bytes;
 use fanin_json::{Writer, write_str};
@@ -6,10 +6,10 @@ use fanin_lang::value::{Frozen, view};
 use fanin_lang::{FrozenValue, Value};
 use smallvec::SmallVec;
 
-/// A part at least this large is passed on by reference instead of copied.
+/// A part of at least this size is spliced by reference, smaller ones are copied.
 const BY_REFERENCE: usize = 16 * 1024;
 
-/// The response's body: a few pieces that follow one another.
+/// A body as consecutive pieces.
 pub(crate) type Pieces = SmallVec<[Bytes; 1]>;
 
 /// Why a value cannot be written.
@@ -18,21 +18,21 @@ pub(crate) enum JsonError {
     /// Functions, modules and the like.
     #[error("a {0} cannot be written as JSON")]
     Type(String),
-    /// JSON's keys are strings.
+    /// Keys of JSON objects are strings.
     #[error("a dict's key must be a string to be written as JSON, not a {0}")]
     Key(String),
     /// JSON has neither NaN nor infinity.
     #[error("{0} cannot be written as JSON")]
     Number(f64),
-    /// The whole is larger than allowed.
+    /// The body is larger than its limit.
     #[error("the JSON is larger than {0} bytes")]
     Large(usize),
-    /// A part is still not there; callers wait for all before they write.
-    #[error("internal: a value to be written is not there")]
+    /// A part is pending. Callers must await all parts before.
+    #[error("internal error: a value to write is pending")]
     Pending,
 }
 
-/// One value in one piece.
+/// Writes a value into one piece.
 pub(crate) fn to_bytes(value: &Value, limit: usize) -> Result<Bytes, JsonError> {
     let mut pieces = to_pieces(value, limit)?;
     if pieces.len() == 1 {
@@ -41,7 +41,7 @@ pub(crate) fn to_bytes(value: &Value, limit: usize) -> Result<Bytes, JsonError> 
     Ok(pieces.concat().into())
 }
 
-/// One value in as few pieces as avoid large copies.
+/// Writes a value into pieces, without copying large parts.
 pub(crate) fn to_pieces(value: &Value, limit: usize) -> Result<Pieces, JsonError> {
     let mut out = Out { pieces: SmallVec::new(), buffer: Vec::with_capacity(estimate(value)), size: 0, limit };
     out.value(value)?;
@@ -49,7 +49,7 @@ pub(crate) fn to_pieces(value: &Value, limit: usize) -> Result<Pieces, JsonError
     Ok(out.pieces)
 }
 
-/// Roughly how many bytes the value takes, looking one level deep, so that the buffer rarely grows.
+/// Estimates the size from one level of the value, so that the buffer rarely grows.
 fn estimate(value: &Value) -> usize {
     let one = |value: &Value| match value {
         Value::Pending(slot) => match slot.outcome() {
@@ -99,7 +99,7 @@ impl Out {
         if self.size + self.buffer.len() > self.limit { Err(JsonError::Large(self.limit)) } else { Ok(()) }
     }
 
-    /// Containers are never nested deeper than the language allows to build them, so this recursion is bounded.
+    /// The language bounds the nesting of containers, and so this recursion.
     fn value(&mut self, value: &Value) -> Result<(), JsonError> {
         match value {
             Value::None | Value::Absent(_) => self.buffer.extend_from_slice(b"null"),
@@ -247,7 +247,7 @@ impl Out {
     }
 }
 
-/// Appends a member to a JSON object that is already written: `{…}` becomes `{…,"name":value}`. `false` if it is no object.
+/// Appends a member to a written JSON object: `{…}` becomes `{…,"name":value}`. `false` if it is not an object.
 pub(crate) fn add_member(pieces: &mut Pieces, name: &str, value: &[u8]) -> bool {
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return false };
     if first.first() != Some(&b'{') || last.last() != Some(&b'}') {
@@ -269,7 +269,7 @@ pub(crate) fn add_member(pieces: &mut Pieces, name: &str, value: &[u8]) -> bool 
     true
 }
 
-/// The list of what failed, for a partial response that carries it.
+/// The list `errors` of a partial response.
 pub(crate) fn errors<'a>(errors: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out);

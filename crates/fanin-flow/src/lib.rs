@@ -1,13 +1,19 @@
 //! Flows: requests in, calls out, responses.
 //!
-//! [`Flows`] compiles every flow of a configuration; [`WorkerFlows`] runs them on one worker. A running flow is a
-//! [`FlowFuture`]: the machine of `fanin-lang` runs until it has to wait, `host` makes the calls that it asks for, and what
-//! comes back settles the values that were not there yet. `respond` splices them into the response.
+//! [`Flows`] compiles the flows of a configuration, [`WorkerFlows`] runs them on one worker, and a [`FlowFuture`] is one running
+//! flow. A [`Caller`] sends its calls. The crate must not know sockets, connections or listeners.
 //!
-//! What runs it is its route's choice: the request's worker, or a thread of a bounded pool (`threads`).
+//! - Loading: `flows` compiles and checks, `modules` finds files and upstreams, `placeholder` stands in for an invalid upstream,
+//!   `builtins` adds `response` and `abort`, `plan` prints `fanin check --plan`, `route` is one compiled flow.
+//! - Running: `flow_future` is what the server polls. `executor` runs the machine of `fanin-lang` for one flow. `fair_scheduler`
+//!   alternates CPU-bound flows. `threads` is the executor with a pool of threads. `worker` is the state of one worker's flows.
+//! - Calls: `call` captures arguments and options, `kinds` has a file for each kind of upstream, `flow_host` is the machine's host:
+//!   it sends calls and settles their pending values. `merge` has batches, single-flight and caches. `inflight` awaits answers
+//!   and parses their bodies.
+//! - Values: `request_object` is `req`, `answer` is a call's answer, `json` and `encode` write bodies and URLs.
+//! - Ends: `respond` splices answers into the response, `reply` is the outcome, `log`, `trace` and `sequential_waits` report.
 //!
-//! There is no timer here: a flow waits only for calls, and each of these ends by the request's deadline (and for a thread, in
-//! `threads::remote`).
+//! Timers are rare here: a flow awaits only calls, and every call ends by the request's deadline.
 
 mod answer;
 mod builtins;

@@ -1,4 +1,4 @@
-//! Failures in the log: at most a few a second for each worker or pool of threads, so that a storm of them costs nothing.
+//! The log of failed flows, limited to ten events a second for each worker or pool, so that many failures cost little.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::reply::FlowError;
 
-/// Lines that may be written at once; one more comes with each [`EVERY`].
+/// Events that may be logged at once. One more is allowed each [`EVERY`].
 const BURST: u32 = 20;
 const EVERY: Duration = Duration::from_millis(100);
 
@@ -32,7 +32,7 @@ impl FailureLog {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a line may be written now; then how many were not since the last one.
+    /// `None` if an event must be suppressed now, else how many were suppressed since the last one.
     fn admit(&self) -> Option<u64> {
         let now = Instant::now();
         let mut bucket = self.bucket();
@@ -50,7 +50,7 @@ impl FailureLog {
         Some(std::mem::take(&mut bucket.suppressed))
     }
 
-    /// Says what failed, where, and through which functions. What an `abort` or a client's mistake ends is no failure.
+    /// Logs a failure with its position and stack. Responses of `abort` and client errors are not logged.
     #[cold]
     pub(crate) fn failure(&self, route: &str, program: &Program, failure: &Failure, error: &FlowError) {
         if error.status.is_client_error() || error.kind == "abort" {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_storm_is_cut_off_and_a_trickle_is_not() {
+    async fn failures_are_logged_at_a_limited_rate() {
         let log = FailureLog::new();
         assert_eq!((0..1000).filter(|_| log.admit().is_some()).count(), BURST as usize);
         for at in 0..50 {

@@ -1,4 +1,4 @@
-//! What `load` can reach: files below the configuration's folder, `@upstreams`, and the language's own modules.
+//! Resolves `load`: files in the configuration's folder, `@upstreams`, and the modules of the language.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use fanin_lang::{Effect, FrozenValue, HostObject, HostRef, Loaded, Loader};
 use crate::kinds::UpstreamObject;
 use crate::placeholder::Placeholder;
 
-/// Larger flow files are refused unread.
+/// Maximal size of a flow file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 /// The files of one configuration.
 pub(crate) struct Modules<'a> {
     dir: &'a Path,
     upstreams: Vec<(ArcStr, HostRef)>,
-    /// Texts as they were read, for messages.
+    /// The texts of loaded files, for error messages.
     pub(crate) sources: RefCell<BTreeMap<String, Arc<Source>>>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Modules<'a> {
 
     fn read(&self, name: &str) -> Result<String, String> {
         let path = self.dir.join(name);
-        // Links may lead outside even where the name does not.
+        // A symbolic link may lead outside although the name does not.
         let outside = || format!("{name} is outside the configuration's folder");
         let real = path.canonicalize().map_err(|error| format!("{name} cannot be read: {error}"))?;
         let root = self.dir.canonicalize().map_err(|error| format!("{}: {error}", self.dir.display()))?;
@@ -72,7 +72,7 @@ fn resolve(module: &str, from: &str) -> Result<String, String> {
         }
     }
     if !parts.last().is_some_and(|file| file.ends_with(".star")) {
-        return Err(format!("{module} is no flow file: their names end with .star"));
+        return Err(format!("{module} is not a flow file: its name must end with .star"));
     }
     Ok(parts.join("/"))
 }
@@ -88,7 +88,7 @@ impl Loader for Modules<'_> {
                     Some(values) => Ok(Loaded::Values(values)),
                     None => {
                         let names = fanin_lang::modules::NAMES.map(|name| format!("\"@{name}\"")).join(", ");
-                        Err(format!("there is no module {module}: flows load files, \"@upstreams\", {names}"))
+                        Err(format!("there is no module {module}; load a .star file, \"@upstreams\" or one of {names}"))
                     }
                 },
             };
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stay_below_the_folder() {
+    fn names_stay_inside_the_folder() {
         assert_eq!(resolve("flows/a.star", "flows/b.star").unwrap(), "flows/a.star");
         assert_eq!(resolve("./a.star", "flows/b.star").unwrap(), "flows/a.star");
         assert_eq!(resolve("../a.star", "flows/b.star").unwrap(), "a.star");

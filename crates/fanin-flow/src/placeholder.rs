@@ -1,8 +1,8 @@
-//! An upstream of which something is wrong, so that flows which use it can still be checked.
+//! The placeholder for an upstream whose configuration is invalid, so that `check` can check the flows that use it.
 
 use fanin_lang::{Effect, HostObject, Method, Value};
 
-/// It has every method. Nothing ever runs with it.
+/// An upstream that has every method. No flow ever runs with it.
 pub(crate) struct Placeholder {
     name: String,
 }

@@ -1,7 +1,6 @@
-//! What `fanin check --plan` shows: what each route's flow does at worst.
+//! The output of `fanin check --plan`: the calls and rounds of each route's flow in the worst case.
 //!
-//! The text is meant to be kept under version control: it is the same for the same flows, and an added round or call is an
-//! added or changed line.
+//! The text can be kept under version control: it depends only on the flows, and an added round or call adds or changes a line.
 
 use std::fmt;
 
@@ -17,7 +16,7 @@ pub struct RoutePlan {
     pub route: String,
     /// File and function.
     pub flow: String,
-    /// What the flow does.
+    /// The plan of the flow.
     pub plan: Plan,
 }
 
@@ -65,7 +64,7 @@ fn called(call: &PlannedCall) -> String {
     format!("{}.{}{path}", call.upstreams.join("|"), call.method)
 }
 
-/// What is to be said of a call besides its round.
+/// Remarks on a call besides its round.
 fn remarks(call: &PlannedCall) -> Vec<String> {
     let mut all = Vec::new();
     if call.writes {

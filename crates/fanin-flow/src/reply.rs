@@ -1,4 +1,4 @@
-//! What a flow's run ends with.
+//! The outcome of a flow: a response or an error, and what it used.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use smallvec::SmallVec;
 
 use crate::trace::CallTrace;
 
-/// A flow's end: a response or an error, and what it took.
+/// The outcome of a flow.
 #[derive(Debug)]
 pub struct Reply {
-    /// What the client gets.
+    /// What the client receives.
     pub result: Result<Success, FlowError>,
-    /// Calls made, sent or not.
+    /// Calls made, whether sent or not.
     pub calls: u32,
     /// Wall time during which at least one call was in flight.
     pub upstream: Duration,
@@ -26,7 +26,7 @@ pub struct Reply {
     pub usage: Usage,
     /// The limit that stopped it.
     pub limit: Option<Limit>,
-    /// Each call, if traces were asked for.
+    /// Each call, if the worker records traces.
     pub trace: Vec<CallTrace>,
 }
 
@@ -41,7 +41,7 @@ pub struct Success {
     pub body: SmallVec<[Bytes; 1]>,
 }
 
-/// Why there is no response; the client gets it as a problem (RFC 9457).
+/// Why a flow has no response. The client receives it as a problem document (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{title}: {detail}")]
 pub struct FlowError {
@@ -51,16 +51,16 @@ pub struct FlowError {
     pub kind: &'static str,
     /// The kind in words.
     pub title: &'static str,
-    /// What happened, without anything that is the operator's alone.
+    /// What happened, without details that only the operator may see.
     pub detail: Cow<'static, str>,
-    /// The upstream it is about.
+    /// The upstream that failed, if one did.
     pub upstream: Option<String>,
-    /// When to try again, for problems that pass.
+    /// After how long a retry makes sense, if the problem is temporary.
     pub retry_after: Option<Duration>,
 }
 
 impl FlowError {
-    /// By the kind of a call's error.
+    /// The error for a failed required call.
     pub(crate) fn call(error: &CallError) -> FlowError {
         let (status, kind, title) = match error.kind {
             ErrorKind::Timeout => {
@@ -112,13 +112,13 @@ impl FlowError {
         }
     }
 
-    /// The flow's own bug: what it is stays in the log.
+    /// A bug of the flow. Only the log has the details.
     pub(crate) fn flow() -> FlowError {
         FlowError {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             kind: "flow",
             title: "The flow failed",
-            detail: Cow::Borrowed("the server's log says why"),
+            detail: Cow::Borrowed("see the log of the server"),
             upstream: None,
             retry_after: None,
         }

@@ -1,4 +1,4 @@
-//! The request as a flow sees it.
+//! `req`: the request as flows see it.
 
 use std::any::Any;
 use std::cell::OnceCell;
@@ -17,14 +17,14 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tokio::time::Instant;
 
-/// What messages call a value of the client's: a part of it that is missing is the client's mistake.
+/// Names of the client's values in messages. A missing part of them is answered with 400.
 pub(crate) const QUERY: &str = "the request's query";
 /// See [`QUERY`].
 pub(crate) const HEADERS: &str = "the request's headers";
 /// See [`QUERY`].
 pub(crate) const BODY: &str = "the request's body";
 
-/// A request that a route took, read completely.
+/// A request to a route, with its whole body.
 pub struct IncomingRequest {
     /// Method.
     pub method: Method,
@@ -38,11 +38,11 @@ pub struct IncomingRequest {
     pub body: Bytes,
     /// The peer's address.
     pub remote: SocketAddr,
-    /// When it arrived.
+    /// When the request arrived.
     pub start: Instant,
-    /// No work of it outlives this.
+    /// Nothing runs for this request after it.
     pub deadline: Instant,
-    /// Kept until the flow has ended, also when it runs on after its client has left: the place in the server's limits.
+    /// The permit of the server's limits. Held until the flow has ended, also if it continues after a disconnect.
     pub permit: Option<Box<dyn Any>>,
 }
 
@@ -52,14 +52,12 @@ impl fmt::Debug for IncomingRequest {
     }
 }
 
-/// A client's mistake that a flow came upon.
+/// An invalid request, found by a flow. The payload of its failure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct ClientError(pub String);
 
-/// `req`: parts are made when they are asked for.
-///
-/// It is there as long as its flow, so it keeps no more than a flow can ask for.
+/// `req`. Its attributes are built on first use. It lives as long as its flow, so it keeps only what a flow can read.
 pub(crate) struct RequestObject {
     method: Method,
     target: PathAndQuery,
@@ -75,7 +73,7 @@ pub(crate) struct RequestObject {
     lazy: OnceCell<Box<LazyParts>>,
 }
 
-/// Parts that fewer flows ask for.
+/// Attributes that few flows use.
 #[derive(Default)]
 struct LazyParts {
     query_all: OnceCell<Doc>,
@@ -84,8 +82,8 @@ struct LazyParts {
     time: OnceCell<i64>,
 }
 
-/// The request's headers as a flow keeps them, values of one name together. A header map takes four times the memory for the few
-/// that a request has, and nothing looks one up by its name: the whole is read, or gone through.
+/// The request's headers, values of one name together. A list, because it takes less memory than a header map and nothing looks up
+/// a single name.
 pub(crate) struct ClientHeaders(Box<[(HeaderName, HeaderValue)]>);
 
 impl ClientHeaders {
@@ -98,7 +96,7 @@ impl From<HeaderMap> for ClientHeaders {
     fn from(headers: HeaderMap) -> ClientHeaders {
         let mut kept: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(headers.len());
         for (name, value) in headers {
-            // Further values of one name come without it, after the first.
+            // `HeaderMap` yields further values of a name without the name.
             if let Some(name) = name.or_else(|| kept.last().map(|(name, _)| name.clone())) {
                 kept.push((name, value));
             }
@@ -126,12 +124,12 @@ impl RequestObject {
         }
     }
 
-    /// When it came.
+    /// When the request arrived.
     pub(crate) fn start(&self) -> Instant {
         self.start
     }
 
-    /// When it must have ended.
+    /// The request's deadline.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -247,7 +245,7 @@ fn client_error(message: String) -> Stop {
     Failure::new(Kind::Host, message).with_payload(Arc::new(payload)).into()
 }
 
-/// Header values by name; several of one name are joined with a comma, as RFC 9110 section 5.3 allows.
+/// Header values by name. Several of one name are joined with a comma (RFC 9110, section 5.3).
 pub(crate) fn join_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     join(headers.iter())
 }
@@ -256,7 +254,7 @@ fn join<'a>(headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>) ->
     let mut joined: Vec<(&HeaderName, String)> = Vec::new();
     for (name, value) in headers {
         let value = String::from_utf8_lossy(value.as_bytes());
-        // Values of one name stand one after the other in a header map.
+        // A header map yields values of one name consecutively.
         match joined.last_mut() {
             Some((last, values)) if *last == name => {
                 values.push_str(", ");
@@ -268,7 +266,7 @@ fn join<'a>(headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>) ->
     joined.into_iter().map(|(name, values)| (name.as_str().to_owned(), values)).collect()
 }
 
-/// A document of strings. Documents, not dicts, because they cannot be changed and know where they come from.
+/// A document of strings. Unlike dicts, documents are immutable and have an origin for error messages.
 pub(crate) fn object<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Doc, Stop> {
     let mut text = vec![b'{'];
     for (at, (name, value)) in pairs.enumerate() {
@@ -284,8 +282,8 @@ pub(crate) fn object<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Res
 }
 
 fn parse(text: Vec<u8>) -> Result<Doc, Stop> {
-    // It is made when it is asked for, to be looked at.
-    Doc::parse_indexed(text.into(), 4).map_err(|error| Stop::fail(Kind::Host, format!("internal: {error}")))
+    // Indexed, because the flow is about to read it.
+    Doc::parse_indexed(text.into(), 4).map_err(|error| Stop::fail(Kind::Host, format!("internal error: {error}")))
 }
 
 impl fmt::Debug for RequestObject {
@@ -294,7 +292,7 @@ impl fmt::Debug for RequestObject {
     }
 }
 
-/// Flows and the host, who names the request's parts in messages, share it.
+/// Shared by the flow and the host, which names the request's parts in messages.
 impl Object for RequestObject {
     fn type_name(&self) -> &'static str {
         "request"
@@ -321,7 +319,7 @@ impl Object for RequestObject {
             },
             "method" => Value::str(req.method.as_str()),
             "path" => Value::str(req.target.path()),
-            // The same for the whole request, so that a flow decides the same wherever it asks.
+            // The same value throughout the request.
             "time" => Value::Int(*req.lazy().time.get_or_init(|| {
                 let began = SystemTime::now().checked_sub(req.start.elapsed());
                 let since = began.and_then(|began| began.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
@@ -348,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_of_a_repeated_header_is_kept_beside_its_name() {
+    fn repeated_headers_are_kept_together() {
         let mut headers = HeaderMap::new();
         headers.append(COOKIE, HeaderValue::from_static("a=1"));
         headers.append(HOST, HeaderValue::from_static("shop"));

@@ -1,4 +1,4 @@
-//! The response: what a flow returned, as status, headers and body.
+//! Builds the response from what a flow returned: status, headers and body.
 
 use fanin_lang::value::view;
 use fanin_lang::{Failure, Kind, PendingValue, Value};
@@ -17,14 +17,14 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const PARTIAL: HeaderName = HeaderName::from_static("fanin-partial");
 
-/// Headers that are the server's own, not a flow's.
+/// Headers that only the server sets.
 const RESERVED: [&str; 6] = ["connection", "content-length", "keep-alive", "te", "transfer-encoding", "upgrade"];
 
-/// Calls `found` with every slot that a value holds. Containers are never nested deeper than the language allows.
+/// Calls `found` with every pending value in a value. The language bounds the nesting of containers.
 pub(crate) fn pending_values(value: &Value, found: &mut dyn FnMut(&PendingValue)) {
     match value {
         Value::Pending(slot) => match slot.outcome() {
-            // A function's result that has come: look inside, it may hold calls of its own.
+            // The settled result of a fiber, which may hold further calls.
             Some(Ok(inner)) if slot.source().is_none() => pending_values(&inner, found),
             _ => found(slot),
         },
@@ -37,7 +37,7 @@ pub(crate) fn pending_values(value: &Value, found: &mut dyn FnMut(&PendingValue)
     }
 }
 
-/// Upstreams whose optional calls failed, each once.
+/// The distinct upstreams of absent calls, separated by commas.
 pub(crate) fn missing_names(host: &FlowHost) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in host.missing() {
@@ -48,10 +48,10 @@ pub(crate) fn missing_names(host: &FlowHost) -> String {
     names.join(",")
 }
 
-/// The response that a value stands for, all of it being there.
+/// The response for a returned value without pending parts.
 ///
 /// # Errors
-/// What cannot be sent: a value that is no JSON, a header with a line break, a body over the limit.
+/// A value that cannot be JSON, an invalid header, or a body over the limit.
 pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure> {
     let route = &host.route;
     let limit = route.limits.max_response;
@@ -65,7 +65,7 @@ pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure
             own_headers(&parts.headers, &mut headers)?;
             let (body, kind) = match &parts.text {
                 Some(value) => {
-                    let decided = value.decide().map_err(|_| value_error("response(): text is not there"))?;
+                    let decided = value.decide().map_err(|_| value_error("response(): text is pending"))?;
                     let text = text(&decided).ok_or_else(|| value_error("response(): text must be a string"))?;
                     (smallvec![bytes::Bytes::copy_from_slice(text.as_bytes())], TEXT)
                 }
@@ -77,7 +77,7 @@ pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure
     let is_json = kind == JSON;
     headers.entry(CONTENT_TYPE).or_insert(kind);
     if host.any_missing() {
-        // Upstream names are those of configuration keys, which are header-safe; an odd one costs only this header.
+        // Names of upstreams are valid in a header; an invalid one would only omit it.
         if let Ok(names) = HeaderValue::from_str(&missing_names(host)) {
             headers.insert(PARTIAL, names);
         }
@@ -114,7 +114,7 @@ fn body(host: &FlowHost, value: &Value, limit: usize) -> Result<(Pieces, HeaderV
         && matches!(slot.outcome(), Some(Ok(value)) if !matches!(value, Value::Absent(_)))
     {
         match content(answer, false) {
-            // An answer alone is passed on as it came.
+            // An answer returned by itself is passed on unchanged.
             Content::Json => return Ok((smallvec![answer.body.clone()], JSON)),
             Content::Text => {
                 let kind = answer.headers.get(CONTENT_TYPE).cloned().unwrap_or(TEXT);
@@ -131,16 +131,16 @@ fn body(host: &FlowHost, value: &Value, limit: usize) -> Result<(Pieces, HeaderV
 }
 
 fn own_headers(value: &Value, headers: &mut HeaderMap) -> Result<(), Failure> {
-    let value = value.decide().map_err(|_| value_error("response(): headers are not there"))?;
+    let value = value.decide().map_err(|_| value_error("response(): headers are pending"))?;
     if matches!(value, Value::None) {
         return Ok(());
     }
     let entries = view::entries(&value).ok_or_else(|| value_error("response(): headers must be a dict"))?;
     for (key, value) in entries {
-        // A list sets the header several times, as set-cookie needs it.
+        // A list sets the header several times, as set-cookie needs.
         let values = match value.decide() {
             Ok(list @ (Value::List(_) | Value::Tuple(_))) => {
-                view::elements(&list).map_err(|_| value_error("response(): a header's list is not there"))?
+                view::elements(&list).map_err(|_| value_error("response(): the list of a header is pending"))?
             }
             _ => vec![value],
         };
@@ -148,7 +148,9 @@ fn own_headers(value: &Value, headers: &mut HeaderMap) -> Result<(), Failure> {
             let (key, value) = header(&key, &value).map_err(|what| value_error(format!("response(): {what}")))?;
             if let (Some(key), Some(value)) = (key, value) {
                 if RESERVED.contains(&key.as_str()) {
-                    return Err(value_error(format!("response(): the header {key} is the server's own")));
+                    return Err(value_error(format!(
+                        "response(): a flow cannot set the header {key}; the server sets it"
+                    )));
                 }
                 headers.append(key, value);
             }
@@ -157,7 +159,7 @@ fn own_headers(value: &Value, headers: &mut HeaderMap) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The parts of a `response(...)`, or the value itself as its body.
+/// The parts of a `response(...)`; `None` for any other value.
 fn response(value: &Value) -> Option<ResponseObject> {
     match value {
         Value::Object(object) => object.downcast::<ResponseObject>().cloned(),

@@ -17,12 +17,12 @@ pub(crate) struct RouteFlow {
     pub(crate) program: Program,
     pub(crate) function: FunctionRef,
     pub(crate) limits: FlowLimits,
-    /// Those of the limits that the machine looks after.
+    /// The limits that the machine enforces.
     pub(crate) bounds: Arc<Limits>,
-    /// Calls that its last run made: room for so many is made at once.
+    /// Calls of its last run: the initial capacity of the next one's list of calls.
     pub(crate) calls: AtomicU32,
     pub(crate) on_disconnect: OnDisconnect,
     pub(crate) errors: bool,
-    /// Lines that wait many times in a row, of all routes.
+    /// The detector of sequential waits, shared by all routes.
     pub(crate) sequential_waits: Arc<SequentialWaits>,
 }

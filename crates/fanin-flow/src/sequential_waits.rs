@@ -1,4 +1,4 @@
-//! Lines that make one request wait many times in a row: a statement loop over calls that could run side by side.
+//! Detects sequential waits: a `for` statement over calls that could run in parallel.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -9,8 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// Turns of one loop that waited one after the other from which on a line is named. A retry or two and the pages of a list
-/// stay below it.
+/// Consecutive waits of one loop from which on its line is reported. Loops over a few retries or pages stay below it.
 pub(crate) const THRESHOLD: u32 = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -18,7 +17,7 @@ struct Line {
     line: String,
 }
 
-/// What was noted of all routes of a configuration.
+/// The lines reported so far, of all routes of a configuration.
 #[derive(Default)]
 pub(crate) struct SequentialWaits {
     logged: Mutex<HashSet<String>>,
@@ -26,16 +25,16 @@ pub(crate) struct SequentialWaits {
 }
 
 impl SequentialWaits {
-    /// A request has waited `turns` times in a row at a line. The first time the log says so.
+    /// Records that a request waited `waits` times one after another at a line. The log names each line once.
     #[cold]
     pub(crate) fn record(&self, route: &str, position: &Position, waits: u32) {
         let line = format!("{}:{}", position.file, position.line);
-        // Neither looking nor inserting can leave the set half changed.
+        // No code that can panic runs under this lock.
         let first = self.logged.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone());
         if first {
             tracing::warn!(
                 target: "fanin::flow", route, at = %line, waits,
-                "a loop waits for one item after the other; items of a comprehension run side by side: [f(x) for x in ...]"
+                "this for loop awaits its items one after another; write a comprehension to run them in parallel: [f(x) for x in ...]"
             );
         }
         self.requests.get_or_create(&Line { line }).inc();
@@ -44,7 +43,7 @@ impl SequentialWaits {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "fanin_flow_waits_in_a_row",
-            "Requests that one line made wait many times in a row",
+            "Requests that waited at one line at least eight times one after another",
             self.requests.clone(),
         );
     }

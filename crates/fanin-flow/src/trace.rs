@@ -1,4 +1,4 @@
-//! What happened to each call of a request, for people: `fanin demo` draws it.
+//! The record of each call of a request, which `fanin demo` draws.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use std::time::Duration;
 pub struct CallTrace {
     /// The upstream.
     pub upstream: Arc<str>,
-    /// Method and path with query; empty if it was never sent.
+    /// Method and path with query; empty if it was not sent.
     pub target: String,
-    /// The line that made it: `flows/shop.star:12`.
+    /// File and line of the call: `flows/shop.star:12`.
     pub line: String,
     /// When the flow made it.
     pub made: Duration,
-    /// When it was sent; later than `made` if it had to wait for its arguments. `None` if it never was.
+    /// When it was sent: later than `made` if its arguments were pending. `None` if it was not sent.
     pub sent: Option<Duration>,
-    /// When it ended; `None` if it was cancelled because nobody needed it.
+    /// When it ended; `None` if it was cancelled because its answer was not needed.
     pub ended: Option<Duration>,
-    /// Status, or the kind of the error, or `absent`.
+    /// The status, the kind of the error, `absent`, `not sent` or `cancelled`.
     pub outcome: String,
 }

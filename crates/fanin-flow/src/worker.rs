@@ -1,4 +1,4 @@
-//! What all flows of a worker share.
+//! The state that all flows of a worker share.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,13 +11,13 @@ use crate::fair_scheduler::FairScheduler;
 use crate::log::FailureLog;
 use crate::merge::open::OpenBatches;
 
-/// What all flows of a worker share.
+/// The state that all flows of a worker share.
 pub(crate) struct Worker {
     pub(crate) machine: RefCell<Machine>,
     pub(crate) scheduler: FairScheduler,
     pub(crate) caller: Rc<dyn Caller>,
     pub(crate) open: Rc<OpenBatches>,
-    /// Told which route the worker runs, and `None` when it stops.
+    /// Called with a route's index when its flow starts to compute, and with `None` when it stops.
     pub(crate) activity: Box<dyn Fn(Option<usize>)>,
     pub(crate) log: Arc<FailureLog>,
     pub(crate) traced: bool,

@@ -1,4 +1,4 @@
-//! One call: its captured arguments and its options. Knows no kind of upstream.
+//! The captured arguments and the options of a call. Knows no kind of upstream.
 
 mod options;
 mod text;
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 pub(crate) use self::options::{CallOptions, Merging, OnFailure, known};
 pub(crate) use self::text::{header, pair, text};
 
-/// The arguments of a call, captured: changing a list after the call does not change the call.
+/// The captured arguments of a call: changing a list afterwards does not change the call.
 pub(crate) struct Arguments {
     pub(crate) path: Value,
     pub(crate) params: Fields,
@@ -20,19 +20,18 @@ pub(crate) struct Arguments {
     pub(crate) headers: Fields,
     pub(crate) json: Option<Value>,
     pub(crate) text: Option<Value>,
-    /// Named parameters of an operation, which fill its path first and its query with what is left. Of a statement's call the keys
-    /// that a batch unites.
+    /// Named parameters of an operation: they fill its path, and the others its query. For a batched statement, the keys.
     pub(crate) named: Vec<(Box<str>, Value)>,
-    /// The operation, by its place.
+    /// The operation's index.
     pub(crate) operation: Option<usize>,
-    /// The path is made already, and the body is JSON, whatever becomes of it on its way.
+    /// The upstream is not HTTP: the path is complete and the body is JSON.
     pub(crate) plain: bool,
 }
 
-/// A dict among the arguments. One that is there is taken apart at once, which spares the snapshot of it.
+/// A dict among the arguments. One that is not pending is captured entry by entry, which avoids a copy of the dict.
 pub(crate) enum Fields {
     Entries(SmallVec<[(Value, Value); 2]>),
-    /// Not there yet, or no dict of the flow's own.
+    /// Pending, or not a dict that the flow built.
     Whole(Value),
 }
 
@@ -61,7 +60,7 @@ impl Fields {
         entries.iter().map(|(_, value)| value).chain(whole)
     }
 
-    /// The entries, all of it being there; `None` if it is no dict.
+    /// The entries, once nothing is pending; `None` if it is not a dict.
     pub(crate) fn entries(&self) -> Option<Cow<'_, [(Value, Value)]>> {
         match self {
             Fields::Entries(entries) => Some(Cow::Borrowed(entries)),
@@ -73,7 +72,7 @@ impl Fields {
     }
 }
 
-/// Whether all that a call needs is there.
+/// Whether a call's arguments have arrived.
 pub(crate) enum ArgumentState {
     Ready,
     Pending(fanin_lang::PendingValue),
@@ -87,7 +86,7 @@ pub(crate) fn argument_error(message: impl Into<String>) -> Failure {
 }
 
 impl Arguments {
-    /// Of a call that is no HTTP: a path that names what is asked, and its parameters.
+    /// For an upstream that is not HTTP: a path that names the method, and its parameters.
     pub(crate) fn plain(path: String, params: Value) -> Arguments {
         Arguments {
             path: Value::str(&path),
@@ -107,12 +106,12 @@ impl Arguments {
         self.named.iter().find(|(key, _)| **key == *name).map(|(_, value)| value)
     }
 
-    /// The key of a look-up.
+    /// The key of a lookup in a snapshot.
     pub(crate) fn key(&self) -> &Value {
         &self.path
     }
 
-    /// Whether everything that the request needs is there.
+    /// Whether all arguments have arrived.
     pub(crate) fn state(&self) -> ArgumentState {
         let named = self.named.iter().map(|(_, value)| value);
         let values = std::iter::once(&self.path)
@@ -129,7 +128,7 @@ impl Arguments {
             }
             match readiness(value) {
                 Readiness::Ready => {}
-                // Failures count only once everything has settled: which one is reported must not depend on timing.
+                // Failures count only once nothing is pending, so that the reported one does not depend on timing.
                 Readiness::Pending(slot) => return ArgumentState::Pending(slot),
                 Readiness::Failed(failure) => failed = failed.or(Some(failure)),
                 Readiness::Absent(failure) => absent = absent.or(Some(failure)),
@@ -146,7 +145,7 @@ impl Arguments {
         }
     }
 
-    /// Has a plain call send headers of its own.
+    /// Sets the headers of a call that is not HTTP.
     pub(crate) fn set_headers(&mut self, call: &HostCall<'_>, headers: &Value) -> Result<(), Failure> {
         self.headers = Fields::capture(call, headers)?;
         Ok(())

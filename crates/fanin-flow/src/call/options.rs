@@ -1,4 +1,4 @@
-//! How a call is made, beside what is asked.
+//! Call options: `timeout`, `ok`, `optional`, `default`, `safe`, `unordered`.
 
 use std::time::Duration;
 
@@ -9,38 +9,38 @@ use smallvec::SmallVec;
 
 use super::argument_error;
 
-/// What becomes of a call's failure.
+/// What happens when a call fails.
 #[derive(Clone)]
 pub(crate) enum OnFailure {
-    /// It fails the flow where it is decided on.
+    /// The flow fails where it decides on the answer.
     Fail,
-    /// It becomes `None`, and so does all that needs it.
+    /// The answer is absent, and so is every call that needs it.
     Absent,
-    /// It becomes this.
+    /// The answer is this value.
     Default(Value),
 }
 
-/// How a call is made, known when it is made.
+/// The options of a call. They must not be pending when it is made.
 pub(crate) struct CallOptions {
     pub(crate) method: Method,
     pub(crate) ok: SmallVec<[u16; 2]>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) on_failure: OnFailure,
     pub(crate) safe: bool,
-    /// Its place among the upstream's operations.
+    /// Index of the operation.
     pub(crate) operation: Option<u32>,
-    /// What an operation asks for beside the call itself; most have none.
+    /// Set for operations with batches, single-flight or caches, and for lookups.
     pub(crate) merging: Option<Box<Merging>>,
 }
 
 /// How a call shares work with others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Merging {
-    /// The operation, by its place; `None` for a look-up in a snapshot.
+    /// Index of the operation; `None` for a lookup in a snapshot.
     pub(crate) operation: Option<usize>,
-    /// Whether it may be served by a batch.
+    /// Whether a batch may serve it.
     pub(crate) batch: bool,
-    /// How long it may wait for a partner, if it says so itself.
+    /// The call's own `linger`.
     pub(crate) linger: Option<Duration>,
 }
 
@@ -57,10 +57,10 @@ impl CallOptions {
         }
     }
 
-    /// Takes an argument that says how to call. `false` if it is none of these.
+    /// Sets an option. `false` if `key` is not an option.
     ///
     /// # Errors
-    /// A value of the wrong kind.
+    /// A value of the wrong type.
     pub(crate) fn set(&mut self, name: &str, key: &str, value: &Value, call: &HostCall<'_>) -> Result<bool, Failure> {
         match key {
             "timeout" => self.timeout = Some(duration(name, &known(name, key, value)?)?),
@@ -81,20 +81,20 @@ impl CallOptions {
     }
 }
 
-/// A value that says how to call, not what: it must be there.
+/// The value of an option, which must not be pending.
 pub(crate) fn known(upstream: &str, key: &str, value: &Value) -> Result<Value, Failure> {
     match value.decide() {
         Ok(value) => Ok(value),
         Err(Stop::Fail(failure)) => Err(*failure),
-        Err(_) => Err(argument_error(format!("{key:?} of a call of {upstream} is not there yet"))
-            .with_hint("decide on it before the call: if …, or a variable of its own")),
+        Err(_) => Err(argument_error(format!("{key} of a call of {upstream} must not be pending"))
+            .with_hint("decide on the value before the call, for example with if")),
     }
 }
 
 fn flag(upstream: &str, key: &str, value: &Value) -> Result<bool, Failure> {
     match known(upstream, key, value)? {
         Value::Bool(value) => Ok(value),
-        _ => Err(argument_error(format!("{key:?} of a call of {upstream} must be True or False"))),
+        _ => Err(argument_error(format!("{key} of a call of {upstream} must be True or False"))),
     }
 }
 

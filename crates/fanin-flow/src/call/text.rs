@@ -1,4 +1,4 @@
-//! Values as they stand in a path, a query or a header.
+//! Values as text in a path, a query or a header.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use http::header::{HeaderName, HeaderValue};
 use super::argument_error;
 use crate::encode;
 
-/// A header of a flow's. `None` for a value of `None`, which leaves the header out.
+/// A header that a flow sets. `None` for the value `None`, which omits the header.
 ///
 /// # Errors
-/// What is wrong: invalid characters in the name, or a value that would end the line.
+/// Invalid characters in the name, or control characters in the value.
 pub(crate) fn header(key: &Value, value: &Value) -> Result<(Option<HeaderName>, Option<HeaderValue>), String> {
     let key = text(key).ok_or("a header's name must be a string")?;
-    let name = HeaderName::from_bytes(key.as_bytes()).map_err(|_| format!("{key:?} is no header name"))?;
+    let name = HeaderName::from_bytes(key.as_bytes()).map_err(|_| format!("{key:?} is not a valid header name"))?;
     if matches!(value.decide(), Ok(Value::None)) {
         return Ok((None, None));
     }
@@ -28,14 +28,14 @@ pub(crate) fn header(key: &Value, value: &Value) -> Result<(Option<HeaderName>, 
     Ok((Some(name), Some(value)))
 }
 
-/// A scalar as it stands in a URL or header.
+/// A scalar as text in a URL or header.
 pub(crate) fn text(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::Str(text) => return Some(Cow::Borrowed(text)),
         Value::Int(value) => return Some(Cow::Owned(value.to_string())),
         Value::Json { at, doc } => {
             let node = doc.node(*at);
-            // The digits as they came: 1.50 stays 1.50, and a long id keeps its end.
+            // The original digits: 1.50 stays 1.50, and a long id stays exact.
             return node.as_number_text().map(Cow::Borrowed).or_else(|| node.as_str());
         }
         _ => {}
@@ -54,7 +54,7 @@ pub(crate) fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A list of an answer's, which need not become values first. `false` if it holds what cannot stand in a query.
+/// Writes a list of an answer into a query, without making values of it. `false` if an item is not a scalar.
 fn json_list(out: &mut String, first: &mut bool, key: &str, list: fanin_json::Node<'_>, lists: QueryLists) -> bool {
     if lists == QueryLists::Comma
         && let Some(numbers) = plain_numbers(list.raw())
@@ -81,18 +81,17 @@ fn json_list(out: &mut String, first: &mut bool, key: &str, list: fanin_json::No
     true
 }
 
-/// The inside of a JSON list that holds numbers only, and neither space nor anything that a query encodes: it stands in
-/// a query as it is.
+/// The inside of a JSON list of numbers without spaces or characters that a query encodes, so it can be copied into a query.
 fn plain_numbers(list: &[u8]) -> Option<&str> {
     let inside = list.strip_prefix(b"[")?.strip_suffix(b"]")?;
     let plain = inside.iter().all(|byte| matches!(byte, b'0'..=b'9' | b',' | b'-' | b'.' | b'e' | b'E'));
     if plain { std::str::from_utf8(inside).ok() } else { None }
 }
 
-/// Puts a parameter into a query. `first`: nothing stands in it yet.
+/// Adds a parameter to a query. `first`: the query is empty.
 ///
 /// # Errors
-/// A value that cannot stand there.
+/// A value that cannot be in a query.
 pub(crate) fn pair(
     out: &mut String,
     first: &mut bool,
@@ -130,7 +129,7 @@ pub(crate) fn pair(
     }
     let items = view::elements(&value).map_err(|_| invalid())?;
     if items.is_empty() {
-        // An empty list is something else than no list: the upstream sees the name.
+        // An empty list is sent as a name without value, unlike `None`.
         encode::pair(out, first, key, "");
         return Ok(());
     }

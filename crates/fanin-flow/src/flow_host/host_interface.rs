@@ -1,4 +1,4 @@
-//! What the machine asks of its host: a call, what a flow waits for at its end, and where a document comes from.
+//! Implements the machine's interface to its host: calls, barriers before effects, logging, origins of documents.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,10 +18,10 @@ impl Host for FlowHost {
         if self.calls.len() >= self.limits().max_calls {
             return Err(fanin_lang::Limit::Calls
                 .failure(format!("the flow makes more than {} calls (max_calls)", self.limits().max_calls))
-                .with_hint("ask for many things in one call, or raise max_calls of [flow] or of the route"));
+                .with_hint("request several items in one call, or raise max_calls of [flow] or of the route"));
         }
         let Some(object) = call.object.downcast::<UpstreamObject>() else {
-            return Err(Failure::new(Kind::Type, format!("{} is no upstream", call.object.name())));
+            return Err(Failure::new(Kind::Type, format!("{} is not an upstream", call.object.name())));
         };
         let (arguments, options) = kinds::parse(object, &call)?;
         let source = CallSource::new(object.upstream.clone());
@@ -94,7 +94,7 @@ impl Host for FlowHost {
     fn log(&mut self, level: Level, text: &str, fields: &[(ArcStr, String)], site: CallSite) {
         let position = self.position(site);
         let line = format!("{}:{}", position.file, position.line);
-        // Names of fields are the flow's own, so they cannot be keys of the log's own record.
+        // A flow chooses the names of its fields, so they cannot become keys of the log event.
         let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
         let fields = fields.join(" ");
         match level {

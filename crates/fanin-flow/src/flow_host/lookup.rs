@@ -1,4 +1,4 @@
-//! Look-ups in snapshots, and what flows see of answers that are parts of documents.
+//! Lookups in snapshots, and the values of answers that are parts of a document.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl FlowHost {
                 key => {
                     let name = object.upstream.name();
                     Some(text(key).ok_or_else(|| {
-                        argument_error(format!("the key of {name}.lookup must be a text or a number"))
+                        argument_error(format!("the key of {name}.lookup must be a string or a number"))
                     })?)
                 }
             };
@@ -67,7 +67,7 @@ impl FlowHost {
     }
 }
 
-/// A shared answer's value, if it is neither a whole document nor a text.
+/// The value of a shared answer.
 pub(super) fn value(body: Body, upstream: &str) -> Value {
     match body {
         Body::Empty | Body::Text => Value::None,
@@ -84,14 +84,14 @@ pub(super) fn value(body: Body, upstream: &str) -> Value {
             });
             Value::Frozen(Arc::new(Frozen::Dict(FrozenMap::new(entries.collect()))))
         }
-        // Items are put together before the flow sees them.
+        // Items are assembled before they get here.
         Body::Absent | Body::Items(_) => {
-            Value::Absent(Rc::new(Failure::new(Kind::Key, format!("{upstream} has nothing under this key"))))
+            Value::Absent(Rc::new(Failure::new(Kind::Key, format!("{upstream} has no item with this key"))))
         }
     }
 }
 
-/// Whether the parts that [`value`] made are of this document.
+/// Whether the parts that [`value`] made belong to this document.
 pub(super) fn belong_to(parts: &Frozen, doc: &fanin_json::Doc) -> bool {
     let first = match parts {
         Frozen::List(items) => items.first(),

@@ -1,4 +1,4 @@
-//! Calls that merge, share or look up: what becomes of them between the flow and the wire.
+//! Sends calls of operations with batches, single-flight or caches, and lookups in snapshots.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::merge::requested_keys::RequestedKeys;
 use crate::merge::split;
 use crate::merge::work::{self, Shareable};
 
-/// A call whose items are kept each by itself.
+/// A call of an operation with an item cache.
 struct ItemCall<'a> {
     index: usize,
     handle: &'a HostRef,
-    /// The operation's place.
+    /// The operation's index.
     at: usize,
     base: Request,
     deadline: Instant,
@@ -35,7 +35,7 @@ struct ItemCall<'a> {
 }
 
 impl FlowHost {
-    /// Sends a call of an operation that merges, shares or caches, or looks into a snapshot.
+    /// Sends a call of an operation that merges, shares or caches, or looks up a snapshot.
     pub(super) fn send_merging(
         &mut self,
         index: usize,
@@ -52,7 +52,7 @@ impl FlowHost {
         }
     }
 
-    /// The deadline of a call that may take `time`, by the time that the request has.
+    /// The deadline of a call with this timeout, within the request's.
     pub(super) fn call_deadline(&self, index: usize, time: Duration) -> Instant {
         let deadline = if self.calls[index].required { self.deadline() } else { self.optional_deadline() };
         deadline.min(Instant::now() + time)
@@ -117,7 +117,7 @@ impl FlowHost {
                 ),
                 keyed: None,
             });
-            // What was read before this request's own write must not be taken for what there is after it.
+            // After an effect of this request, an answer from before it may be outdated.
             if !self.has_written_to(index) {
                 if let Some(ready) = this.lookup() {
                     self.settle(index, &ready);
@@ -173,7 +173,7 @@ impl FlowHost {
         Ok(())
     }
 
-    /// Sends what is not kept of a call whose items are kept each by itself.
+    /// Answers a call from the item cache, and requests the missing keys.
     fn start_item_call(&mut self, call: ItemCall<'_>, batch: &Batch, items: &ItemCache, requested: Rc<RequestedKeys>) {
         let ItemCall { index, handle, at, base, deadline, linger } = call;
         let Some(object) = handle.downcast::<UpstreamObject>() else { return };
@@ -182,7 +182,7 @@ impl FlowHost {
         let base_key = RequestKey::of(&base);
         let can_spawn = self.worker.caller.spawns();
         let lookup = KeyedLookup { object: handle, operation: at, shared, base_key: &base_key, requested };
-        // What was read before this request's own write must not be taken for what there is after it.
+        // After an effect of this request, items from before it may be outdated.
         let written = self.has_written_to(index);
         let keyed = if written {
             lookup.fetch_all()
@@ -191,9 +191,9 @@ impl FlowHost {
             if let Some(Refresh { requested, claims }) = refresh {
                 let start = self.call_factory(handle, at, &base, Some(requested));
                 spawn_local(async move {
-                    let _in_time_for_another = claims;
-                    // What it gives is kept where the answer is read; a failure leaves the old items as they are.
-                    let _given = start().await;
+                    let _claims = claims;
+                    // Reading the answer stores its items. After a failure the old items stay.
+                    let _answer = start().await;
                 });
             }
             match found {
@@ -227,7 +227,7 @@ impl FlowHost {
         self.add_to_round(handle, at, batch, base, base_key, held, linger);
     }
 
-    /// Makes the call for everybody, as often as need be.
+    /// Makes the request that waiters of a flight share. May be called again if a flight is lost.
     fn call_factory(
         &self,
         object: &HostRef,
@@ -256,7 +256,7 @@ impl FlowHost {
                         max_depth,
                     };
                     let cancelled = || CallError::cancelled(upstream.upstream.name());
-                    // One call in, one work out.
+                    // One call gives one result.
                     send_batch(batch_context, vec![requested.clone()])
                         .pop()
                         .unwrap_or_else(|| Box::pin(std::future::ready(Err(cancelled()))))
@@ -265,13 +265,13 @@ impl FlowHost {
         })
     }
 
-    /// Whether this request has sent something to the call's upstream that may have changed it.
+    /// Whether this request has sent an effect to the call's upstream.
     fn has_written_to(&self, index: usize) -> bool {
         let object = &self.calls[index].object;
         self.wrote && self.calls.iter().any(|entry| !entry.safe && entry.unsent.is_none() && entry.object.same(object))
     }
 
-    /// Gives a call its answer at once.
+    /// Settles a call with a cached answer.
     pub(super) fn settle(&mut self, index: usize, ready: &ParsedAnswer) {
         self.complete(index, Ok((ready.answer.clone(), Ok(ready.body.clone()))));
     }

@@ -1,4 +1,4 @@
-//! The machine's host: makes a running flow's calls and settles their slots.
+//! The host of a running flow: sends its calls and settles their pending values.
 
 mod host_interface;
 mod lookup;
@@ -33,7 +33,7 @@ use crate::route::RouteFlow;
 use crate::trace::CallTrace;
 use crate::worker::Worker;
 
-/// Tokens of calls whose arguments may be there now.
+/// Indices of calls whose arguments may have arrived.
 #[derive(Default)]
 struct ReadyCalls(RefCell<Vec<u64>>);
 
@@ -43,66 +43,66 @@ impl Waiter for ReadyCalls {
     }
 }
 
-/// One call of the request: what is left of it once it is sent.
+/// One call of the flow. Small, because every call in flight has one.
 struct Entry {
     object: HostRef,
     slot: PendingValue,
     source: Rc<CallSource>,
-    /// Until it is sent, if that is not at once.
+    /// Arguments and options until the call is sent, if its arguments are pending.
     unsent: Option<Box<(Arguments, CallOptions)>>,
-    /// What few calls say.
+    /// Boxed, because few calls have any.
     outcome_options: Option<Box<OutcomeOptions>>,
     order: ProgramOrder,
     site: CallSite,
     state: CallState,
-    /// Its failure is the flow's.
+    /// Its failure fails the flow.
     required: bool,
     safe: bool,
-    /// It may be served by a batch.
+    /// A batch may serve it.
     batch: bool,
 }
 
-/// What few calls say of how they may end.
+/// Options that decide on a call's outcome.
 struct OutcomeOptions {
     on_failure: OnFailure,
-    /// Statuses that are answers.
+    /// Statuses besides 2xx that count as success.
     ok: SmallVec<[u16; 2]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallState {
-    /// Not yet.
+    /// Not sent, or in flight.
     Pending,
-    /// The answer is there.
+    /// Settled with its answer.
     Answered,
-    /// It failed, and its failure is the flow's.
+    /// Failed, and the failure fails the flow.
     Failed,
-    /// It was optional and failed, or needed one that did.
+    /// Absent: optional and failed, or in need of a call that is absent.
     Missing,
 }
 
-/// One running flow's calls.
+/// The calls of one running flow.
 pub(crate) struct FlowHost {
     pub(crate) worker: Rc<Worker>,
     pub(crate) route: Arc<RouteFlow>,
     req: Rc<RequestObject>,
     calls: Vec<Entry>,
     inflight: InFlightCalls,
-    /// Made when a call waits for its arguments.
+    /// Allocated when the first call has pending arguments.
     ready_calls: Option<Rc<ReadyCalls>>,
-    /// Calls that wait to be sent together; most requests have none.
+    /// Calls that wait for their round; most requests have none.
     rounds: Option<Box<rounds::Rounds>>,
-    /// Set once a call that may change something has been sent.
+    /// Whether an effect has been sent.
     pub(crate) wrote: bool,
-    /// The flow has left something to be dropped in parts.
+    /// Whether values of this flow wait to be dropped in time slices.
     pub(crate) deferred_drops: bool,
-    /// Microseconds that the flow has computed in turns, up to the type's bound: more makes no difference.
+    /// Microseconds that the flow has computed, saturating.
     computed_us: u16,
-    /// Microseconds since the request came, and one: since when calls have been under way.
+    /// Since when calls have been in flight: microseconds since the request's start, plus one.
     busy_since: Option<NonZero<u32>>,
-    /// Microseconds.
+    /// Microseconds during which at least one call was in flight.
     upstream_us: u32,
-    #[allow(clippy::box_collection, reason = "thin: few flows are traced")]
+    #[allow(clippy::box_collection, reason = "one word instead of three in every flow")]
     traces: Option<Box<Vec<CallTrace>>>,
 }
 
@@ -125,12 +125,12 @@ impl FlowHost {
         }
     }
 
-    /// When the request came.
+    /// When the request arrived.
     fn request_started(&self) -> Instant {
         self.req.start()
     }
 
-    /// When the request must have ended.
+    /// The request's deadline.
     pub(crate) fn deadline(&self) -> Instant {
         self.req.deadline()
     }
@@ -139,7 +139,7 @@ impl FlowHost {
         &self.route.limits
     }
 
-    /// The flow has computed for another turn; gives how long in all.
+    /// Adds a time slice; returns the computing time in all.
     pub(crate) fn add_compute_time(&mut self, turn: Duration) -> Duration {
         let micros = u16::try_from(turn.as_micros()).unwrap_or(u16::MAX);
         self.computed_us = self.computed_us.saturating_add(micros);
@@ -150,7 +150,7 @@ impl FlowHost {
         self.route.program.position(site)
     }
 
-    /// When optional calls must have settled: before the deadline, so that a partial answer is still in time.
+    /// The deadline of optional calls: earlier than the request's, so that time is left to send a partial response.
     fn optional_deadline(&self) -> Instant {
         let (start, deadline) = (self.request_started(), self.deadline());
         let whole = deadline.saturating_duration_since(start);
@@ -172,7 +172,7 @@ impl FlowHost {
         }
     }
 
-    /// Sends a call, or has it wait for what it needs.
+    /// Sends a call, or registers it with the value that it awaits.
     fn advance(&mut self, index: usize) {
         let Some(entry) = self.calls.get_mut(index) else { return };
         let Some(unsent) = &entry.unsent else { return };
@@ -181,7 +181,7 @@ impl FlowHost {
                 slot.on_settled(self.ready_calls.get_or_insert_default().clone(), index as u64)
             }
             ArgumentState::Failed(failure) => {
-                // It is another's failure, so `optional` of this call does not cover it.
+                // The failure of another call, so `optional` of this one does not cover it.
                 entry.unsent = None;
                 entry.state = CallState::Failed;
                 let slot = entry.slot.clone();
@@ -254,8 +254,8 @@ impl FlowHost {
         self.inflight.push(call);
     }
 
-    /// Waits until a call ends, then takes all that have ended. `false` if none is under way. When nothing is ready, calls
-    /// that were made to be sent together are; `suspended` says that parts of the flow wait and may make more.
+    /// Waits until a call ends, then settles all that have ended. `false` if no call is in flight. If none has ended, sends the
+    /// round. `suspended`: fibers are suspended and may make further calls.
     pub(crate) fn poll_completions(&mut self, suspended: bool, context: &mut Context<'_>) -> Poll<bool> {
         let mut taken = false;
         loop {
@@ -288,7 +288,7 @@ impl FlowHost {
         }
     }
 
-    /// Microseconds since the request came, up to an hour: an upper bound is the type's.
+    /// Microseconds since the request arrived, saturating after an hour.
     fn micros(&self) -> u32 {
         u32::try_from(self.request_started().elapsed().as_micros()).unwrap_or(u32::MAX)
     }
@@ -329,12 +329,12 @@ impl FlowHost {
                     }
                     (Some(error), _) => {
                         entry.source.set_answer(answer);
-                        // 408 and 429 are a busy upstream's words; every other 4xx says that the flow asked wrongly.
+                        // 408 and 429 mean a busy upstream. Any other 4xx is a mistake of the flow, which `optional` does not hide.
                         let overloaded = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
                         let own = error.fault == Fault::Client && status.is_client_error() && !overloaded;
                         (error, own)
                     }
-                    // An unreadable body is an error above.
+                    // An unreadable body has become an error above.
                     (None, Err(_)) => return,
                 }
             }
@@ -372,13 +372,13 @@ impl FlowHost {
         }
     }
 
-    /// The place of a call in program order, if `slot` is one of this request's calls or a part of its answer.
+    /// The program order of the call that `slot` belongs to, if it is a call of this flow or a part of its answer.
     pub(crate) fn program_order(&self, slot: &PendingValue) -> Option<ProgramOrder> {
         let root = slot.root();
         self.calls.iter().find(|entry| entry.slot.same(root)).map(|entry| entry.order.clone())
     }
 
-    /// The failure with all that is known of where it comes from: the answer that lacks something, the line of the call.
+    /// The failure with its origin: the answer that lacks something, and the line of the call.
     #[cold]
     pub(crate) fn with_origin(&self, mut failure: Failure, slot: Option<&PendingValue>) -> Failure {
         name_origin(&mut failure, |doc| Some((self.origin(doc)?, self.made(doc))));
@@ -391,12 +391,12 @@ impl FlowHost {
         failure
     }
 
-    /// The answer behind a slot that is a call's itself.
+    /// The whole answer, if `slot` is a call itself.
     pub(crate) fn answer_of(&self, slot: &PendingValue) -> Option<&Answer> {
         self.calls.iter().find(|entry| entry.slot.same(slot))?.source.whole()
     }
 
-    /// Names and kinds of what is missing from the response.
+    /// Upstream and error kind of each absent call.
     pub(crate) fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
         self.calls.iter().filter(|entry| entry.state == CallState::Missing).map(|entry| {
             let kind = entry.source.error().map_or("absent", |error| error.kind.as_str());
@@ -408,7 +408,7 @@ impl FlowHost {
         self.calls.iter().any(|entry| entry.state == CallState::Missing)
     }
 
-    /// Ends what is still under way and gives what the calls took.
+    /// Cancels calls in flight. Returns the number of calls, the time with calls in flight, and the traces.
     pub(crate) fn finish(&mut self) -> (u32, Duration, Vec<CallTrace>) {
         self.note_idle();
         self.inflight = InFlightCalls::None;
@@ -424,13 +424,13 @@ impl FlowHost {
     }
 }
 
-/// The text of an answer that is not JSON. Bytes that are no text can still be had from the upstream's own side, not here.
+/// The text of an answer that is not JSON. Invalid UTF-8 is replaced.
 fn text(answer: &Answer) -> Value {
     Value::str(&String::from_utf8_lossy(&answer.body))
 }
 
 impl Entry {
-    /// Whether a document is this call's answer.
+    /// Whether this document is the call's answer.
     fn answered(&self, doc: &Doc) -> bool {
         match self.slot.outcome() {
             Some(Ok(Value::Json { doc: answer, .. })) => answer.same(doc),
@@ -443,7 +443,7 @@ impl Entry {
         self.outcome_options.as_ref().map_or(&OnFailure::Fail, |outcome_options| &outcome_options.on_failure)
     }
 
-    /// Whether it says that an answer with this status is one.
+    /// Whether the call's `ok` lists this status.
     fn accepts(&self, status: StatusCode) -> bool {
         self.outcome_options.as_ref().is_some_and(|outcome_options| outcome_options.ok.contains(&status.as_u16()))
     }
@@ -454,7 +454,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_is_under_way_is_small() {
+    fn entry_of_a_call_is_small() {
         assert!(size_of::<Entry>() <= 80, "{}", size_of::<Entry>());
     }
 }

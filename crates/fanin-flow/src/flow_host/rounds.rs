@@ -1,9 +1,8 @@
 //! Rounds: which calls of a request are sent together, and when.
 //!
-//! A call that can merge is not sent where it is made. When no part of the flow can run and no answer is ready, the calls
-//! made so far are sent together. They are held a little longer, at most for their `linger`, while the flow has a partner for
-//! them on the way: a call of the same operation that waits for its arguments, or a suspended part of the flow that an answer
-//! under way may wake.
+//! A call that can merge is not sent when the flow makes it. When every fiber is suspended and no answer is ready, the calls made so
+//! far are sent together. They are held longer, at most for their `linger`, while the flow may add to the batch: a call of the
+//! same operation awaits its arguments, or an answer in flight may resume a fiber.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -27,10 +26,10 @@ use crate::merge::keyed::KeyedCall;
 use crate::merge::requested_keys::RequestedKeys;
 use crate::merge::work::{self, Shareable};
 
-/// No call is held longer than this share of the time that it has left.
+/// A call is held for at most its remaining time divided by this.
 const HOLD_DIVISOR: u32 = 10;
 
-/// Calls of a request that wait to be sent together.
+/// Calls of a request that wait for their round.
 #[derive(Default)]
 pub(crate) struct Rounds {
     groups: Vec<Group>,
@@ -41,31 +40,31 @@ pub(crate) struct Rounds {
 struct Group {
     object: HostRef,
     operation: usize,
-    /// What they must have in common.
+    /// Key of `base`. Calls with the same key can share a batch.
     base_key: RequestKey,
     base: Request,
     calls: Vec<RoundCall>,
-    /// When the first one's time is over.
+    /// When the first call's linger ends.
     until: Instant,
-    /// Calls that there were when it was first held.
+    /// Number of calls when the group was first held.
     calls_at_first_hold: Option<usize>,
 }
 
 /// A call that waits for its round.
 pub(super) struct RoundCall {
     pub(super) index: usize,
-    /// What goes out for it.
+    /// The keys to request.
     pub(super) requested: Rc<RequestedKeys>,
     pub(super) deadline: Instant,
-    /// It leads a flight.
+    /// Set if the call leads a flight.
     pub(super) lead: Option<Leader>,
     pub(super) shareable: Option<Rc<Shareable>>,
-    /// What is made of that, where items are kept.
+    /// Set if the operation has an item cache.
     pub(super) keyed: Option<Rc<KeyedCall>>,
 }
 
 impl FlowHost {
-    /// Puts a call among those that go together with it. `of` is what `base` is told by.
+    /// Adds a call to the group of those that it can be batched with.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn add_to_round(
         &mut self,
@@ -80,7 +79,7 @@ impl FlowHost {
         let now = Instant::now();
         let left = held.deadline.saturating_duration_since(now);
         let until = now + linger.unwrap_or(batch.linger).min(left / HOLD_DIVISOR);
-        // Without tasks beside the flow there is nobody to keep a batch open for others.
+        // A batch of several requests needs a task that outlives this flow.
         if batch.share && self.worker.caller.spawns() {
             return self.join_shared_batch(object, operation, batch, base, base_key, held, until);
         }
@@ -105,7 +104,7 @@ impl FlowHost {
         }
     }
 
-    /// Joins a batch of several requests. Its time is the operation's own, as it is nobody's alone.
+    /// Joins a batch of several requests. It has the operation's timeout.
     #[allow(clippy::too_many_arguments)]
     fn join_shared_batch(
         &mut self,
@@ -139,7 +138,7 @@ impl FlowHost {
         self.await_member(held, work, &name, true);
     }
 
-    /// Waits for a call's part of a batch, which may have more time than the call.
+    /// Awaits a call's part of a batch. `bounded`: the batch's deadline may be later than the call's.
     fn await_member(&mut self, held: RoundCall, work: Work, upstream: &Arc<str>, bounded: bool) {
         let work = match (held.shareable, held.lead) {
             (Some(shareable), Some(lead)) => shareable.lead_until(lead, work, held.deadline),
@@ -150,7 +149,7 @@ impl FlowHost {
         self.push_shared(held.index, work, held.keyed);
     }
 
-    /// A call's work is under way; what it gives is put together with what was there, if anything was kept.
+    /// Adds shared work to the calls in flight. Its items are assembled with the cached ones.
     pub(super) fn push_shared(&mut self, index: usize, work: Work, keyed: Option<Rc<KeyedCall>>) {
         let work = match keyed {
             Some(keyed) => Box::pin(keyed.finish(work)),
@@ -159,7 +158,8 @@ impl FlowHost {
         self.push(InFlight::shared(index, work));
     }
 
-    /// Sends what is to be sent now. `suspended` says that parts of the flow wait.
+    /// Sends the groups that no further call can join. `true` if something was sent or a linger has ended. `suspended`: fibers are
+    /// suspended and may make further calls.
     pub(super) fn send_round(&mut self, suspended: bool, context: &mut Context<'_>) -> Poll<bool> {
         let Some(rounds) = &mut self.rounds else { return Poll::Ready(false) };
         if rounds.groups.is_empty() {
@@ -172,7 +172,7 @@ impl FlowHost {
             now < group.until && (under_way && suspended || self.expects_more(group)) && !is_full(group)
         };
         let mut keep: Vec<bool> = groups.iter().map(may_grow).collect();
-        // With nothing else under way nothing can come, unless what is sent now brings it.
+        // Without a call in flight no further call can come, unless sending one of these groups brings it.
         if !under_way && keep.iter().all(|keep| *keep) {
             keep.iter_mut().for_each(|keep| *keep = false);
         }
@@ -205,13 +205,13 @@ impl FlowHost {
             none => none.insert(Box::pin(sleep_until(next))),
         };
         match timer.as_mut().poll(context) {
-            // Its time is over: around again.
+            // A linger has ended: the caller sends the round again.
             Poll::Ready(()) => Poll::Ready(true),
             Poll::Pending => Poll::Pending,
         }
     }
 
-    /// Whether a call of the same operation waits for its arguments.
+    /// Whether a call of the same operation awaits its arguments.
     fn expects_more(&self, group: &Group) -> bool {
         self.calls.iter().any(|entry| {
             let Some(unsent) = &entry.unsent else { return false };
@@ -229,7 +229,7 @@ impl FlowHost {
         let last = group.calls.iter().map(|held| held.deadline).max();
         let first = group.calls.iter().map(|held| held.deadline).min();
         let context = match (shared, last) {
-            // Others may wait for it too, longer than this request.
+            // Followers may wait longer than this request.
             (true, _) | (_, None) => {
                 work::context(&object.upstream, group.operation, operation.timeout, self.request_started())
             }

@@ -1,4 +1,4 @@
-//! Folders as upstreams: the methods that flows call on them.
+//! File upstreams: the methods of a folder.
 
 use fanin_config::CALL_OPTIONS;
 use fanin_lang::{Effect, Failure, HostCall, Method, Value};
@@ -6,16 +6,16 @@ use http::Method as Verb;
 
 use crate::call::{Arguments, CallOptions, argument_error};
 
-/// What flows call on a folder.
+/// The methods of a folder. A method's number is its index.
 pub(crate) const METHODS: [&str; 5] = ["read", "json", "lines", "count_lines", "list"];
 
-/// The method of a folder called `name`.
+/// The method with this name.
 pub(crate) fn method(name: &str) -> Option<Method> {
     let at = METHODS.iter().position(|method| *method == name)?;
     Some(Method { id: at as u32, effect: Effect::Read })
 }
 
-/// Takes apart a call of a folder's.
+/// Captures a call's arguments.
 pub(crate) fn parse(upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, CallOptions), Failure> {
     let Some(name) = METHODS.get(call.method as usize) else {
         return Err(argument_error(format!("{upstream} has no such method")));
@@ -23,7 +23,7 @@ pub(crate) fn parse(upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, C
     let path = match call.args.pos {
         [path] => call.capture(path)?,
         [] if *name == "list" => Value::str(""),
-        _ => return Err(argument_error(format!("{upstream}.{name} takes one path"))),
+        _ => return Err(argument_error(format!("{upstream}.{name} takes one argument by position, the path"))),
     };
     let mut options = CallOptions::new(Verb::GET, true);
     for (key, value) in call.args.names.iter().zip(call.args.named) {

@@ -1,4 +1,4 @@
-//! gRPC upstreams as flows call them: methods by name, messages as dicts, streams as lists.
+//! gRPC upstreams: methods by name, messages as dicts, streams as lists.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ use crate::call::{Arguments as Captured, CallOptions, argument_error};
 
 /// Calls a method by its full name: `users.call("shop.Users/Get", {...})`.
 const CALL: &str = "call";
-/// What only these calls have besides the options of every call.
+/// An argument of gRPC calls besides the call options.
 const METADATA: &str = "metadata";
 
-/// A call of `call` whose method is not known when it is compiled.
+/// Number of a `call` whose method is not a literal.
 const UNRESOLVED: u32 = u32::MAX;
-/// From here on: a name of its own that several services have, by the number of the first method.
+/// First number for names that several services have. The index of the first such method is added.
 const AMBIGUOUS: u32 = 1 << 30;
 
-/// A gRPC server, as flows hold it.
+/// The methods of a gRPC upstream.
 pub(crate) struct Grpc {
     services: Arc<Services>,
 }
 
-/// What a method's number stands for.
+/// The meaning of a method's number.
 enum Called<'a> {
-    /// A method by its own name.
+    /// A method by its short name.
     Method(&'a grpc::Method),
     /// A method by its full name, which is the first argument.
     Named(&'a grpc::Method),
-    /// The same, known only when the call is made.
+    /// The same, with a name known only at run time.
     Unresolved,
     Ambiguous(&'a grpc::Method),
 }
@@ -101,7 +101,7 @@ impl Grpc {
         (message, Some(format!("{upstream}.call({:?}, ...)", method.full_name())))
     }
 
-    /// What is wrong with a method's full name, as far as that is known.
+    /// Message and hint, if no method can have this full name.
     fn unknown(&self, upstream: &str, full: &str) -> Option<(String, Option<String>)> {
         if self.services.find(full).is_some() {
             return None;
@@ -142,7 +142,7 @@ impl Grpc {
                     "{shown}() takes one message; {} arguments given by position",
                     call.positional - first
                 ),
-                hint: Some("a message is a dict, a stream of messages a list of them".to_owned()),
+                hint: Some("write a message as a dict, and a stream of messages as a list of dicts".to_owned()),
             });
         }
         for name in &call.names {
@@ -153,7 +153,7 @@ impl Grpc {
                     name_is_wrong: true,
                     message: format!("{shown}() has no argument {name}"),
                     hint: Some(match nearest(name, CALL_OPTIONS.into_iter().chain([METADATA])) {
-                        _ if field => format!("fields stand in the message: {shown}({{{name:?}: ...}})"),
+                        _ if field => format!("write fields into the message: {shown}({{{name:?}: ...}})"),
                         Some(near) => format!("did you mean {near}?"),
                         None => format!("arguments by name are {METADATA}, {}", CALL_OPTIONS.join(", ")),
                     }),
@@ -205,7 +205,7 @@ impl Grpc {
             [message] => call.capture(message)?,
             _ => {
                 return Err(argument_error(format!("{shown} of {upstream} takes one message"))
-                    .with_hint("a message is a dict, a stream of messages a list of them"));
+                    .with_hint("write a message as a dict, and a stream of messages as a list of dicts"));
             }
         };
         let mut options = CallOptions::new(if safe { Verb::GET } else { Verb::POST }, safe);
@@ -230,11 +230,11 @@ impl Grpc {
 
 fn unnamed(upstream: &str) -> (String, Option<String>) {
     let message =
-        format!("{upstream}.call needs a method's name as its first argument, a string that is there already");
+        format!("{upstream}.call needs the full name of a method as its first argument, a string that is not pending");
     (message, Some(format!("{upstream}.call(\"package.Service/Method\", {{...}})")))
 }
 
-/// What is certainly wrong with what a method is given.
+/// A certain mismatch between a method's message type and its argument.
 fn check_message(method: &grpc::Method, given: &StaticValue) -> Option<Mismatch> {
     let given = shape(given);
     if !method.is_client_streaming() {

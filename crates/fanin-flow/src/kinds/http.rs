@@ -1,4 +1,4 @@
-//! HTTP servers as upstreams: verbs, operations, and look-ups in a snapshot.
+//! HTTP upstreams: verbs, operations, and lookups in a snapshot.
 
 use fanin_config::OPERATION_CALL_OPTIONS;
 use fanin_lang::{Failure, HostCall, Value};
@@ -9,10 +9,10 @@ use super::operation;
 use super::upstream_object::{Target, UpstreamObject};
 use crate::call::{Arguments, CallOptions, Fields, Merging, OnFailure, argument_error, known};
 
-/// Takes the arguments of a call of an HTTP server apart and captures them.
+/// Captures a call's arguments and options.
 ///
 /// # Errors
-/// What is wrong with them; nothing is sent.
+/// Wrong arguments. The call is not sent.
 pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arguments, CallOptions), Failure> {
     let name = object.upstream.name();
     let target = object.target(call.method).ok_or_else(|| argument_error(format!("{name} has no such method")))?;
@@ -61,10 +61,12 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
             }
         }
         (Target::Lookup, [key]) => arguments.path = call.capture(key)?,
-        (Target::Lookup, _) => return Err(argument_error(format!("{name}.lookup needs a key"))),
+        (Target::Lookup, _) => return Err(argument_error(format!("{name}.lookup takes one argument, the key"))),
         (Target::Table, []) => {}
         (Target::Table, _) => {
-            return Err(argument_error(format!("{name}.table takes no key: {name}.lookup(key) does")));
+            return Err(argument_error(format!(
+                "{name}.table takes no argument; for one row, call {name}.lookup(key)"
+            )));
         }
         (Target::Verb(_), [path]) => arguments.path = call.capture(path)?,
         (Target::Verb(verb), []) => {
@@ -72,9 +74,7 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         }
         (Target::Operation(operation), []) => arguments.path = Value::str(&operation.path),
         _ => {
-            return Err(argument_error(format!(
-                "a call of {name} takes its arguments by name, only the path by position"
-            )));
+            return Err(argument_error(format!("a call of {name} takes its arguments by name, except the path")));
         }
     }
     let mut options = CallOptions {

@@ -1,8 +1,8 @@
-//! Kinds of upstreams, a file each: which methods flows call on them, and what becomes of the arguments.
+//! The kinds of upstreams, a file each: their methods, and how the arguments of a call become a request.
 //!
-//! A call travels as a request, whatever its upstream is, so that policies, single-flight, batches and traces are the same code. For
-//! an upstream that is not HTTP, the path names the statement or method, the body holds the parameters as JSON, and the method (GET or
-//! POST) says whether the call may change something.
+//! Every call becomes a [`Request`](fanin_upstream::Request), so that policies, single-flight, batches and traces share their code.
+//! For an upstream that is not HTTP, the path names the statement or method, the body holds the parameters as JSON, and the
+//! method is POST for an effect and GET otherwise.
 //!
 //! A new kind needs a file here with `method`, `parse` and, if it can check calls before they run, `review`; a variant of
 //! `upstream_object::Backend`; and an arm in each `match` over it in `upstream_object` and `parse`.

@@ -1,6 +1,6 @@
-//! Models of this process, as flows ask them: `antispam.infer({"input": row})`.
+//! Model upstreams: `antispam.infer({"input": row})`.
 //!
-//! A question travels as a request like any other: the body is `[inputs, outputs, version]`, as JSON. It changes nothing.
+//! The body of the request is `[inputs, outputs, version]` as JSON. Inference is not an effect.
 
 use fanin_config::CALL_OPTIONS;
 use fanin_lang::{Effect, Failure, HostCall, Method, StaticArgs, Value};
@@ -19,7 +19,9 @@ pub(crate) fn method(name: &str) -> Option<Method> {
 }
 
 fn one_argument(upstream: &str) -> String {
-    format!("{upstream}.infer takes the inputs, a dict by their names, or the only input as a list")
+    format!(
+        "{upstream}.infer takes one argument by position: a dict of the inputs by name, or the only input as a list"
+    )
 }
 
 fn unknown(upstream: &str, name: &str) -> (String, String) {
@@ -27,7 +29,7 @@ fn unknown(upstream: &str, name: &str) -> (String, String) {
     (format!("{upstream}.infer has no argument {name:?}"), format!("arguments by name are {}", known.join(", ")))
 }
 
-/// What is wrong with a call as it is written: message and hint.
+/// Checks a call statically. Returns message and hint of an error.
 pub(crate) fn check_static(upstream: &str, args: &StaticArgs<'_>) -> Option<(String, Option<String>)> {
     if args.positional != 1 && !(args.open && args.positional == 0) {
         return Some((one_argument(upstream), None));
@@ -38,10 +40,10 @@ pub(crate) fn check_static(upstream: &str, args: &StaticArgs<'_>) -> Option<(Str
     Some((message, Some(hint)))
 }
 
-/// Takes a call apart.
+/// Captures a call's arguments.
 ///
 /// # Errors
-/// What is wrong with it; nothing is asked.
+/// Wrong arguments. The call is not sent.
 pub(crate) fn parse(upstream: &str, call: &HostCall<'_>) -> Result<(Arguments, CallOptions), Failure> {
     let [inputs] = call.args.pos else { return Err(argument_error(one_argument(upstream))) };
     let inputs = call.capture(inputs)?;

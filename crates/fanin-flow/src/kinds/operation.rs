@@ -1,4 +1,4 @@
-//! Operations: what a call of one is told, checked when it is compiled as far as it is known then, and again when it is made.
+//! Arguments of operations: static checks of a call, defaults, and checks of types at run time.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::call::{argument_error, text};
 
 type Declared = IndexMap<String, Param>;
 
-/// A message and a hint about an argument that the operation does not have.
+/// Message and hint for an argument that the operation does not have.
 #[cold]
 pub(crate) fn unknown(operation: &str, declared: &Declared, key: &str) -> (String, String) {
     let known = declared.keys().map(String::as_str).chain(OPERATION_CALL_OPTIONS);
@@ -28,7 +28,7 @@ fn missing(operation: &str, key: &str) -> String {
     format!("{operation} needs the parameter {key}")
 }
 
-/// What is wrong with a call as it is written: message and hint. `open` says that there may be more than is seen.
+/// Checks a call statically. Returns message and hint of an error. `open`: `*args` or `**kwargs` may add arguments.
 pub(crate) fn check_static(
     operation: &str,
     declared: &Declared,
@@ -62,10 +62,10 @@ pub(crate) fn check_static(
     absent.map(|(key, _)| (missing(operation, key), None))
 }
 
-/// Puts in what a call has left out.
+/// Adds the defaults of omitted parameters.
 ///
 /// # Errors
-/// A parameter that cannot be left out.
+/// A required parameter is missing.
 pub(crate) fn fill_defaults(
     operation: &str,
     declared: &Declared,
@@ -84,7 +84,7 @@ pub(crate) fn fill_defaults(
     Ok(())
 }
 
-/// A value of the configuration's as a flow's.
+/// A JSON value of the configuration as a value of flows.
 fn value(json: &serde_json::Value) -> Value {
     use serde_json::Value as Json;
     match json {
@@ -100,12 +100,12 @@ fn value(json: &serde_json::Value) -> Value {
     }
 }
 
-/// Checks a value, which is there, against its parameter's type.
+/// Checks a value, which must not be pending, against its parameter's type.
 ///
 /// # Errors
-/// That it is something else.
+/// The value has another type.
 pub(crate) fn check(upstream: &str, key: &str, param: &Param, value: &Value) -> Result<(), Failure> {
-    // The ones that come most often, without a look inside.
+    // The most frequent types, without awaiting or copying.
     match (param.kind.base, value) {
         (ParamType::Any, _)
         | (ParamType::String | ParamType::List, Value::Str(_))
@@ -128,7 +128,7 @@ pub(crate) fn check(upstream: &str, key: &str, param: &Param, value: &Value) -> 
     }
     let wanted = param.kind.base.as_str();
     Err(argument_error(format!(
-        "the parameter {key} of a call of {upstream} is a {wanted}, not a {}",
+        "the parameter {key} of a call of {upstream} must be a {wanted}, not a {}",
         view::type_name(&value)
     )))
 }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_reviewed_as_it_is_written() {
+    fn static_checks() {
         let check_static =
             |positional, names: &[&str], open| check_static("c.products", &declared(), positional, names, open);
         for (positional, names) in
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_put_in() {
+    fn defaults_are_added() {
         let mut named = vec![("ids".into(), Value::list(vec![Value::Int(1)]))];
         fill_defaults("c.products", &declared(), &mut named).unwrap();
         let names: Vec<&str> = named.iter().map(|(name, _)| &**name).collect();

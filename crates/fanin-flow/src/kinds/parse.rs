@@ -1,4 +1,4 @@
-//! Takes the arguments of a call apart, whatever its upstream is.
+//! Captures the arguments of a call, for every kind of upstream.
 
 use fanin_lang::{Failure, HostCall};
 
@@ -6,10 +6,10 @@ use super::upstream_object::{Backend, UpstreamObject};
 use super::{files, http, model};
 use crate::call::{Arguments, CallOptions};
 
-/// Takes a call's arguments apart and captures them.
+/// Captures a call's arguments and options.
 ///
 /// # Errors
-/// What is wrong with them; nothing is sent.
+/// Wrong arguments. The call is not sent.
 pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arguments, CallOptions), Failure> {
     let name = object.upstream.name();
     match &object.backend {

@@ -1,4 +1,4 @@
-//! The request that a call sends, made of its arguments once all of them are there.
+//! Builds the request of a call from its arguments, once none of them is pending.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::encode;
 use crate::json;
 use crate::request_object::ClientHeaders;
 
-/// Parameters of an operation that go neither into the path nor into the query.
+/// Parameters of an operation that go into the body or the headers.
 #[derive(Default)]
 struct PlacedParams<'a> {
     json: Vec<(&'a str, &'a Value)>,
@@ -55,7 +55,7 @@ impl Arguments {
     /// The request, once nothing is pending.
     ///
     /// # Errors
-    /// What cannot be sent: it fails the call before anything is.
+    /// Arguments that cannot be sent. The call fails.
     pub(crate) fn request(
         &self,
         object: &UpstreamObject,
@@ -65,7 +65,7 @@ impl Arguments {
         self.request_without(object, method, client, None)
     }
 
-    /// The request, less the parameters of the keys and fields that a batch unites.
+    /// The base request of a batch: without the parameters of its keys and fields.
     ///
     /// # Errors
     /// As [`request`](Self::request).
@@ -187,7 +187,7 @@ impl Arguments {
         client: &ClientHeaders,
     ) -> Result<Request, Failure> {
         let name = object.upstream.name();
-        // `plain()` makes both.
+        // `plain()` sets both.
         let path_and_query = text(&self.path).unwrap_or_default().into_owned();
         let params = self.json.as_ref().unwrap_or(&Value::None);
         let body = json::to_bytes(params, usize::MAX)
@@ -201,11 +201,11 @@ impl Arguments {
     }
 }
 
-/// Those of the client's headers that go on to an upstream.
+/// The client's headers that are forwarded to an upstream.
 fn forwarded(upstream: &fanin_upstream::Upstream, client: &ClientHeaders) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let names = &upstream.config().forward_headers;
-    // Comparing the few that came costs less than hashing each name that could have come.
+    // Comparing is faster than hashing for the few headers of a request.
     for (name, value) in client.iter() {
         if names.contains(name) {
             headers.append(name.clone(), value.clone());

@@ -1,4 +1,4 @@
-//! Databases as upstreams: named statements and literal texts.
+//! SQL upstreams: named statements, and statements as literal texts.
 
 use fanin_config::{CALL_OPTIONS, Statement, check_sql};
 use fanin_lang::{Failure, HostCall, Method, StaticArgs, Value};
@@ -8,15 +8,15 @@ use super::effect::effect;
 use super::operation;
 use crate::call::{Arguments, CallOptions, Merging, argument_error, known};
 
-/// What a call of a database can be, by its number; named statements follow.
+/// Methods of a database and whether they write. Their index is their number; named statements follow.
 const SQL_METHODS: [(&str, bool); 3] = [("query", false), ("query_one", false), ("execute", true)];
-/// A call of one of these whose text is not a literal: never made.
+/// Number of a method whose text is not a literal. It always fails.
 const NOT_LITERAL: u32 = u32::MAX;
-/// Said when a flow is compiled, or, for a call through a variable, when it is made.
+/// Reported by the static check, or at run time for a call through a variable.
 const LITERAL: &str = "the text of a statement must be a string literal in the call itself";
 const LITERAL_HINT: &str = "write the text in place and pass values as parameters: query(\"... where id = $1\", id)";
 
-/// A database, as flows hold it.
+/// The statements of a database.
 pub(crate) struct Sql {
     statements: Vec<(String, Statement)>,
 }
@@ -97,7 +97,9 @@ impl Sql {
                     .with_hint(format!("arguments by name are {}", known.join(", "))));
             };
             if params.get(at).is_some_and(Option::is_some) {
-                return Err(argument_error(format!("{upstream}.{name} is given {key:?} twice")));
+                return Err(argument_error(format!(
+                    "{upstream}.{name} gets {key:?} by position and by name, or twice"
+                )));
             }
             if params.len() <= at {
                 params.resize(at + 1, None);
@@ -109,14 +111,14 @@ impl Sql {
         {
             if params.len() > names.len() {
                 let (takes, given) = (names.len(), params.len());
-                return Err(argument_error(format!("{upstream}.{name} takes {takes} parameters and is given {given}")));
+                return Err(argument_error(format!("{upstream}.{name} takes {takes} parameters, but gets {given}")));
             }
             params.resize(names.len(), None);
             if let Some(missing) = params.iter().position(Option::is_none) {
-                return Err(argument_error(format!("{upstream}.{name} needs {:?}", names[missing])));
+                return Err(argument_error(format!("{upstream}.{name} needs the parameter {:?}", names[missing])));
             }
         }
-        // A gap is there only if names are known, and then it is filled or an error.
+        // Gaps exist only if names are known, and then they have been filled or reported.
         let mut params: Vec<Value> = params.into_iter().map(Option::unwrap_or_default).collect();
         let mut keys = None;
         if let Some(statement) = statement {
@@ -128,7 +130,7 @@ impl Sql {
             if let Some(batch) = batch
                 && let Some(at) = statement.params.iter().position(|name| *name == batch.key)
             {
-                // They are put back where the batch is sent, united with those of others.
+                // The batch puts the united keys of its calls back.
                 keys = Some((batch.key.as_str().into(), std::mem::take(&mut params[at])));
             }
         }
@@ -138,7 +140,7 @@ impl Sql {
     }
 }
 
-/// Whether calls of it share anything with others.
+/// Whether its calls share work with others.
 fn merges(statement: &Statement) -> bool {
     statement.batch.is_some() || statement.cache.is_some() || statement.single_flight == Some(true)
 }

@@ -1,4 +1,4 @@
-//! Calls of upstreams as they are written: what is certainly wrong with them, found before anything runs.
+//! Static checks of calls: reports certain errors before a flow runs.
 
 use fanin_config::Operation;
 use fanin_lang::{Argument, CallDiagnostic, StaticCall, Value};
@@ -16,7 +16,7 @@ fn named(name: &str) -> Argument {
     Argument::Named(name.to_owned())
 }
 
-/// What is wrong with a call of a verb: its path is the first argument.
+/// Errors of a call of a verb, whose first argument is the path.
 pub(crate) fn verb(upstream: &str, verb: &Method, call: &StaticCall<'_>) -> Vec<CallDiagnostic> {
     let mut found = Vec::new();
     let shown = format!("{upstream}.{}", verb.as_str().to_ascii_lowercase());
@@ -32,7 +32,7 @@ pub(crate) fn verb(upstream: &str, verb: &Method, call: &StaticCall<'_>) -> Vec<
                 Some(Argument::Position(1)),
                 format!("{shown}() takes one argument by position, the path; {many} given"),
             );
-            more.hint = Some("others are named: params, query, headers, json, text, ...".to_owned());
+            more.hint = Some("write others by name: params, query, headers, json, text, ...".to_owned());
             found.push(more);
         }
     }
@@ -43,7 +43,7 @@ pub(crate) fn verb(upstream: &str, verb: &Method, call: &StaticCall<'_>) -> Vec<
             let near = near(name, NAMES.iter().copied().chain(["params"]));
             unknown.hint = Some(match near {
                 Some(near) => format!("did you mean {near}?"),
-                None => "parameters go into query = {...} or json = ...".to_owned(),
+                None => "write parameters of the request into query = {...} or json = ...".to_owned(),
             });
             found.push(unknown);
         }
@@ -68,7 +68,7 @@ pub(crate) fn verb(upstream: &str, verb: &Method, call: &StaticCall<'_>) -> Vec<
     found
 }
 
-/// What is wrong with a call of an operation: its arguments are named.
+/// Errors of a call of an operation, whose arguments are named.
 pub(crate) fn operation(
     upstream: &str,
     name: &str,
@@ -78,7 +78,7 @@ pub(crate) fn operation(
     let mut found = Vec::new();
     let shown = format!("{upstream}.{name}");
     if operation.params.is_some() {
-        // The compiler holds the arguments against the declared parameters.
+        // The compiler checks the arguments against the declared parameters.
         options(&shown, &operation.method, call, &mut found);
         return found;
     }
@@ -106,7 +106,7 @@ pub(crate) fn operation(
     found
 }
 
-/// What is wrong with how a call is to be made.
+/// Errors of a call's options and body.
 fn options(shown: &str, method: &Method, call: &StaticCall<'_>, found: &mut Vec<CallDiagnostic>) {
     let literal = |name: &str| call.names.contains(&name).then(|| (call.literal)(&named(name))).flatten();
     for name in ["optional", "safe", "unordered"] {
@@ -148,12 +148,12 @@ fn options(shown: &str, method: &Method, call: &StaticCall<'_>, found: &mut Vec<
     {
         let mut wrong = problem(Some(named(body)), format!("a {method} cannot have a body"));
         wrong.name_is_wrong = true;
-        wrong.hint = Some("what it asks goes into query = {...}".to_owned());
+        wrong.hint = Some("write its parameters into query = {...}".to_owned());
         found.push(wrong);
     }
 }
 
-/// Parameters of a path template that are not given.
+/// Missing parameters of a path template.
 fn template(path: &str, given: &[String], at: &Argument, found: &mut Vec<CallDiagnostic>) {
     for wanted in parameters(path) {
         if !given.iter().any(|name| name == wanted) {
@@ -167,7 +167,7 @@ fn template(path: &str, given: &[String], at: &Argument, found: &mut Vec<CallDia
     }
 }
 
-/// Names in braces.
+/// The names in braces of a path template.
 fn parameters(path: &str) -> Vec<&str> {
     path.split('{').skip(1).filter_map(|part| part.split_once('}').map(|(name, _)| name)).collect()
 }

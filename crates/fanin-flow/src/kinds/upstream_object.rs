@@ -1,5 +1,5 @@
-//! What `load("@upstreams", "catalog")` gives: methods for HTTP's verbs, for the upstream's operations and for its snapshot, or
-//! for what else the upstream is.
+//! The value of `load("@upstreams", "catalog")`: an upstream with methods for verbs, operations and its snapshot, or with the methods
+//! of its kind.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::grpc::Grpc;
 use super::sql::Sql;
 use super::{files, model, operation, static_checks};
 
-/// The verbs of every upstream. Their place here is their number.
+/// The verbs of HTTP upstreams. Their index is their number.
 const VERBS: [(&str, Verb); 6] = [
     ("get", Verb::GET),
     ("head", Verb::HEAD),
@@ -22,19 +22,19 @@ const VERBS: [(&str, Verb); 6] = [
     ("delete", Verb::DELETE),
 ];
 
-/// What an upstream with a snapshot has besides.
+/// Methods of an upstream with a snapshot.
 const LOOKUP: &str = "lookup";
 const TABLE: &str = "table";
 
-/// An upstream, as flows hold it.
+/// An upstream as a value of flows.
 pub(crate) struct UpstreamObject {
     pub(crate) upstream: Arc<Upstream>,
-    /// Operations, or of a database its statements.
+    /// The operations, or the statements of a database.
     operations: Vec<(String, Operation)>,
     pub(crate) backend: Backend,
 }
 
-/// What speaks at the other end, where that is not HTTP.
+/// The upstream's kind, with its methods.
 pub(crate) enum Backend {
     Http,
     Grpc(Grpc),
@@ -43,11 +43,11 @@ pub(crate) enum Backend {
     Model,
 }
 
-/// What a method of an upstream sends.
+/// What a method of an HTTP upstream calls.
 pub(crate) enum Target<'a> {
     /// A verb: the path is the call's first argument.
     Verb(&'a Verb),
-    /// An operation of the configuration: arguments are named as its parameters.
+    /// A configured operation. Its parameters are the arguments.
     Operation(&'a Operation),
     /// A row of the snapshot: its key is the call's only argument.
     Lookup,
@@ -65,7 +65,7 @@ impl UpstreamObject {
             UpstreamKind::Http => Backend::Http,
             UpstreamKind::Grpc => match upstream.services() {
                 Some(services) => Backend::Grpc(Grpc::new(services.clone())),
-                // Every upstream of that kind has them.
+                // Every gRPC upstream has services.
                 None => Backend::Http,
             },
         };
@@ -89,18 +89,18 @@ impl UpstreamObject {
         }
     }
 
-    /// The place of the operation with this number, for upstreams of HTTP.
+    /// The index of the operation with this number, for HTTP upstreams.
     pub(crate) fn operation_of(&self, id: u32) -> Option<usize> {
         (id as usize).checked_sub(VERBS.len()).filter(|at| *at < self.operations.len())
     }
 
-    /// The operation at a place that [`operation_of`](Self::operation_of) gave.
+    /// The operation with an index from [`operation_of`](Self::operation_of).
     pub(crate) fn operation(&self, at: usize) -> (&str, &Operation) {
         let (name, operation) = &self.operations[at];
         (name, operation)
     }
 
-    /// Whether calls of it share anything with others.
+    /// Whether its calls share work with others.
     pub(crate) fn merges(&self, at: usize) -> bool {
         let operation = &self.operations[at].1;
         operation.batch.is_some() || operation.cache.is_some() || operation.uses_single_flight()
@@ -116,7 +116,7 @@ impl UpstreamObject {
         format!("{}.{method}", self.upstream.name())
     }
 
-    /// The worst that a method of this name can do, `None` if there is none.
+    /// The effect of a method with this name, in the worst case; `None` if there is none.
     pub(crate) fn effect(&self, name: &str) -> Option<Effect> {
         self.method(name, &|_| None).map(|method| method.effect)
     }
@@ -143,7 +143,7 @@ impl HostObject for UpstreamObject {
             Backend::Files => return files::method(name),
             Backend::Model => return model::method(name),
         }
-        // An operation may bear a verb's name; it is the more special one.
+        // An operation with a verb's name takes precedence.
         let (id, safe) = match self.operations.iter().position(|(other, _)| other == name) {
             Some(at) => (VERBS.len() + at, self.operations[at].1.is_safe()),
             None => match VERBS.iter().position(|(verb, _)| *verb == name) {

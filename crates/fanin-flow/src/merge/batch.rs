@@ -1,4 +1,5 @@
-//! A batch on its way: packed into requests, sent, taken apart; sent again in parts where its content seems to be the trouble.
+//! Batches: packs calls into requests, sends them and splits the answers. A batch that fails because of its keys is sent again in
+//! halves.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -28,34 +29,34 @@ use crate::caller::Caller;
 use crate::inflight::InFlight;
 use crate::kinds::UpstreamObject;
 
-/// What all requests of a batch have in common.
+/// What the requests of a batch have in common.
 pub(crate) struct BatchContext {
     pub(crate) caller: Rc<dyn Caller>,
     pub(crate) object: HostRef,
-    /// The operation's place.
+    /// The operation's index.
     pub(crate) operation: usize,
     /// The request without keys and fields.
     pub(crate) base: Request,
-    /// What it is told by.
+    /// Key of `base`.
     pub(crate) base_key: RequestKey,
     pub(crate) call: CallContext,
-    /// Nesting that answers may have.
+    /// Maximal nesting of answers.
     pub(crate) max_depth: usize,
 }
 
-/// What came of a part's request.
+/// The answer to a part's request.
 #[derive(Clone)]
 enum PartAnswer {
-    /// Items.
+    /// Its items by key.
     Split(Rc<Split>),
-    /// Another answer than one with items: some status, which each call judges by itself.
+    /// An answer with an error status, which each call judges by its own `ok`.
     Plain(Arc<ParsedAnswer>),
 }
 
 type PartResult = Result<PartAnswer, CallError>;
 type ResultsFuture = Pin<Box<dyn Future<Output = Vec<PartResult>>>>;
 type SharedResults = Shared<Pin<Box<dyn Future<Output = Rc<[PartResult]>>>>>;
-/// The requests that hold a call's keys: the place of its part in each, and the part.
+/// The requests that hold a call's keys, with the index of its part in each, and the part.
 type CallParts = SmallVec<[(SharedResults, usize, Part); 1]>;
 
 impl BatchContext {
@@ -66,8 +67,8 @@ impl BatchContext {
     }
 }
 
-/// Packs calls into as few requests as their keys allow, and gives each call its outcome. A request is sent when the first call
-/// in it is polled; it ends when it has answered, or when no call is left that waits for it.
+/// Packs calls into as few requests as `max_keys` allows, and returns the work of each call. A request is sent when its first call is
+/// polled, and cancelled when its last call is dropped.
 pub(crate) fn send_batch(context: BatchContext, calls: Vec<Rc<RequestedKeys>>) -> Vec<Work> {
     let context = Rc::new(context);
     let Some((_, _, batch)) = context.object() else { return Vec::new() };
@@ -85,7 +86,7 @@ pub(crate) fn send_batch(context: BatchContext, calls: Vec<Rc<RequestedKeys>>) -
     calls.into_iter().zip(call_parts).map(give).collect()
 }
 
-/// Spreads calls over requests of at most `most` keys. A call is spread over several only if it has to be.
+/// Distributes calls over requests of at most `max_keys` keys. Only a call that fits no request is spread over several.
 fn pack(calls: &[Rc<RequestedKeys>], max_keys: usize) -> Vec<Vec<(usize, Part)>> {
     let whole = |requested: &Rc<RequestedKeys>| Part { requested: requested.clone(), subset: None };
     if calls.iter().map(|requested| requested.keys.len()).sum::<usize>() <= max_keys {
@@ -127,7 +128,7 @@ fn pack(calls: &[Rc<RequestedKeys>], max_keys: usize) -> Vec<Vec<(usize, Part)>>
     requests
 }
 
-/// Sends one request and takes its answer apart, for each part in turn.
+/// Sends one request and returns its answer for each part.
 fn send_request(context: Rc<BatchContext>, parts: Vec<Part>) -> ResultsFuture {
     Box::pin(async move {
         let Some((object, operation, batch)) = context.object() else { return Vec::new() };
@@ -151,7 +152,7 @@ fn send_request(context: Rc<BatchContext>, parts: Vec<Part>) -> ResultsFuture {
         if !blames_keys || parts.len() == 1 || !(object.upstream.may_send_again() && object.upstream.may_send_again()) {
             return vec![results; parts.len()];
         }
-        // What was asked for seems to be what failed: halves of it, so that only who asked for it fails.
+        // A key seems to be the cause. Send both halves, so that only calls with that key fail. Each retry takes from the budget.
         OperationMetrics::increment(&counts.batch_splits);
         let (first, second) = parts.split_at(parts.len() / 2);
         let halves =
@@ -162,13 +163,13 @@ fn send_request(context: Rc<BatchContext>, parts: Vec<Part>) -> ResultsFuture {
     })
 }
 
-/// Which item a key of a batch is, among those of its operation that are kept.
+/// The item cache's key for a key of a batch.
 pub(super) fn item_key<'a>(base_key: &'a RequestKey, batch: &Batch, key: &'a Key) -> ItemKey<'a> {
-    // Where all is text on the wire, `7` and `"7"` are one key.
+    // `7` and `"7"` are the same key in a URL, but not in a statement.
     ItemKey { of: base_key, text: &key.text, quoted: batch.rows.is_some() && key.quoted }
 }
 
-/// Keeps what an answer has of each key, with all fields that the request had, whichever call asked for them.
+/// Caches an answer's item for each key, with all fields of the request.
 fn store(
     items: &ItemCache,
     base_key: &RequestKey,
@@ -181,7 +182,7 @@ fn store(
     let fields: Fields = fields.map(|fields| fields.iter().map(|field| Box::from(*field)).collect());
     match (results, keys) {
         (Ok(PartAnswer::Split(split)), _) => {
-            // Who may be concerned by what nobody can tell has no item.
+            // A key whose item may be among the unattributed ones is not cached.
             let item = |key: &&'_ Key| split.item(batch, &key.text).ok();
             let found = keys.iter().filter_map(|key| Some((item_key(base_key, batch, key), item(key)?)));
             items.store(split.answer(), &fields, started, found);
@@ -193,7 +194,7 @@ fn store(
     }
 }
 
-/// What an answer is to all parts of its request, and whether it speaks against its content.
+/// The answer for all parts of its request, and whether its failure may concern one of the keys.
 fn read_answer(
     result: Result<(fanin_upstream::Answer, crate::inflight::Checked), CallError>,
     object: &UpstreamObject,
@@ -211,7 +212,7 @@ fn read_answer(
     };
     if !answer.status.is_success() {
         let blames_keys = may_concern_keys(answer.status);
-        // Of a failure nobody reads more than the status, but an answer that says so by `ok` may have a body.
+        // An invalid body of a failure is ignored. A status listed in `ok` may have a body.
         let body = checked.unwrap_or(Body::Text);
         return (Ok(PartAnswer::Plain(Arc::new(ParsedAnswer { answer, body }))), blames_keys);
     }
@@ -224,7 +225,7 @@ fn read_answer(
         Ok(mut split) => {
             counts.batch_strays.fetch_add(split.strays(keys) as u64, Relaxed);
             if batch.rows.is_some() {
-                // What a statement gives was asked for by somebody, whatever its column says.
+                // Every row of a statement belongs to a requested key, even if the column's value differs (collations).
                 split.count_strays_as_unattributed(keys);
             }
             (Ok(PartAnswer::Split(Rc::new(split))), false)
@@ -233,7 +234,7 @@ fn read_answer(
     }
 }
 
-/// A 4xx that may be about one of the keys, not about who asks or how often.
+/// Whether a status may concern one of the keys, not the caller or its rate.
 fn may_concern_keys(status: StatusCode) -> bool {
     status.is_client_error()
         && !matches!(
@@ -248,11 +249,11 @@ fn may_concern_keys(status: StatusCode) -> bool {
         )
 }
 
-/// What a call gets of its requests.
+/// The outcome of a call from those of its requests.
 async fn outcome(context: Rc<BatchContext>, requested: Rc<RequestedKeys>, call_parts: CallParts) -> SharedResult {
     let Some((object, _, batch)) = context.object() else { return Err(CallError::cancelled(&Arc::from("batch"))) };
     let results = match call_parts.as_slice() {
-        // By far the most are in one request.
+        // Most calls are in one request.
         [(request, _, _)] => SmallVec::<[Rc<[PartResult]>; 1]>::from_elem(request.clone().await, 1),
         several => join_all(several.iter().map(|(request, _, _)| request.clone())).await.into(),
     };
@@ -282,7 +283,7 @@ async fn outcome(context: Rc<BatchContext>, requested: Rc<RequestedKeys>, call_p
     }
 }
 
-/// What is under each key of a call, for those who put it together with what they have.
+/// The items of a call's keys, to be assembled with cached ones.
 fn items<'a>(
     requested: &RequestedKeys,
     batch: &Batch,
@@ -304,10 +305,10 @@ mod tests {
         Rc::new(RequestedKeys { keys, single: false, fields: None })
     }
 
-    /// For each request the calls in it and its keys.
+    /// For each request, its calls and its number of keys.
     fn packed(calls: &[Rc<RequestedKeys>], max_keys: usize) -> Vec<(Vec<usize>, usize)> {
         let requests = pack(calls, max_keys);
-        // Whatever the packing, each call finds each of its keys once.
+        // Each call finds each of its keys once.
         for (number, requested) in calls.iter().enumerate() {
             let parts = requests.iter().flatten().filter(|(other, _)| *other == number).map(|(_, part)| part);
             let mut keys: Vec<&str> = parts.flat_map(|part| part.keys().map(|key| &*key.text)).collect();
@@ -329,7 +330,7 @@ mod tests {
     fn calls_share_requests_and_large_ones_are_split() {
         assert_eq!(packed(&[call(0..2), call(1..4)], 10), [(vec![0, 1], 4)]);
         assert_eq!(packed(&[call(0..3), call(0..3)], 3), [(vec![0, 1], 3)], "united, they fit");
-        assert_eq!(packed(&[call(0..2), call(5..7)], 3), [(vec![0], 2), (vec![1], 2)], "no call is cut without need");
+        assert_eq!(packed(&[call(0..2), call(5..7)], 3), [(vec![0], 2), (vec![1], 2)], "calls that fit are not split");
         assert_eq!(packed(&[call(0..7)], 3), [(vec![0], 3), (vec![0], 3), (vec![0], 1)]);
         assert_eq!(packed(&[call(0..7), call(6..8)], 3), [(vec![0], 3), (vec![0], 3), (vec![0, 1], 2)]);
     }

@@ -1,4 +1,4 @@
-//! Calls of keyed operations whose items are kept: which keys go out, and what is made of what was there and what has come.
+//! Calls of operations with an item cache: requests the missing keys, and assembles cached and fetched items.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,34 +18,34 @@ use super::requested_keys::{Key, RequestedKeys};
 use super::split::assemble;
 use crate::kinds::UpstreamObject;
 
-/// What the cache knows of a call.
+/// Result of looking up a call's items in the cache.
 pub(crate) enum ItemLookupResult {
-    /// All of it.
+    /// The whole answer.
     Complete(ParsedAnswer),
-    /// Not all of it: the rest goes out.
+    /// The remaining keys have to be requested.
     Incomplete(Rc<KeyedCall>),
 }
 
-/// Items to be fetched anew in the background, and the right to do so.
+/// Stale items to refresh in the background, and the claims that keep others from doing so.
 pub(crate) struct Refresh {
     pub(crate) requested: Rc<RequestedKeys>,
     pub(crate) claims: Vec<RefreshClaim>,
 }
 
-/// A call of which some keys go out.
+/// A call of which some keys are requested.
 pub(crate) struct KeyedCall {
     object: HostRef,
     operation: usize,
     shared: Arc<OperationShared>,
     base_key: RequestKey,
     requested: Rc<RequestedKeys>,
-    /// What was there, for each key; empty if nothing was.
+    /// The cached item of each key; empty if none is cached.
     cached: Vec<Option<Item>>,
-    /// The keys that were not there, with all fields that the request has for them.
+    /// The missing keys, with all fields to request.
     pub(crate) outgoing: Rc<RequestedKeys>,
 }
 
-/// Fields of several together; without a list all are wanted.
+/// Union of several lists of fields. `None` means all fields.
 struct FieldUnion(Option<Vec<Box<str>>>);
 
 impl FieldUnion {
@@ -64,19 +64,19 @@ impl FieldUnion {
     }
 }
 
-/// A call, as it is told from others.
+/// A call to look up in the item cache.
 pub(crate) struct KeyedLookup<'a> {
     pub(crate) object: &'a HostRef,
-    /// The operation's place.
+    /// The operation's index.
     pub(crate) operation: usize,
     pub(crate) shared: &'a Arc<OperationShared>,
-    /// What calls must have in common to have items in common.
+    /// Calls with the same key share items.
     pub(crate) base_key: &'a RequestKey,
     pub(crate) requested: Rc<RequestedKeys>,
 }
 
 impl KeyedLookup<'_> {
-    /// Looks for the items of a call. `refreshes` says that stale ones can be fetched anew in the background.
+    /// Looks up the items of a call. `refreshes`: stale ones can be refreshed in the background.
     pub(crate) fn lookup(
         self,
         items: &ItemCache,
@@ -116,7 +116,7 @@ impl KeyedLookup<'_> {
             };
             match found {
                 CachedItem::Item(item) => cached.push(Some(item)),
-                // It is found only by a call for this key alone.
+                // Found only if this is the call's only key.
                 CachedItem::Answer(ready) => return (ItemLookupResult::Complete(ready.as_ref().clone()), None),
             }
         }
@@ -136,7 +136,7 @@ impl KeyedLookup<'_> {
         (ItemLookupResult::Incomplete(self.call(cached, outgoing)), refresh)
     }
 
-    /// The call of all that is asked for, whatever is known of it.
+    /// Requests all keys, without the cache.
     pub(crate) fn fetch_all(self) -> Rc<KeyedCall> {
         let outgoing =
             RequestedKeys { keys: self.requested.keys.clone(), single: false, fields: self.requested.fields.clone() };
@@ -162,7 +162,7 @@ impl KeyedCall {
         Some((object.operation(self.operation).1.batch.as_ref()?, self.shared.item_cache.as_ref()?))
     }
 
-    /// The items of the keys that go out, if all of them have come meanwhile.
+    /// The items of the missing keys, if all have been cached since.
     pub(crate) fn lookup_again(&self) -> Option<ParsedAnswer> {
         let (batch, items) = self.parts()?;
         let fields = self.outgoing.fields.as_deref();
@@ -173,7 +173,7 @@ impl KeyedCall {
         Some(ParsedAnswer { answer, body: Body::Items(found) })
     }
 
-    /// What the call gets when its rest has come.
+    /// The call's answer, once the request of the missing keys has ended.
     pub(crate) async fn finish(self: Rc<Self>, work: Work) -> SharedResult {
         let outcome = work.await;
         let Some((batch, items)) = self.parts() else { return outcome };
@@ -190,7 +190,7 @@ impl KeyedCall {
         }
     }
 
-    /// What was there and what has come, in the order of the call's keys.
+    /// Cached and fetched items, in the order of the call's keys.
     fn assembled<'a>(&'a self, batch: &Batch, mut arrived: impl Iterator<Item = &'a Item>) -> Option<ParsedAnswer> {
         if self.cached.is_empty() {
             return assemble(&self.requested, batch, arrived);
@@ -199,7 +199,7 @@ impl KeyedCall {
         assemble(&self.requested, batch, cached)
     }
 
-    /// Old items in place of those that the upstream failed to give, if there are all of them.
+    /// Stale items in place of those that could not be fetched, if all are cached.
     fn assembled_from_stale(&self, batch: &Batch, items: &ItemCache) -> Option<ParsedAnswer> {
         let fields = self.requested.fields.as_deref();
         let old =
@@ -210,7 +210,7 @@ impl KeyedCall {
     }
 }
 
-/// Statuses that an old answer is better than (RFC 5861, 4).
+/// Statuses for which stale-if-error applies (RFC 5861, section 4).
 pub(super) fn is_server_failure(status: StatusCode) -> bool {
     matches!(status.as_u16(), 500 | 502 | 503 | 504)
 }

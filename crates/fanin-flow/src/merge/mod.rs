@@ -1,7 +1,7 @@
-//! Calls that share work: batches of one worker, flights and answers of the whole process.
+//! Calls that share work: batches of one worker, single-flight and caches of the whole process.
 //!
-//! The order, outermost first: cache, flight, batch, then the call as any other. What the flow's host does with them is in
-//! [`crate::host`]; nothing here knows of flows.
+//! The order, outermost first: cache, single-flight, batch, then an ordinary call. The flow's host uses them; nothing here knows
+//! flows.
 
 pub(crate) mod batch;
 pub(crate) mod keyed;
@@ -17,5 +17,5 @@ use std::pin::Pin;
 
 use fanin_upstream::shared::SharedResult;
 
-/// Shared work of this worker, or a wait for some.
+/// Work that several calls share, or the wait for it.
 pub(crate) type Work = Pin<Box<dyn Future<Output = SharedResult>>>;

@@ -1,4 +1,4 @@
-//! Batches that calls of several requests of a worker join: open for their linger, or until they are full.
+//! Batches shared by several requests of a worker. A batch is open until its linger ends or it is full.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,13 +16,13 @@ use super::Work;
 use super::batch::{BatchContext, send_batch};
 use super::requested_keys::RequestedKeys;
 
-/// What a batch is for: the operation as it is configured now, and all that its calls must have in common.
+/// Identifies a batch: the operation of the current configuration (its address) and the key of the base request.
 type BatchKey = (usize, RequestKey);
-/// Each call's work, once the batch is closed.
+/// The work of each member, once the batch is closed.
 type MemberWork = Rc<RefCell<Vec<Option<Work>>>>;
 type ClosingFuture = Pin<Box<dyn Future<Output = MemberWork>>>;
 
-/// Known as long as somebody waits for its closing.
+/// An open batch. The weak reference ends with its last member.
 type OpenEntry = (Rc<OpenBatch>, WeakShared<ClosingFuture>);
 
 /// A worker's open batches.
@@ -33,10 +33,10 @@ struct OpenBatch {
     calls: RefCell<Vec<Rc<RequestedKeys>>>,
     keys: Cell<usize>,
     max_keys: usize,
-    /// When the first of its calls can wait no longer, which need not be the one that opened it.
+    /// The earliest end of a member's linger.
     until: Cell<Instant>,
     closed: Cell<bool>,
-    /// It is full, or has to be sent sooner.
+    /// Notified when the batch is full or `until` has become earlier.
     changed: Notify,
 }
 
@@ -47,7 +47,7 @@ impl OpenBatch {
 }
 
 impl OpenBatches {
-    /// Joins the open batch of these calls, or opens one with what `make` gives. It is open until `until` at most, whoever joins.
+    /// Joins the open batch with this key, or opens one with the context that `make` returns. It closes at `until` at the latest.
     pub(crate) fn join(
         self: &Rc<Self>,
         key: BatchKey,
@@ -61,7 +61,7 @@ impl OpenBatches {
         let (open, closing) = match entry.and_then(|(open, closing)| Some((open.clone(), closing.upgrade()?))) {
             Some(entry) => entry,
             None => {
-                // Those that everybody has left are still on the table.
+                // Batches whose members have all left are still in the table.
                 all.retain(|_, (open, closing)| !open.closed.get() && closing.upgrade().is_some());
                 let open = Rc::new(OpenBatch {
                     calls: RefCell::default(),
@@ -91,7 +91,7 @@ impl OpenBatches {
 }
 
 async fn close(all: Rc<OpenBatches>, key: BatchKey, open: Rc<OpenBatch>, context: BatchContext) -> MemberWork {
-    // The time being over is as good a reason to close as being full.
+    // Wait until the batch is full or its time has ended.
     while !open.is_full() && timeout_at(open.until.get(), open.changed.notified()).await.is_ok() {}
     open.closed.set(true);
     let mut table = all.0.borrow_mut();
@@ -108,7 +108,7 @@ async fn member(closing: Shared<ClosingFuture>, number: usize) -> SharedResult {
     let work = closed.borrow_mut().get_mut(number).and_then(Option::take);
     match work {
         Some(work) => work.await,
-        // Each call takes its own, once.
+        // Each member takes its own work, once.
         None => Err(fanin_upstream::CallError::cancelled(&"batch".into())),
     }
 }

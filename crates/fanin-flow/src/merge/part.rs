@@ -1,14 +1,14 @@
-//! The part that a call has in a request of a batch.
+//! The part of a call in one request of a batch.
 
 use std::rc::Rc;
 
 use super::requested_keys::{Key, RequestedKeys};
 
-/// A part of a request: a call, and which of its keys are in it.
+/// A call, and which of its keys are in the request.
 #[derive(Clone)]
 pub(crate) struct Part {
     pub(crate) requested: Rc<RequestedKeys>,
-    /// Positions among its keys; `None` for all.
+    /// Indices of its keys; `None` for all.
     pub(super) subset: Option<Rc<[usize]>>,
 }
 

@@ -1,4 +1,4 @@
-//! The request of a batch: what its calls have in common, and their keys and fields united.
+//! Builds the request of a batch: the base request with the united keys and fields of its calls.
 
 use std::collections::HashSet;
 
@@ -12,11 +12,11 @@ use super::part::Part;
 use super::requested_keys::Key;
 use crate::encode;
 
-/// Nesting of a statement's parameters; flows bound their values more tightly.
+/// Maximal nesting of a statement's parameters. Flows have a lower limit.
 const DEPTH: usize = 1024;
 
-/// Keys of all parts, each once, and all their fields; `None` if a part wants whole items. `7` and `"7"` are one key where all is
-/// text on the wire, and two for a statement: which of them is wrong is the database's to say.
+/// The distinct keys of all parts, and the union of their fields; `None` if a part wants all fields. `7` and `"7"` are one key in a
+/// URL and two keys of a statement.
 pub(super) fn union<'a>(parts: &'a [Part], batch: &'a Batch) -> (Vec<&'a Key>, Option<Vec<&'a str>>) {
     let mut keys: Vec<&Key> = Vec::new();
     if let [only] = parts {
@@ -30,7 +30,7 @@ pub(super) fn union<'a>(parts: &'a [Part], batch: &'a Batch) -> (Vec<&'a Key>, O
         return (keys, None);
     }
     let mut fields: Vec<&str> = Vec::new();
-    // Without the member that holds its key an item could not be told from the others.
+    // Add the field that holds an item's key, which splitting the answer needs.
     let all = parts.iter().flat_map(|part| part.requested.fields.iter().flatten()).map(|field| &**field);
     for field in all.chain(batch.match_field.as_deref()) {
         if !fields.contains(&field) {
@@ -59,7 +59,7 @@ pub(super) fn request_for_keys(
     request
 }
 
-/// The call of a statement for these keys: `base` has its other parameters, and null in the place of the keys.
+/// The request of a statement for these keys: `base` has its other parameters, and null in place of the keys.
 pub(super) fn statement_for_keys(base: &Request, operation: &Operation, batch: &Batch, keys: &[&Key]) -> Request {
     let position = operation.params.as_ref().and_then(|params| params.get_index_of(&batch.key));
     let params = Doc::parse(base.body.clone(), DEPTH).ok();
@@ -73,7 +73,7 @@ pub(super) fn statement_for_keys(base: &Request, operation: &Operation, batch: &
             false => body.extend_from_slice(param.raw()),
         }
     }
-    // Without its parameters, which cannot be as they were written here, the statement is refused.
+    // If parsing failed, which cannot happen with parameters written here, the database refuses the statement.
     body.push(b']');
     Request { body: Bytes::from(body), ..base.clone() }
 }
@@ -107,7 +107,7 @@ fn put(
 }
 
 fn put_json(request: &mut Request, wire: &str, items: &[&str], quoted: impl Fn(usize) -> bool) {
-    // What is there already is an object that the call's other parameters made, or nothing.
+    // The body is the object of the call's other parameters, or empty.
     let mut body = match request.body.strip_suffix(b"}") {
         Some(open) => open.to_vec(),
         None => vec![b'{'],
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_fields_go_where_the_operation_says() {
+    fn keys_and_fields_are_placed_by_the_operation() {
         let owned = keys(&[("1", false), ("a b", true)]);
         let keys: Vec<&Key> = owned.iter().collect();
         let batch = Batch { fields: Some("fields".into()), ..Batch::new("ids") };
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_a_statement_stand_where_its_parameter_does() {
+    fn keys_of_a_statement_replace_its_parameter() {
         let owned = keys(&[("1", false), ("a\"b", true)]);
         let keys: Vec<&Key> = owned.iter().collect();
         let mut operation = Operation::new("/p");

@@ -1,4 +1,4 @@
-//! What one call of a batched operation asks for.
+//! The keys and fields that a call of a batched operation requests.
 
 use fanin_config::{Batch, Rows};
 use fanin_lang::value::view;
@@ -7,33 +7,34 @@ use fanin_upstream::shared::RequestKey;
 
 use crate::call::{Arguments, argument_error, text};
 
-/// A key, as it stands in a URL. `7` and `"7"` are the same key.
+/// A key as text. In a URL, `7` and `"7"` are the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) text: Box<str>,
-    /// A string, where the difference can be told.
+    /// Whether it was a string, which matters in JSON.
     pub(crate) quoted: bool,
 }
 
-/// Keys and fields of a call.
+/// The keys and fields of a call.
 #[derive(Debug)]
 pub(crate) struct RequestedKeys {
-    /// Each once, in the order of the call.
+    /// Distinct, in the order of the call.
     pub(crate) keys: Vec<Key>,
-    /// The answer is the item, not a list: a single key was given.
+    /// A single key was given, so the answer is the item, not a list.
     pub(crate) single: bool,
-    /// The wanted members of each item; `None` for all.
+    /// The requested fields of each item; `None` for all.
     pub(crate) fields: Option<Vec<Box<str>>>,
 }
 
 impl RequestedKeys {
-    /// Reads them from a call's arguments, which are there.
+    /// Reads them from a call's arguments, which must not be pending.
     ///
     /// # Errors
-    /// Keys or fields that are neither texts nor numbers.
+    /// Keys or fields that are neither strings nor numbers.
     pub(crate) fn read(name: &str, batch: &Batch, arguments: &Arguments) -> Result<RequestedKeys, Failure> {
-        let invalid =
-            || argument_error(format!("{} of a call of {name} must be a text, a number or a list of them", batch.key));
+        let invalid = || {
+            argument_error(format!("{} of a call of {name} must be a string, a number or a list of these", batch.key))
+        };
         let given = arguments
             .named(&batch.key)
             .ok_or_else(|| argument_error(format!("a call of {name} needs {}", batch.key)))?;
@@ -45,7 +46,7 @@ impl RequestedKeys {
             false => {
                 let elements = view::elements(&given).map_err(|_| invalid())?;
                 keys.reserve(elements.len());
-                // A few are compared one by one, many by what was seen of them.
+                // Comparing a few is faster than hashing.
                 let mut seen = std::collections::HashSet::new();
                 for element in &elements {
                     let key = key(element).ok_or_else(invalid)?;
@@ -64,11 +65,11 @@ impl RequestedKeys {
             Some(value) => fields(value)
                 .ok_or_else(|| argument_error(format!("the fields of a call of {name} must be a list of names")))?,
         };
-        // Of a statement that gives many rows for a key the answer is a list in any case.
+        // With many rows per key, the answer is always a list.
         Ok(RequestedKeys { keys, single: single && batch.rows != Some(Rows::Many), fields })
     }
 
-    /// Appends it to what makes two calls the same.
+    /// Appends keys and fields to the key that identifies a call.
     pub(crate) fn append_to_key(&self, key: &mut Vec<u8>) {
         key.push(u8::from(self.single));
         key.extend_from_slice(&(self.keys.len() as u64).to_le_bytes());
@@ -82,7 +83,7 @@ impl RequestedKeys {
         }
     }
 
-    /// Whether a member of this name is wanted. A field may be a path: of `price.amount` the member is `price`.
+    /// Whether a field of this name is requested. A requested field may be a path: `price.amount` requests `price`.
     pub(crate) fn wants(&self, name: &str) -> bool {
         let Some(fields) = &self.fields else { return true };
         fields.iter().any(|field| match field.strip_prefix(name) {
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_may_be_a_path() {
+    fn path_requests_its_first_field() {
         let requested = |fields: Option<&[&str]>| RequestedKeys {
             keys: Vec::new(),
             single: false,

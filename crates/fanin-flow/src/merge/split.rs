@@ -1,4 +1,4 @@
-//! An answer of a batch, taken apart by key.
+//! Splits the answer of a batch by key.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use smallvec::SmallVec;
 
 use super::requested_keys::{Key, RequestedKeys};
 
-/// Where each key's items are in an answer.
+/// The positions of each key's items in an answer.
 #[derive(Debug)]
 pub(crate) struct Split {
     /// Status and headers, without the body.
     answer: Arc<Answer>,
     doc: Doc,
     rows: Rows,
-    /// Items that do not say whose they are, so that they may be anybody's.
+    /// Items without a readable key. They may belong to any key that has no item.
     unattributed: usize,
 }
 
 #[derive(Debug)]
 enum Rows {
-    /// By the text of their key; a key may have several.
+    /// Positions by the key's text; a key may have several.
     List(HashMap<Box<str>, SmallVec<[u32; 1]>>),
-    /// An object at this position has each under its key.
+    /// The position of an object of items by key.
     Object(u32),
 }
 
-/// Where something is that a call asked for: its key, in objects, and its value.
+/// An item in an answer: its value, and its key if the answer is an object.
 #[derive(Debug, Clone, Copy)]
 struct Located<'a> {
     key: Option<Node<'a>>,
@@ -38,10 +38,10 @@ struct Located<'a> {
 }
 
 impl Split {
-    /// Looks through an answer.
+    /// Indexes an answer by key.
     ///
     /// # Errors
-    /// If it is not what the batch's description says.
+    /// If it is not as the operation's `batch` describes it.
     pub(crate) fn read(mut answer: Answer, doc: Doc, batch: &Batch) -> Result<Split, String> {
         let whole = doc.root();
         let items = match &batch.items {
@@ -51,8 +51,8 @@ impl Split {
         let mut unattributed = 0;
         let rows = match (&batch.match_field, items.kind()) {
             (None, Kind::Object) => Rows::Object(items.at()),
-            (None, _) => return Err("the items are no object that has them by key".into()),
-            (Some(_), kind) if kind != Kind::Array => return Err("the items are no list".into()),
+            (None, _) => return Err("the items are not an object by key".into()),
+            (Some(_), kind) if kind != Kind::Array => return Err("the items are not a list".into()),
             (Some(matched), _) => {
                 let mut rows: HashMap<Box<str>, SmallVec<[u32; 1]>> =
                     HashMap::with_capacity(items.len().unwrap_or_default());
@@ -74,10 +74,10 @@ impl Split {
         &self.answer
     }
 
-    /// What it has of one key.
+    /// The item of one key.
     ///
     /// # Errors
-    /// If it may be among the items that do not say whose they are.
+    /// If it may be among the unattributed items.
     pub(crate) fn item(&self, batch: &Batch, key: &str) -> Result<Item, String> {
         let mut found = Vec::new();
         self.locate(batch, key, &mut found)?;
@@ -85,17 +85,17 @@ impl Split {
         Ok(Item { answer: self.answer.clone(), values })
     }
 
-    /// The error of a call that this answer does not serve.
+    /// The error of a call that this answer cannot serve.
     pub(crate) fn error(&self, upstream: &Arc<str>, problem: String) -> CallError {
         CallError::decode(upstream, &self.answer, problem)
     }
 
-    /// Items that belong to none of the keys that were asked for.
+    /// Number of items that belong to none of the requested keys.
     pub(crate) fn strays(&self, requested: &[&Key]) -> usize {
         match &self.rows {
             Rows::List(rows) => {
                 let known = |key: &str| requested.iter().any(|requested| *requested.text == *key);
-                // Comparing all with all is for the rare answer that holds more than was asked for.
+                // Quadratic, but only for the rare answer with more keys than requested.
                 let more = if rows.len() > requested.len() { rows.keys().filter(|key| !known(key)).count() } else { 0 };
                 self.unattributed + more
             }
@@ -103,7 +103,7 @@ impl Split {
         }
     }
 
-    /// From now on those that belong to none of these keys count as items that do not say whose they are.
+    /// Counts items that belong to none of these keys as unattributed.
     pub(crate) fn count_strays_as_unattributed(&mut self, requested: &[&Key]) {
         let Rows::List(rows) = &self.rows else { return };
         let requested: HashSet<&str> = requested.iter().map(|key| &*key.text).collect();
@@ -132,7 +132,7 @@ impl Split {
             Rows::Object(at) => {
                 let object = self.doc.node(*at);
                 if let Some(value) = object.get(key) {
-                    // A member's key stands right before its value.
+                    // In a document's index, a key is directly before its value.
                     let key = self.doc.node(value.at() - 1);
                     found.push(Located { key: Some(key), value });
                 }
@@ -142,10 +142,10 @@ impl Split {
     }
 }
 
-/// What a call gets of the answers that hold its keys, in the order of its keys and with the members it asked for.
+/// Assembles a call's answer from the answers that hold its keys, in the order of its keys, with its requested fields.
 ///
 /// # Errors
-/// If an item of it may be among those that do not say whose they are.
+/// If an item may be among the unattributed ones.
 pub(crate) fn gather<'a>(
     requested: &RequestedKeys,
     batch: &Batch,
@@ -158,12 +158,12 @@ pub(crate) fn gather<'a>(
         first = first.or(Some(split));
         split.locate(batch, &key.text, &mut found)?;
     }
-    // A call without keys is answered before it gets here.
+    // Calls without keys have been answered before.
     let first = first.ok_or("internal: no answer for a key")?;
     Ok(ready(requested, batch, &first.answer, &found))
 }
 
-/// What a call gets of the items of its keys, wherever they are from, in the order of its keys and with the members it asked for.
+/// Assembles a call's answer from items, in the order of its keys, with its requested fields.
 pub(crate) fn assemble<'a>(
     requested: &RequestedKeys,
     batch: &Batch,
@@ -173,7 +173,7 @@ pub(crate) fn assemble<'a>(
     let mut first = None;
     for item in items {
         first = first.or(Some(item));
-        // In answers that are objects keys stand right before their values.
+        // In a document's index, a key is directly before its value.
         let located = |(doc, at): &'a (Doc, u32)| Located {
             key: batch.match_field.is_none().then(|| doc.node(at - 1)),
             value: doc.node(*at),
@@ -218,7 +218,7 @@ fn ready(requested: &RequestedKeys, batch: &Batch, answer: &Answer, found: &[Loc
     ParsedAnswer { answer, body }
 }
 
-/// A document with just these items and members. An item that is kept whole is kept as it came.
+/// A new document with these items and their requested fields. Items with all fields are copied as bytes.
 fn copied(
     list: bool,
     found: &[Located<'_>],
@@ -247,7 +247,7 @@ fn copied(
     object.finish()
 }
 
-/// What a call without keys gets, without anybody being asked: no items.
+/// The answer of a call without keys, which is not sent: no items.
 pub(crate) fn empty_answer(batch: &Batch) -> ParsedAnswer {
     let doc = match batch.match_field {
         Some(_) => Assembler::list(2).finish(),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn each_call_gets_its_own_in_its_own_order() {
+    fn items_in_the_order_of_the_call() {
         let list = batch(Some("id"), None);
         let all = split(r#"[{"id": 3, "a": 1}, {"id": "1", "a": 2.50, "b": 3}, {"id": 9}, {"id": 3, "a": 4}]"#, &list)
             .unwrap();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn half_broken_answers_harm_only_who_may_be_concerned() {
+    fn unattributed_items_fail_only_calls_with_a_missing_key() {
         let list = batch(Some("id"), None);
         let all = split(r#"[{"id": 1}, {"ID": 2}, 7, {"id": [3]}]"#, &list).unwrap();
         assert_eq!(get(&all, &list, &requested(&["1"], None)).unwrap(), r#"[{"id": 1}]"#);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_a_statement_are_as_many_as_it_says_and_none_is_lost() {
+    fn rows_of_a_statement() {
         let mut many = batch(Some("id"), None);
         many.rows = Some(fanin_config::Rows::Many);
         let one = Batch { rows: Some(fanin_config::Rows::One), ..many.clone() };
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(get(&all, &one, &requested(&["2"], None)).unwrap(), r#"[{"id": 2}]"#);
         assert!(get(&all, &one, &requested(&["2", "1"], None)).unwrap_err().contains("2 rows for the key \"1\""));
 
-        // The database found it for "A", which nobody can tell here: who misses a row is not told that there is none.
+        // The database matched "a" with "A" by its collation. So a key without a row is an error, not an absence.
         let mut all = split(r#"[{"id": "a"}, {"id": "b"}]"#, &many).unwrap();
         let keys = requested(&["A", "b"], None).keys;
         all.count_strays_as_unattributed(&keys.iter().collect::<Vec<_>>());
@@ -381,9 +381,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_told() {
-        assert!(split("{}", &batch(Some("id"), None)).unwrap_err().contains("no list"));
-        assert!(split("[]", &batch(None, None)).unwrap_err().contains("no object"));
+    fn answers_of_the_wrong_shape() {
+        assert!(split("{}", &batch(Some("id"), None)).unwrap_err().contains("not a list"));
+        assert!(split("[]", &batch(None, None)).unwrap_err().contains("not an object"));
         assert!(split("{}", &batch(None, Some("rows"))).unwrap_err().contains("has no \"rows\""));
         assert!(split("3", &batch(Some("id"), Some("rows"))).unwrap_err().contains("has no \"rows\""));
     }

@@ -1,4 +1,4 @@
-//! The work behind flights and caches: one call, its answer kept if it may be, an old answer where the upstream fails.
+//! Single-flight and the cache of whole answers: one call, cached if it may be, with a stale answer if the upstream fails.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,42 +21,42 @@ use super::keyed::{KeyedCall, is_server_failure};
 use crate::caller::{CallFuture, Caller};
 use crate::inflight::{Checked, InFlight};
 
-/// A wait for a flight.
+/// The wait for a flight; `None` if the flight was lost.
 type FlightFuture = Pin<Box<dyn Future<Output = Option<SharedResult>>>>;
 
-/// Starts that a call makes when the flights that it joins come to nothing. A flight does only when its worker ends.
+/// How often a call joins or leads a flight. A flight is lost only when its worker ends.
 const MAX_STARTS: usize = 3;
 
-/// A call that is cached or shared: all that its work needs, whoever does it.
+/// A call with a cache or single-flight.
 pub(crate) struct Shareable {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) shared: Arc<OperationShared>,
     pub(crate) key: RequestKey,
-    /// Statuses besides 2xx that are answers, by the operation.
+    /// The operation's statuses besides 2xx that count as success.
     pub(crate) ok: Vec<StatusCode>,
-    /// Whether identical calls in flight share one.
+    /// Whether identical calls in flight share one request.
     pub(crate) single_flight: bool,
-    /// Whether work can be a task of its own here. Where it cannot, the leader does it; if the leader leaves, its followers
-    /// start over.
+    /// Whether the work can be a task of its own. If not, the leader polls it; if the leader is cancelled, its followers start
+    /// over.
     pub(crate) can_spawn: bool,
-    /// Makes the call anew.
+    /// Makes the call.
     pub(crate) make_call: CallFactory,
-    /// Of a call whose items are kept each by itself.
+    /// Set for operations with an item cache.
     pub(crate) keyed: Option<Rc<KeyedCall>>,
 }
 
 impl Shareable {
-    /// What the cache has; a stale answer is fetched anew in the background.
+    /// The cached answer. A stale one is refreshed in the background.
     pub(crate) fn lookup(self: &Rc<Self>) -> Option<Arc<ParsedAnswer>> {
         match self.shared.cache.as_ref()?.lookup(&self.key) {
             CacheLookup::Fresh(ready) => Some(ready),
-            // Nobody could fetch the new one beside the flow.
+            // Without tasks there is no refresh in the background.
             CacheLookup::Stale(_) if !self.can_spawn => None,
             CacheLookup::Stale(ready) => {
                 if let FlightRole::Leader(lead) = self.shared.single_flight.join(&self.key) {
                     let this = self.clone();
                     spawn_local(async move {
-                        // Nobody waits for it, and yet it is wanted.
+                        // A follower keeps the flight alive, although no call awaits it.
                         let _follower = lead.follow();
                         let work = (this.make_call)();
                         lead.run(this.run_and_cache(work)).await;
@@ -68,7 +68,7 @@ impl Shareable {
         }
     }
 
-    /// A fresh answer that came while this call was on its way to become the leader.
+    /// A fresh answer that was cached just before this call became the leader.
     fn lookup_again(&self) -> Option<Arc<ParsedAnswer>> {
         if let Some(keyed) = &self.keyed {
             return keyed.lookup_again().map(Arc::new);
@@ -76,7 +76,7 @@ impl Shareable {
         self.shared.cache.as_ref()?.lookup_fresh(&self.key)
     }
 
-    /// Does the work, as a task of its own if possible. The outcome is what the flight has; it is only waited for here.
+    /// Leads a flight, as a task of its own if possible, and returns the wait for its outcome.
     fn lead(self: &Rc<Self>, lead: Leader, work: Work) -> FlightFuture {
         let this = self.clone();
         let follow = lead.follow();
@@ -96,18 +96,18 @@ impl Shareable {
         Box::pin(async move { join(flight, follow.outcome()).await.1 })
     }
 
-    /// Leads a flight, and waits for it until `deadline`.
+    /// Leads a flight and awaits it until `deadline`.
     pub(crate) fn lead_until(self: Rc<Self>, lead: Leader, work: Work, deadline: Instant) -> Work {
         let first = self.lead(lead, work);
         Box::pin(self.wait(first, deadline))
     }
 
-    /// Waits for another's flight until `deadline`.
+    /// Awaits another call's flight until `deadline`.
     pub(crate) fn follow_until(self: Rc<Self>, follow: Follower, deadline: Instant) -> Work {
         Box::pin(self.wait(Box::pin(follow.outcome()), deadline))
     }
 
-    /// Waits for a flight; starts over if it comes to nothing.
+    /// Awaits a flight; starts over if it is lost.
     async fn wait(self: Rc<Self>, mut flight: FlightFuture, deadline: Instant) -> SharedResult {
         let started = Instant::now();
         for _ in 0..MAX_STARTS {
@@ -125,7 +125,7 @@ impl Shareable {
         Err(CallError::cancelled(self.upstream.name()))
     }
 
-    /// The work with what the cache does about its outcome.
+    /// Runs the work, caches its answer, and replaces a failure by a stale answer if there is one.
     pub(crate) async fn run_and_cache(&self, work: Work) -> SharedResult {
         let started = Instant::now();
         let outcome = work.await;
@@ -144,7 +144,7 @@ impl Shareable {
         }
     }
 
-    /// Joins the flight of this call, as a follower or as the one who has to start it.
+    /// Joins the flight of this call, as its leader or as a follower.
     pub(crate) fn join(&self) -> FlightRole {
         let joined = self.shared.single_flight.join(&self.key);
         if matches!(joined, FlightRole::Follower(_)) {
@@ -162,11 +162,11 @@ fn timed_out(upstream: &Arc<str>, started: Instant) -> CallError {
         fault: Fault::Upstream,
         retry: true,
         elapsed: started.elapsed(),
-        detail: "the call timed out: waiting for a request that it shares".into(),
+        detail: "timeout while waiting for a shared request".into(),
     }
 }
 
-/// Waits for work that has more time than this call.
+/// Awaits work whose deadline may be later than this call's.
 pub(crate) fn with_deadline(upstream: &Arc<str>, deadline: Instant, work: Work) -> Work {
     let upstream = upstream.clone();
     Box::pin(async move {
@@ -175,7 +175,7 @@ pub(crate) fn with_deadline(upstream: &Arc<str>, deadline: Instant, work: Work) 
     })
 }
 
-/// One call, its body read.
+/// One call with its parsed body.
 pub(crate) fn call(
     caller: &Rc<dyn Caller>,
     upstream: &Arc<Upstream>,
@@ -199,12 +199,12 @@ fn ready(upstream: &Arc<str>, answer: Answer, checked: Checked, ok: &[StatusCode
     match checked {
         Ok(body) => Ok(ParsedAnswer { answer, body }),
         Err(error) if accepted => Err(CallError::decode(upstream, &answer, error.to_string())),
-        // Of a failure nobody reads more than the status.
+        // An invalid body of a failure is ignored.
         Err(_) => Ok(ParsedAnswer { answer, body: Body::Text }),
     }
 }
 
-/// The context of work that is nobody's own: it has the operation's time, whoever asked first.
+/// The context of shared work: it has the operation's timeout, not that of its first caller.
 pub(crate) fn context(
     upstream: &Upstream,
     operation: usize,
@@ -216,10 +216,10 @@ pub(crate) fn context(
     CallContext { request_started, timeout: Some(time), operation, ..CallContext::new(Instant::now() + time) }.safe()
 }
 
-/// A call that shares nothing but leaves its answer for others.
+/// A call without single-flight whose answer is cached.
 pub(crate) fn unshared(shareable: Rc<Shareable>, work: Work) -> Work {
     Box::pin(async move { shareable.run_and_cache(work).await })
 }
 
-/// What [`Shareable::start`] makes.
+/// Makes the shared call. See [`Shareable::make_call`].
 pub(crate) type CallFactory = Box<dyn Fn() -> Work>;

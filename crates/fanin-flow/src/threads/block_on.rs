@@ -1,4 +1,4 @@
-//! Runs a future on a thread that blocks while it waits.
+//! Runs a future on a thread, which parks while the future is pending.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,24 +9,24 @@ use std::thread::Thread;
 
 use super::quiescence::Quiescence;
 
-/// Wakes the thread that runs a request. One for each request, rung by whatever its flow waits for.
+/// The waker of the thread that runs a request. Each request has its own.
 pub(super) struct Wakeup {
     thread: Thread,
     woken: AtomicBool,
-    /// In paused time: counts this thread while it moves, and once more while the bell has rung and it has not heard it.
+    /// In paused time: counts this thread while it is active, and once more between a wake-up and the end of its parking.
     quiescence: Option<Arc<Quiescence>>,
 }
 
 impl Wakeup {
-    /// A bell of the current thread.
+    /// For the current thread.
     pub(super) fn new(quiescence: Option<Arc<Quiescence>>) -> Arc<Wakeup> {
         Arc::new(Wakeup { thread: std::thread::current(), woken: AtomicBool::new(false), quiescence })
     }
 
-    /// Wakes the thread, or keeps it from blocking the next time.
+    /// Wakes the thread, or makes its next `park` return at once.
     pub(super) fn wake_thread(&self) {
         if !self.woken.load(Ordering::Acquire) {
-            // Before it can be heard, so that nobody finds all still in between.
+            // Before the flag is set, so that the pool never counts as idle in between.
             if let Some(quiescence) = &self.quiescence {
                 quiescence.begin();
             }
@@ -38,7 +38,7 @@ impl Wakeup {
         }
     }
 
-    /// Blocks until the bell rings, or goes on at once if it has.
+    /// Blocks until the next wake-up. Returns at once if there has been one.
     fn park(&self) {
         self.end();
         while !self.woken.swap(false, Ordering::AcqRel) {
@@ -46,7 +46,7 @@ impl Wakeup {
         }
     }
 
-    /// The request has ended: who rings now rings for nobody.
+    /// The request has ended: later wake-ups have no effect.
     fn close(&self) {
         if self.woken.swap(true, Ordering::AcqRel) {
             self.end();
@@ -70,7 +70,7 @@ impl Wake for Wakeup {
     }
 }
 
-/// Polls until the future ends, or until `ended` says that nobody wants its outcome: `None`. Blocks in between.
+/// Polls the future until it is ready. `None` if `ended` was set before: its outcome is not needed. Parks in between.
 pub(super) fn block_on<F: Future>(
     wakeup: &Arc<Wakeup>,
     mut future: Pin<&mut F>,
@@ -90,7 +90,7 @@ pub(super) fn block_on<F: Future>(
     }
 }
 
-/// Closes a bell also when the flow panics.
+/// Closes the wake-up, also when the flow panics.
 struct CloseOnDrop<'b>(&'b Wakeup);
 
 impl Drop for CloseOnDrop<'_> {

@@ -1,4 +1,4 @@
-//! What a request's thread and its worker tell each other.
+//! Messages between the thread that runs a flow and the request's worker.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -19,7 +19,7 @@ use crate::reply::Reply;
 use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
 
-/// What a thread tells the request's worker. There are at most `max_calls` calls, so the channel needs no bound of its own.
+/// From the thread to the worker. A flow makes at most `max_calls` calls, which bounds the channel.
 pub(super) enum Message {
     /// A thread has taken the request.
     Taken,
@@ -29,7 +29,7 @@ pub(super) enum Message {
     Done(Box<Result<Reply, Box<dyn Any + Send>>>),
 }
 
-/// A call that the worker makes for the flow. The flow no longer wants it once `reply` is closed.
+/// A call that the worker sends for the flow. It is cancelled once `reply` is closed.
 pub(super) struct Call {
     pub(super) upstream: Arc<Upstream>,
     pub(super) request: Request,
@@ -37,27 +37,27 @@ pub(super) struct Call {
     pub(super) reply: oneshot::Sender<Result<Answer, CallError>>,
 }
 
-/// A request that waits for a thread, or has one.
+/// A request that waits for a thread, or runs on one.
 pub(crate) struct Job {
     pub(super) route: Arc<RouteFlow>,
     pub(super) traced: bool,
     pub(super) queued: Instant,
-    /// Until a thread takes it.
+    /// Taken by the thread that runs it.
     parts: Mutex<Option<JobParts>>,
     ended: AtomicBool,
-    /// Of the thread that runs it.
+    /// Wakes the thread that runs it.
     wakeup: Mutex<Option<Arc<Wakeup>>>,
 }
 
-/// What the thread needs of the request, and the way back to its worker.
+/// The request, and the channel to its worker.
 pub(super) struct JobParts {
     pub(super) request: SendableRequest,
     pub(super) messages: mpsc::UnboundedSender<Message>,
-    /// The worker's runtime: its timers serve the flow, and in paused time its clock counts.
+    /// The worker's runtime, whose timers and clock the flow uses.
     pub(super) runtime: tokio::runtime::Handle,
 }
 
-/// A request less its hold, which stays on the worker.
+/// A request without its permit, which stays on the worker.
 pub(super) struct SendableRequest {
     method: Method,
     uri: Uri,
@@ -99,17 +99,17 @@ impl Job {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The flow has this thread from now on, or none any more.
+    /// Sets the thread that runs the flow; `None` when it has ended.
     pub(super) fn runs_on(&self, wakeup: Option<&Arc<Wakeup>>) {
         *self.wakeup.lock().unwrap_or_else(PoisonError::into_inner) = wakeup.cloned();
     }
 
-    /// Set once nobody wants the reply.
+    /// Set once the reply is not needed any more.
     pub(super) fn ended(&self) -> &AtomicBool {
         &self.ended
     }
 
-    /// Nobody wants the reply: a thread that runs the flow drops it at its next turn.
+    /// The reply is not needed any more: wakes the thread that runs the flow, which drops it.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         if let Some(wakeup) = &*self.wakeup.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -118,12 +118,12 @@ impl Job {
     }
 }
 
-/// The caller of a pool's thread: hands calls to the worker of the request that the thread runs.
+/// The caller of a pool's thread: passes calls to the worker of the request.
 #[derive(Default)]
 pub(super) struct WorkerCaller(RefCell<Option<mpsc::UnboundedSender<Message>>>);
 
 impl WorkerCaller {
-    /// Calls go this way from now on.
+    /// Sets the channel for calls.
     pub(super) fn connect(&self, messages: Option<mpsc::UnboundedSender<Message>>) {
         *self.0.borrow_mut() = messages;
     }
@@ -133,9 +133,9 @@ impl Caller for WorkerCaller {
     fn call(&self, upstream: &Arc<Upstream>, request: Request, context: CallContext) -> CallFuture {
         let (reply, answer) = oneshot::channel();
         let name = upstream.name().clone();
-        // At once, not when the future is first polled: the worker makes the call while the flow still computes.
+        // At once, not at the first poll: the worker sends the call while the flow still computes.
         if let Some(link) = &*self.0.borrow() {
-            // Should the worker be gone, the sender is dropped with the message, and the wait below ends.
+            // If the worker has ended, the message is dropped with `reply`, which ends the wait below.
             let _ = link.send(Message::Call(Box::new(Call { upstream: upstream.clone(), request, context, reply })));
         }
         Box::pin(async move { answer.await.unwrap_or_else(|_| Err(CallError::cancelled(&name))) })

@@ -1,4 +1,4 @@
-//! What pools of threads do, as metrics.
+//! The metrics of pools of threads.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ type Gauge = (&'static str, &'static str, fn(&Shared, &PoolGauges) -> usize);
 const GAUGES: [Gauge; 4] = [
     ("fanin_pool_threads", "Threads of a route's pool", |_, now| now.threads),
     ("fanin_pool_threads_limit", "Threads that a route's pool may have", |pool, _| pool.bounds.threads),
-    ("fanin_pool_busy", "Threads of a route's pool that run a request", |_, now| now.busy),
+    ("fanin_pool_busy", "Threads of a route's pool that run a flow", |_, now| now.busy),
     ("fanin_pool_waiting", "Requests that wait for a thread", |_, now| now.waiting),
 ];
 

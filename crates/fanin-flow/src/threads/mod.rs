@@ -1,19 +1,18 @@
-//! The threads executor: a request that is ready takes a thread of a bounded pool and keeps it until its response; where its
-//! flow would step aside, the thread blocks.
+//! The threads executor: a request takes a thread of a bounded pool and keeps it until its response. While its flow is suspended, the
+//! thread blocks.
 //!
-//! Connections stay on the workers. A flow's machine and values are one thread's alone (`Rc`), so they live on the pool's thread
-//! from first to last; what crosses is the request, calls, answers and the reply:
+//! Connections stay on the workers. A flow's machine and values belong to one thread (`Rc`), the pool's. Only the request, calls,
+//! answers and the reply are sent between threads:
 //!
 //! ```text
 //! worker of the request                         thread of the pool
 //! Remote ── job ──────> bounded queue ────────> FlowFuture, polled by `block_on`
-//!        <─ call, and where its answer goes ──  LinkCaller
+//!        <─ call, and where its answer goes ──  WorkerCaller
 //!        ── answer ──────────────────────────>  wakes the thread
 //!        <─ reply ────────────────────────────
 //! ```
 //!
-//! The flow is the one that the other executor runs, from the same code; only its caller differs. So both answer alike, and
-//! what is measured between them is the cost of threads.
+//! The flow is run by the same code as on a worker; only its caller differs.
 
 mod block_on;
 mod channel;

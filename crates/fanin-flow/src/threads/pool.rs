@@ -1,4 +1,4 @@
-//! A bounded pool of threads with a bounded queue before it.
+//! A bounded pool of threads with a bounded queue.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,19 +9,19 @@ use super::channel::Job;
 use super::queue::Shared;
 use super::thread;
 
-/// The threads of one route. When it is dropped, they end as soon as the queue is empty.
+/// The pool of one route. When it is dropped, its threads end once the queue is empty.
 pub(crate) struct Pool {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// Why a request gets no thread.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
-    /// As many wait as may.
-    #[error("all threads are busy, and as many requests wait as may")]
+    /// The queue is full.
+    #[error("all threads are busy and the queue is full; raise threads or waiting of the route's executor")]
     Full,
-    /// There is not one thread, and none can be made.
-    #[error("no thread can be made")]
+    /// The pool has no thread, and none can be started.
+    #[error("the operating system starts no thread")]
     NoThread,
 }
 
@@ -31,7 +31,7 @@ impl Pool {
         Pool { shared: Arc::new(shared) }
     }
 
-    /// Whether this is the pool that such a route needs.
+    /// Whether both serve the same route with the same bounds.
     pub(crate) fn serves(&self, other: &Pool) -> bool {
         let (a, b) = (&self.shared, &other.shared);
         a.method == b.method && a.path == b.path && a.bounds == b.bounds
@@ -50,14 +50,14 @@ impl Pool {
             return Ok(());
         }
         if state.threads < shared.bounds.threads {
-            // The new thread needs the lock for its first request, so it finds this one.
+            // The new thread needs the lock for its first request, so it finds this request.
             if thread::spawn(shared).is_ok() {
                 state.threads += 1;
                 state.enqueue_reserved(job);
                 shared.begin();
                 return Ok(());
             }
-            // That no more threads can be made is no reason to fail while others serve the queue.
+            // Without a new thread, the existing ones serve the queue.
             if state.threads == 0 {
                 return Err(Refused::NoThread);
             }
@@ -71,7 +71,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a request out of the queue again: it does not hold a place while nobody waits for it.
+    /// Removes a cancelled request from the queue, so that it does not count towards the bound.
     pub(super) fn withdraw(&self, job: &Arc<Job>) {
         self.shared.lock().queue.retain(|other| !Arc::ptr_eq(other, job));
     }

@@ -1,4 +1,4 @@
-//! The bounded queue in front of a pool's threads, and what these share.
+//! The bounded queue of a pool, and the state that its threads share.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -11,7 +11,7 @@ use super::quiescence::Quiescence;
 use super::wait_histogram::WaitHistogram;
 use crate::log::FailureLog;
 
-/// What the threads of a pool share.
+/// The state that a pool's threads share.
 pub(crate) struct Shared {
     /// Method and path, for metrics.
     pub(super) method: String,
@@ -30,16 +30,16 @@ pub(crate) struct Shared {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) queue: VecDeque<Arc<Job>>,
-    /// Threads there are.
+    /// Existing threads.
     pub(super) threads: usize,
     /// Threads that wait for a request.
     pub(super) idle: usize,
-    /// Threads that have been woken, or made, for a request that is still in the queue. It does not wait for another's end.
+    /// Requests in the queue for which a thread has been woken or started. They do not count as waiting.
     reserved: usize,
     pub(super) closed: bool,
 }
 
-/// A pool's numbers now.
+/// The current gauges of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PoolGauges {
     pub(super) threads: usize,
@@ -55,7 +55,7 @@ impl State {
 
     /// Requests that wait for a thread to become free.
     pub(super) fn waiting(&self) -> usize {
-        // Withdrawn ones leave the promises of their threads behind.
+        // A withdrawn request leaves its reservation behind.
         self.queue.len().saturating_sub(self.reserved)
     }
 }
@@ -90,7 +90,7 @@ impl Shared {
     pub(super) fn first(&self) -> Option<Arc<Job>> {
         let mut state = self.lock();
         if state.reserved == 0 {
-            // A thread that had just become free took the request for which this one was made, and counts as idle for it.
+            // Another thread that became idle took the request for which this one was started, and this one counts as idle.
             return self.wait(state, true);
         }
         state.reserved -= 1;
@@ -109,7 +109,7 @@ impl Shared {
         self.wait(state, false)
     }
 
-    /// `idle`: the thread counts as such already.
+    /// `idle`: the thread counts as idle already.
     fn wait(&self, mut state: MutexGuard<'_, State>, mut idle: bool) -> Option<Arc<Job>> {
         loop {
             if !std::mem::take(&mut idle) {

@@ -1,12 +1,12 @@
-//! Standing still, for tests in paused time.
+//! Detects that all threads of a pool are idle, for tests in paused time.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Counts the threads of a pool that are not blocked.
+/// Counts the active threads of a pool: those that are not blocked.
 ///
-/// Paused time jumps ahead as soon as a runtime has nothing to do, and a runtime does not see that a thread outside of it is
-/// still at work for it. So in such tests a worker waits, before it lets its runtime rest, until no thread moves any more: then
-/// all that the threads have asked for has arrived, and the order of events is that of virtual time.
+/// Paused time advances as soon as the runtime is idle, but the runtime does not see threads outside of it. So in such tests a
+/// worker waits, before its runtime parks, until no thread is active. Then all messages of the threads have arrived, and the order of
+/// events is that of virtual time.
 #[derive(Debug, Default)]
 pub(crate) struct Quiescence {
     active: Mutex<usize>,
@@ -14,7 +14,7 @@ pub(crate) struct Quiescence {
 }
 
 impl Quiescence {
-    /// A thread begins to move. Must be told by the one who moves it, before that one looks whether all stand still.
+    /// Counts a thread as active. Called by the thread that wakes it, before that one can call [`wait`](Self::wait).
     pub(crate) fn begin(&self) {
         *self.active.lock().unwrap_or_else(PoisonError::into_inner) += 1;
     }
@@ -28,7 +28,7 @@ impl Quiescence {
         }
     }
 
-    /// Blocks until none moves.
+    /// Blocks until no thread is active.
     pub(crate) fn wait(&self) {
         let active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.all_idle.wait_while(active, |active| *active > 0).unwrap_or_else(PoisonError::into_inner));

@@ -1,5 +1,4 @@
-//! A request of the threads executor, seen from its worker: it waits for a thread, makes the calls that the flow asks for, and
-//! takes the reply.
+//! The worker's side of a request on the threads executor: waits for a thread, sends the flow's calls, and receives the reply.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -21,7 +20,7 @@ use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
 use crate::worker::Worker;
 
-/// Runs a flow on a thread of `pool`. Dropping it ends the flow.
+/// Runs a flow on a thread of `pool`. Dropping the future cancels the flow.
 pub(crate) async fn run(
     worker: Rc<Worker>,
     pool: Arc<Pool>,
@@ -29,7 +28,7 @@ pub(crate) async fn run(
     mut incoming: IncomingRequest,
     wrote: Rc<Cell<bool>>,
 ) -> Reply {
-    // The request's place in the server's limits is given back on the worker, when the flow has ended.
+    // The request's permit is released on the worker, when the flow has ended.
     let _permit = incoming.permit.take();
     let deadline = incoming.deadline;
     let (messages, inbox) = mpsc::unbounded_channel();
@@ -51,7 +50,7 @@ struct Remote {
     wrote: Rc<Cell<bool>>,
     inbox: mpsc::UnboundedReceiver<Message>,
     calls: FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>>,
-    /// The deadline, while no thread has taken the request. Afterwards the flow itself ends by it.
+    /// The deadline until a thread takes the request. Then the flow itself ends by its deadline.
     queued: Option<Pin<Box<Sleep>>>,
     done: bool,
 }
@@ -72,11 +71,11 @@ impl Remote {
                         self.done = true;
                         match *outcome {
                             Ok(reply) => return Poll::Ready(reply),
-                            // As if it had run here: the server counts panics of its workers.
+                            // As if the flow had run here: the server counts panics of its workers.
                             Err(panic) => std::panic::resume_unwind(panic),
                         }
                     }
-                    // A thread says `Done` whatever happens, unless the request was withdrawn.
+                    // A thread always sends `Done`, unless the request was withdrawn.
                     None => return Poll::Ready(failed(FlowError::flow())),
                 }
             }
@@ -95,7 +94,7 @@ impl Remote {
     }
 
     fn receive(&mut self, context: &mut Context<'_>) -> Poll<Option<Message>> {
-        // Asked first because it does not take from the task's budget: `poll` above must not end while there is something.
+        // `try_recv` first, because it does not use the task's budget: `poll` above must not end while there is a message.
         match self.inbox.try_recv() {
             Ok(message) => Poll::Ready(Some(message)),
             Err(_) => self.inbox.poll_recv(context),
@@ -112,7 +111,7 @@ impl Drop for Remote {
     }
 }
 
-/// Makes a call, unless the flow stops wanting it.
+/// Sends a call for the flow, until the flow cancels it.
 fn make(worker: &Worker, call: Call) -> impl Future<Output = ()> + use<> {
     let Call { upstream, request, context, mut reply } = call;
     let mut answer = worker.caller.call(&upstream, request, context);

@@ -1,4 +1,4 @@
-//! What a thread of a pool does.
+//! A thread of a pool.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -19,7 +19,7 @@ use crate::executor::Flow;
 use crate::fair_scheduler::FairScheduler;
 use crate::worker::Worker;
 
-/// As much as a worker's thread has, so that what runs there runs here. Virtual memory: only what is touched is real.
+/// The stack size of a worker's thread, so that the same flows can run. Only touched pages take memory.
 const STACK: usize = 2 << 20;
 
 /// Starts a thread.
@@ -43,7 +43,7 @@ fn serve(shared: &Shared) {
     }
 }
 
-/// A thread's own part: the machine, and the way to the worker of the request that it runs.
+/// The state of one thread: its machine, and the channel to the worker of the current request.
 struct ThreadState {
     worker: Rc<Worker>,
     caller: Rc<WorkerCaller>,
@@ -57,7 +57,7 @@ impl ThreadState {
             scheduler: FairScheduler::default(),
             caller: caller.clone(),
             open: Rc::default(),
-            // The watchdog looks after workers; a flow that computes here holds nobody else.
+            // No watchdog: a flow that computes here blocks no other request.
             activity: Box::new(|_| {}),
             log: shared.log.clone(),
             traced,
@@ -65,7 +65,7 @@ impl ThreadState {
         ThreadState { worker: Rc::new(worker), caller }
     }
 
-    /// Runs a request to its reply. `false` if it panicked and may have left the machine in pieces.
+    /// Runs a request to its reply. `false` if it panicked, which may have left the machine in an invalid state.
     fn run(&self, shared: &Shared, job: &Job) -> bool {
         let Some(parts) = job.take() else { return true };
         if job.ended().load(Ordering::Acquire) {
@@ -76,12 +76,12 @@ impl ThreadState {
         let wakeup = Wakeup::new(shared.quiescence.clone());
         job.runs_on(Some(&wakeup));
         shared.waits.record(job.queued.elapsed());
-        // When nobody listens any more, the flow will be told to end.
+        // If the worker has dropped the request, `ended` stops the flow.
         let _ = messages.send(Message::Taken);
         self.caller.connect(Some(messages.clone()));
         let incoming = parts.request.into();
         let run = || {
-            // Dropped with this closure, by a panic too: the request's worker decides whether the flow goes on without its client.
+            // Dropped with this closure. The request's worker decides whether a flow continues after a disconnect.
             let mut flow = Box::new(Flow::new(self.worker.clone(), job.route.clone(), incoming));
             let mut scoped = poll_fn(|context| fanin_upstream::poll_scope(|| Pin::new(&mut *flow).poll(context)));
             block_on(&wakeup, Pin::new(&mut scoped), job.ended())
