@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::LOCATION;
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::request::Answer;
@@ -130,6 +131,7 @@ impl CallError {
             retry: answer.status == StatusCode::TOO_MANY_REQUESTS || is_passing_failure(answer.status),
             elapsed: answer.elapsed,
             detail: match answer.headers.get(ERROR_HEADER) {
+                None if is_redirect(answer.status) => redirect_detail(answer).into(),
                 None => format!("status {}", answer.status.as_u16()).into(),
                 Some(words) => {
                     format!("status {}: {}", answer.status.as_u16(), String::from_utf8_lossy(words.as_bytes())).into()
@@ -173,12 +175,49 @@ pub(crate) const ERROR_HEADER: HeaderName = HeaderName::from_static("fanin-error
 /// Longest value of [`ERROR_HEADER`], in characters.
 const LONGEST_ERROR: usize = 500;
 
+/// Longest redirect target in an error, in characters.
+const LONGEST_LOCATION: usize = 200;
+
 /// A text as a header's value: on one line, and cut if it is too long.
 #[cold]
 pub(crate) fn error_header_value(text: &str) -> HeaderValue {
     let line: String = text.chars().take(LONGEST_ERROR).map(|c| if c.is_control() { ' ' } else { c }).collect();
     // Any text without control characters is a valid value.
     HeaderValue::from_bytes(line.as_bytes()).unwrap_or(HeaderValue::from_static("unreadable"))
+}
+
+/// The statuses that ask a client to follow `Location`.
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+/// What a redirect answer means, where it points, and what to do.
+#[cold]
+fn redirect_detail(answer: &Answer) -> String {
+    let status = answer.status.as_u16();
+    let target = answer.headers.get(LOCATION).map(redirect_target).filter(|target| !target.is_empty());
+    let target = target.map_or_else(|| "it has no location".to_owned(), |target| format!("it points to {target}"));
+    format!(
+        "status {status}: redirects are not followed, and {target}; use the final URL in fanin.toml, or list {status} in ok \
+         and read answer.headers[\"location\"]"
+    )
+}
+
+/// Scheme, host and path of a `Location`. User, query and fragment may hold secrets, so they are left out.
+fn redirect_target(location: &HeaderValue) -> String {
+    let text = String::from_utf8_lossy(location.as_bytes());
+    let end = text.find(['?', '#']).unwrap_or(text.len());
+    let text = &text[..end];
+    // The host is behind `//`, unless that is part of a path.
+    let host = match text.split_once("//") {
+        Some((scheme, _)) if scheme.is_empty() || scheme.ends_with(':') => scheme.len() + 2,
+        _ => 0,
+    };
+    let (scheme, rest) = text.split_at(host);
+    let (host, path) = rest.split_at(if host == 0 { 0 } else { rest.find(['/', '\\']).unwrap_or(rest.len()) });
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let shown = [scheme, host, path].concat();
+    shown.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_LOCATION).collect()
 }
 
 /// The statuses of a gateway or of an overloaded server: 502, 503, 504.
@@ -253,4 +292,57 @@ pub struct BuildError {
     pub key: &'static str,
     /// What is wrong with it.
     pub detail: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+
+    fn error(status: u16, location: Option<&'static str>) -> String {
+        let mut headers = HeaderMap::new();
+        if let Some(location) = location {
+            headers.insert(LOCATION, HeaderValue::from_static(location));
+        }
+        let answer = Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: headers.into(),
+            body: bytes::Bytes::new(),
+            elapsed: Duration::ZERO,
+        };
+        CallError::status(&Arc::from("users"), &answer).detail.into_owned()
+    }
+
+    #[test]
+    fn redirects_name_their_target_and_a_remedy() {
+        assert_eq!(
+            error(302, Some("https://login.example.com:8443/sign-in?token=secret#top")),
+            "status 302: redirects are not followed, and it points to https://login.example.com:8443/sign-in; use the final \
+             URL in fanin.toml, or list 302 in ok and read answer.headers[\"location\"]"
+        );
+        assert!(error(301, None).starts_with("status 301: redirects are not followed, and it has no location; "));
+        assert_eq!(error(304, Some("/x")), "status 304");
+        assert_eq!(error(404, Some("/x")), "status 404");
+    }
+
+    #[test]
+    fn redirect_targets_have_neither_user_nor_query() {
+        let target = |location: &'static str| redirect_target(&HeaderValue::from_static(location));
+        for (location, expected) in [
+            ("/path?q=secret", "/path"),
+            ("next/page#secret", "next/page"),
+            ("?secret", ""),
+            ("//host/path?secret", "//host/path"),
+            ("http://user:secret@host/path", "http://host/path"),
+            ("http://user:se@cret@host", "http://host"),
+            ("http://host?secret@x/y", "http://host"),
+            ("/a//user@b/c", "/a//user@b/c"),
+        ] {
+            assert_eq!(target(location), expected, "{location}");
+        }
+        let long = format!("/{}", "x".repeat(1000));
+        assert_eq!(redirect_target(&HeaderValue::from_str(&long).unwrap()).len(), LONGEST_LOCATION);
+        assert_eq!(redirect_target(&HeaderValue::from_bytes(b"/a\tb\xff").unwrap()), "/a b\u{fffd}");
+    }
 }

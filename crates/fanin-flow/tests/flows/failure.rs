@@ -180,6 +180,12 @@ fn a_redirect_is_not_followed() {
         assert_eq!(it.events().len(), 1);
     });
     paused(async {
+        let star = "def flow(req):\n    return a.get(\"/x\", optional = True).error.message\n";
+        let it = setup(star, |_, _| after(1, "{}").status(302));
+        let message = it.text("/").await;
+        assert!(message.contains("redirects are not followed") && message.contains("list 302 in ok"), "{message}");
+    });
+    paused(async {
         let star = "def flow(req):\n    return a.get(\"/x\", ok = [302]).status\n";
         let it = setup(star, |_, _| after(1, "{}").status(302));
         assert_eq!(it.text("/").await, "302");
