@@ -1,4 +1,4 @@
-//! Documents made of parts of others.
+//! Splicing: documents made of parts of others.
 
 use bytes::Bytes;
 

@@ -41,7 +41,7 @@ impl Doc {
         }
     }
 
-    /// The same for a body that will surely be looked at: its index is built by the pass that
+    /// The same for a body that will surely be inspected: its index is built by the pass that
     /// validates it, which saves a second one.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl Doc {
     /// at from now on: a number that does not change, for those who bound what they keep.
     #[must_use]
     pub fn memory_at_most(&self) -> usize {
-        // One of these stands before every value and key but the outermost.
+        // One of these is before every value and key but the outermost.
         let before = self.0.bytes.iter().filter(|byte| matches!(**byte, b',' | b':' | b'[' | b'{')).count();
         size_of::<Inner>() + self.0.bytes.len() + (before + 1) * Tape::PER_ENTRY
     }

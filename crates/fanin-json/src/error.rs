@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why some bytes are not a JSON document that Fanin accepts.
 ///
-/// `Display` is one line for a log or a client: what was expected, what stood there, and where.
+/// `Display` is one line for a log or a client: what was expected, what was there, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} at line {line}, column {column} (byte {offset})")]
 pub struct JsonError {
@@ -26,14 +26,14 @@ pub enum JsonErrorKind {
         /// What had to follow, e.g. "a value".
         expected: &'static str,
     },
-    /// Another byte stands where `expected` had to.
+    /// Another byte than `expected`.
     Unexpected {
-        /// The byte that stands there.
+        /// The byte that is there.
         found: u8,
-        /// What had to stand there.
+        /// What was expected.
         expected: &'static str,
     },
-    /// A control character (below U+0020) stands unescaped in a string.
+    /// A control character (below U+0020) is unescaped in a string.
     Control(u8),
     /// The bytes are not UTF-8.
     Utf8,
@@ -75,7 +75,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// `expected` was not found at `at`: another byte or the end stands there.
+    /// `expected` was not found at `at`: another byte or the end is there.
     #[cold]
     pub(crate) fn expected(bytes: &[u8], at: usize, expected: &'static str) -> Self {
         let kind = match bytes.get(at) {

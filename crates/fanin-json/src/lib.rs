@@ -1,9 +1,14 @@
-//! JSON documents as received: validated once, looked at in place, spliced as the very bytes.
+//! JSON documents as received: validated once, read in place, spliced byte for byte.
 //!
-//! A body becomes a [`Doc`] by one validating pass ([`Doc::parse`]). Most documents are then only
-//! passed on: [`Doc::bytes`] are the bytes that came, with every digit and every escape. Looking
-//! inside ([`Doc::root`], [`Node`]) builds an index of the document, once; values are read in
-//! place, and any part can be spliced as it came ([`Node::raw_bytes`]). [`Writer`] writes JSON.
+//! [`Doc::parse`] validates a body in one pass. Most documents are then only passed on: [`Doc::bytes`] are the
+//! received bytes, with every digit and every escape. Reading inside ([`Doc::root`], [`Node`]) builds an index of
+//! the document, once. Any part can be spliced as received ([`Node::raw_bytes`]). [`Writer`] writes JSON.
+//!
+//! - `scan`: the grammar, one pass; `swar`: fast search within strings; `unescape`, `number`: scalars;
+//! - `doc`, `tape`: a validated document and its index; `node`: reading it;
+//! - `pull`: the pull parser; `write`, `indent`: writing; `assemble`: splicing.
+//!
+//! This crate must not know of flows, values of the language, or HTTP.
 //!
 //! ```
 //! # fn main() -> Result<(), fanin_json::JsonError> {
@@ -22,22 +27,12 @@
 //! in the bytes and reads as U+FFFD; numbers may have any size and are converted only when asked.
 //! Depth is bounded by the caller and costs no recursion.
 //!
-//! # Why a validator of our own
-//! Measured without target flags on x86-64 (`examples/validate_speed.rs`, and the others in the
-//! same loop); nanoseconds a body:
-//!
-//! | | 1 KB item | 10 KB list | the same, Cyrillic | 27 KB of numbers | 13 KB indented |
-//! |---|---|---|---|---|---|
-//! | this crate | 510 | 3200 | 3700 | 26000 | 4700 |
-//! | sonic-rs 0.5.10, lazy value | 680 | 3700 | 4100 | 30000 | 7900 |
-//! | serde_json 1.0.154, ignored | 1100 | 6200 | 4300 | 30000 | 9800 |
-//! | simd-json 0.17.3, tape | 1400 | 8300 | 6700 | 49000 | 9300 |
-//!
-//! The nearest, sonic-rs, does not check what it skips (`"\u12G4"` passes) and overflows the stack on
-//! 100,000 brackets; simd-json unescapes in place, so the bytes that came are lost. Both would need
-//! a pass of ours beside them, so that the one pass is ours: words of eight bytes in short strings,
-//! blocks that the compiler vectorises in long ones, and UTF-8 is looked at (by `simdutf8`, which
-//! picks instructions at run time) only in bodies with a byte outside ASCII.
+//! # Why our own validator
+//! Other parsers need a second pass for what is required here. sonic-rs does not check what it skips (`"\u12G4"` passes)
+//! and overflows the stack on 100,000 brackets. simd-json unescapes in place, so the received bytes are lost.
+//! `examples/validate_speed.rs` compares the speed. Short strings are scanned in words of eight bytes, long ones in blocks that
+//! the compiler vectorises. `simdutf8` checks bodies with a byte outside ASCII.
+
 mod assemble;
 mod doc;
 mod error;

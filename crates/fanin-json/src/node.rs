@@ -1,4 +1,4 @@
-//! Looking at values in place.
+//! Nodes: reading values in place.
 
 use std::borrow::Cow;
 
@@ -241,7 +241,7 @@ impl<'a> Node<'a> {
     }
 
     /// The members of an object in the order of the text, as key and value; nothing for other kinds.
-    /// A key written more than once comes once, where it stands first, with its last value.
+    /// A key written more than once comes once, where it is first, with its last value.
     pub fn entries(self) -> impl Iterator<Item = (Node<'a>, Node<'a>)> {
         let mut cursor = self.cursor();
         if self.kind() != Kind::Object {

@@ -1,5 +1,5 @@
-//! A document read step by step, for those who make values of their own of all of it and cannot do that in one go: it takes no
-//! memory in proportion to the document, and goes on where it stopped.
+//! A pull parser: reads a document event by event. It takes no memory in proportion to the document, and can stop and
+//! continue between events.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::number::{self, Number};
 use crate::scan::{self, Nesting, Sink, peek, skip_space};
 use crate::unescape;
 
-/// What stands next in a document.
+/// What is next in a document.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event<'t> {
     /// An array opens: its elements follow, up to [`Event::Close`].

@@ -1,4 +1,4 @@
-//! The grammar of RFC 8259, once: one pass over the bytes that tells a [`Sink`] what it meets.
+//! The scanner: the grammar of RFC 8259 in one pass over the bytes, which reports to a [`Sink`].
 //!
 //! Validation runs it with a sink that does nothing; the tape is built by the same code with a sink
 //! that records. Nesting is kept in a stack of bits, so depth costs no recursion.
@@ -6,7 +6,7 @@
 use crate::error::{Fault, JsonErrorKind};
 use crate::swar::{self, Stop};
 
-/// What the scanner tells as it goes. Offsets are bytes from the start of the body, ends exclusive.
+/// What the scanner reports. Offsets are bytes from the start of the body, ends exclusive.
 pub(crate) trait Sink {
     /// The bytes passed before: UTF-8 is not checked again.
     const VALIDATED: bool;
@@ -37,7 +37,7 @@ impl Sink for Nothing {
     fn scalar(&mut self, _: usize, _: usize) {}
 }
 
-/// Where the one value of the body stands, whitespace around it left out.
+/// Where the one value of the body is, whitespace around it left out.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
     pub(crate) start: usize,
@@ -216,7 +216,7 @@ pub(crate) fn key<S: Sink>(
     Ok(skip_space(bytes, at + 1))
 }
 
-/// A string whose opening quote stands at `start`; returns its end.
+/// A string whose opening quote is at `start`; returns its end.
 #[inline(always)]
 pub(crate) fn string<S: Sink>(bytes: &[u8], start: usize, seen: &mut u64, sink: &mut S) -> Result<usize, Fault> {
     let mut at = start + 1;
@@ -240,7 +240,7 @@ pub(crate) fn string<S: Sink>(bytes: &[u8], start: usize, seen: &mut u64, sink: 
     }
 }
 
-/// An escape whose backslash stands at `at`; returns its end. Lone surrogates are let through:
+/// An escape whose backslash is at `at`; returns its end. Lone surrogates are let through:
 /// RFC 8259 (section 8.2) allows them, and the bytes are passed on as they came.
 fn escape(bytes: &[u8], at: usize) -> Result<usize, Fault> {
     match peek(bytes, at + 1) {

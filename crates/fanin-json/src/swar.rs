@@ -1,4 +1,5 @@
-//! Finding the next byte of a string that needs a look, many bytes at a time, without `unsafe`.
+//! SIMD within a register: finds the next quote, backslash or control character of a string, many bytes at a time,
+//! without `unsafe`.
 //!
 //! Words of eight bytes are compared as integers; long runs go in blocks of 32 bytes, written so
 //! that the compiler turns them into the vector instructions of the target's baseline.
@@ -10,7 +11,7 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 /// Where a run of plain bytes stops.
 pub(crate) struct Stop {
     pub(crate) at: usize,
-    /// The quote, backslash or control character that stands there; `None` at the end of the bytes.
+    /// The quote, backslash or control character that is there; `None` at the end of the bytes.
     pub(crate) byte: Option<u8>,
 }
 

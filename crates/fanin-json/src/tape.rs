@@ -40,7 +40,7 @@ impl Entry {
     }
 }
 
-/// What stands between the quotes.
+/// What is between the quotes.
 #[inline(always)]
 pub(crate) fn inside(bytes: &[u8], string: Entry) -> &[u8] {
     &bytes[string.start as usize + 1..string.end as usize - 1]
@@ -330,7 +330,7 @@ impl Tape {
         distinct
     }
 
-    /// If no equal key stands before `key` in `object`: the position of the value that counts.
+    /// If no equal key is before `key` in `object`: the position of the value that counts.
     pub(crate) fn first_of_its_name(&self, bytes: &[u8], object: u32, key: u32) -> Option<u32> {
         let name = decode(bytes, self.entry(key));
         let (first, value) = self.member(bytes, object, &name)?;

@@ -26,7 +26,7 @@ pub struct NotFinite(pub f64);
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
-    /// A value stands before the place of the next one, in the same container.
+    /// A value is before the place of the next one, in the same container.
     comma: bool,
 }
 

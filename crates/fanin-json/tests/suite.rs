@@ -246,7 +246,7 @@ fn refuses() {
     for case in cases {
         assert!(parse(case).is_err(), "accepted: {}", String::from_utf8_lossy(case));
         // Between other values too, after a string long enough for the vector loop. Some cases are
-        // fine there (`1,`), which serde_json decides; it does not look at UTF-8 here.
+        // fine there (`1,`), which serde_json decides; it does not inspect UTF-8 here.
         let wrapped = [b"[\"", &[b'x'; 100][..], b"\",", case, b"]"].concat();
         if serde_json::from_slice::<serde::de::IgnoredAny>(&wrapped).is_err() {
             assert!(parse(&wrapped).is_err(), "accepted: {}", String::from_utf8_lossy(&wrapped));

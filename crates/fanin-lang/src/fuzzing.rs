@@ -31,7 +31,7 @@ pub struct Fuzzed {
 }
 
 /// Loads a text as a file that may load the services `a`, `b` and `c` from `@upstreams`, and runs each
-/// function of it, with values that are there and with values that come late and in odd order.
+/// function of it, with values that are ready and with values that come late and in odd order.
 ///
 /// # Panics
 /// If the machine has a mistake: that is what it is for.

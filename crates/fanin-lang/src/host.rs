@@ -1,4 +1,4 @@
-//! What the machine asks of whoever runs a flow, and the objects that the host puts into it.
+//! The interface between the machine and its host, which makes calls, and the objects of the host.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::value::Value;
 /// What a method of a host object does to the world outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing, and it does not look at anything that changes.
+    /// Neither reads nor changes anything outside.
     Pure,
-    /// It looks. Reads run side by side.
+    /// It reads. Reads run side by side.
     Read,
     /// It may change something: it starts when everything above it has succeeded, and everything
     /// below starts when it has.
@@ -58,7 +58,7 @@ pub trait HostObject: std::any::Any + Send + Sync {
     /// `None` always.
     fn method(&self, name: &str, literal: &dyn Fn(&str) -> Option<Value>) -> Option<Method>;
 
-    /// What is wrong with a call of a method as it is written: a message and a hint. It is asked when the call is compiled.
+    /// What is wrong with the arguments of a call: a message and a hint. The compiler calls this for each call of a method.
     fn verify(&self, method: u32, written: &StaticArgs<'_>) -> Option<(String, Option<String>)> {
         let _ = (method, written);
         None
@@ -101,11 +101,11 @@ pub struct StaticCall<'a> {
     pub literal: &'a dyn Fn(&Argument) -> Option<Value>,
     /// The keys of an argument that is a dict written out, all its keys texts.
     pub keys: &'a dyn Fn(&Argument) -> Option<Vec<String>>,
-    /// What can be told of an argument, however deep it is written out.
+    /// What the source says of an argument, at any depth.
     pub shape: &'a dyn Fn(&Argument) -> StaticValue,
 }
 
-/// An argument as it is written, as far as that says what it will be.
+/// What the source says of the value of an argument.
 #[derive(Debug, Clone)]
 pub enum StaticValue {
     /// Anything.
@@ -172,7 +172,7 @@ impl fmt::Debug for HostRef {
 /// How much a line of the log matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// For who looks for something.
+    /// For debugging.
     Debug,
     /// The usual.
     Info,
@@ -198,7 +198,7 @@ impl Level {
     }
 }
 
-/// Where a call stands in the source. Small and `Copy`; [`crate::Program::position`] spells it out.
+/// Where a call is in the source. Small and `Copy`; [`crate::Program::position`] spells it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct CallSite {
     /// Function, as the program numbers them.
@@ -231,14 +231,14 @@ pub struct HostCall<'a> {
     pub args: Args<'a>,
     /// Where the call is written.
     pub call_site: CallSite,
-    /// Where it stands in program order.
+    /// Where it is in program order.
     pub order: ProgramOrder,
     pub(crate) place: &'a dyn Fn() -> crate::program_point::ProgramPoint,
 }
 
 impl HostCall<'_> {
     /// A snapshot of an argument as it is now, to keep: containers are copied, what is pending stays
-    /// pending (a function's result that is not there yet is copied the moment it comes).
+    /// pending (a pending result of a function is copied the moment it comes).
     ///
     /// # Errors
     /// If it is nested too deep.
@@ -247,7 +247,7 @@ impl HostCall<'_> {
     }
 }
 
-/// Whoever runs a flow: one object per running instance.
+/// The host of a running flow: it makes the calls. One object per instance.
 pub trait Host {
     /// Makes a call. It returns at once, usually with [`Value::Pending`] of a [`PendingValue::call`] that is
     /// settled later.

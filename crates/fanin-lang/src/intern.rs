@@ -1,9 +1,8 @@
 //! Names and short constants of programs, kept for the life of the process.
 //!
-//! A string of a program is cloned into a dict or an argument each time that it is evaluated, by all
-//! workers. Counting references to it costs two atomic operations a time, which together were a fifth of
-//! what a small flow costs, and has the workers fight for a cache line. A string that is never freed is
-//! not counted. What is kept is bounded: each text once, short ones only, and [`MOST`] bytes in all;
+//! All workers clone a string of a program each time that it is evaluated. Counting the references costs two
+//! atomic operations and makes the workers contend for a cache line. A string that is never freed is not
+//! counted. What is kept is bounded: each text once, short ones only, and [`MOST`] bytes in all;
 //! everything else is counted as usual. So a reload keeps only what is new in it.
 
 use std::collections::HashSet;

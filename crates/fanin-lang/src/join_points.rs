@@ -1,4 +1,4 @@
-//! What each operation waits for, as a table for the documentation.
+//! Join points: what each operation waits for, as a table for the documentation.
 
 use std::fmt::Write as _;
 

@@ -1,17 +1,23 @@
-//! Starlark with values that are not there yet: compiler, machine, values, builtins.
+//! Starlark with pending values: compiler, virtual machine, values, builtins.
 //!
-//! This crate knows nothing of calls over a network. A flow is a function of a [`Program`]; an
-//! [`Instance`] runs it on a [`Machine`], and asks a [`Host`] to make calls, which give a [`PendingValue`]: a
-//! value that is not there yet. Moving such a value does not wait; deciding on it does. What must wait
-//! steps aside, and what does not depend on it goes on.
+//! A flow is a function of a [`Program`]. An [`Instance`] executes it on a [`Machine`]. The [`Host`] makes
+//! its calls, and each call returns a [`PendingValue`] at once. Moving a pending value does not wait;
+//! deciding on it does. Pure code that must wait is suspended as a fiber, and its caller continues.
 //!
-//! - [`value`]: values, 16 bytes each, and what can be done with them;
-//! - [`PendingValue`]: values that are not there yet;
-//! - `lower`: from source text to bytecode, with the analysis of what is pure;
-//! - `check`, `types`: what can be known to be wrong before anything runs; type annotations;
-//! - `plan`: rounds, calls and effects of a flow at worst;
-//! - [`machine`]: the run loop, fibers, and the order of failures;
-//! - `builtins`, `methods`: functions of the language, as [natives](native).
+//! The way from source to a result:
+//!
+//! - `program`: loads files, and has them parsed, checked, compiled, run once and frozen;
+//! - `compile`: from the syntax tree to register bytecode (`code`), with the analysis of purity;
+//! - `check`, `types`: static checks and lints; type annotations;
+//! - `plan`: rounds, calls and effects of a flow at worst, by abstract interpretation;
+//! - [`machine`]: the interpreter, fibers, borrow tracking, the order of failures; `meter`: limits;
+//! - [`value`], `pending`: values of 16 bytes, containers, JSON in place, pending values;
+//! - `error`: failures, stops of operations, diagnostics; `render`: how people see them;
+//! - `builtins`, `methods`, [`modules`]: the functions of the language, as [natives](native);
+//! - `python_names`, `suggest`: what to write instead; [`join_points`]: a table for the documentation.
+//!
+//! This crate must not know of networks, upstreams, HTTP, clocks or threads. It sees calls only through
+//! [`Host`] and [`HostObject`]. Nothing in it blocks, and nothing in it is `unsafe`.
 
 mod builtins;
 mod check;

@@ -1,4 +1,4 @@
-//! Bounds on what one instance may use.
+//! Metering: what one instance uses of its limits.
 
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -168,7 +168,7 @@ impl Meter {
         }
     }
 
-    /// Whether a native has given its worker back and is to go on.
+    /// Whether a native has given its worker back and is to continue.
     pub(crate) fn resumes(&self) -> bool {
         self.task.is_some()
     }
@@ -178,7 +178,7 @@ impl Meter {
         (*self.task.take()?).downcast().ok()
     }
 
-    /// Keeps what a native has done, so that others have their turn.
+    /// Keeps what a native has done, so that others can run.
     pub(crate) fn suspend(&mut self, task: Box<dyn std::any::Any>) -> Stop {
         self.task = Some(Box::new(task));
         Stop::Yield

@@ -1,4 +1,4 @@
-//! A value that is not there yet.
+//! Pending values: results of calls and fibers that may still come. Relatives: futures, promises.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -7,14 +7,14 @@ use std::rc::Rc;
 use crate::error::Failure;
 use crate::value::{Key, Value};
 
-/// What a slot settles with.
+/// What a pending value settles with.
 pub type Outcome = Result<Value, Rc<Failure>>;
 
 /// Longest path of parts that is kept unevaluated. JSON is never nested deeper than this, and a
 /// longer path waits for its value instead.
 pub const MAX_PATH: usize = 250;
 
-/// What stands behind the slot of a host's call.
+/// The host's call whose answer a pending value is.
 pub trait CallHandle {
     /// An attribute of the call itself (`answer.status`), asked once the call has settled. `None` if
     /// there is no such attribute.
@@ -30,17 +30,17 @@ pub trait CallHandle {
     fn describe(&self) -> String;
 }
 
-/// Gets told that a slot has settled. It is called while the machine or the host runs: it may only
-/// note the token and must not touch slots or instances.
+/// Receives a notification when a pending value settles. It is called while the machine or the host runs: it may only
+/// store the token and must not touch pending values or instances.
 pub trait Waiter {
-    /// The slot settled that `token` was registered for.
+    /// The pending value has settled for which `token` was registered.
     fn settled(&self, token: u64);
 }
 
-/// A slot's way: somebody may wait for it until it has its outcome, and then nobody does.
+/// Waiters until the outcome is there, then the outcome.
 enum State {
     Open,
-    /// Most slots have one waiter.
+    /// Most pending values have one waiter.
     Awaited(Rc<dyn Waiter>, u64),
     AwaitedBy(Vec<(Rc<dyn Waiter>, u64)>),
     Settled(Outcome),
@@ -63,7 +63,7 @@ impl State {
     }
 }
 
-/// A reference to a value that is not there yet. Clones are the same pending.
+/// A reference to a pending value. Clones are the same pending value.
 #[derive(Clone)]
 pub struct PendingValue(pub(crate) Rc<Inner>);
 
@@ -78,18 +78,18 @@ pub(crate) enum PendingKind {
     /// A part of an answer: soft, evaluated when it is decided on. Most parts are one step away.
     Part { of: PendingValue, key: Key },
     /// One that is further away.
-    Far(Box<Way>),
+    Far(Box<PathTo>),
     /// The result of a fiber.
     #[allow(clippy::box_collection, reason = "thin, so that all slots are small")]
     Fiber(RefCell<Option<Box<Vec<Derived>>>>),
     /// A value derived from a fiber's result the moment that comes.
-    Derived(Box<Way>),
+    Derived(Box<PathTo>),
     /// Settled from its start.
     Given,
 }
 
-/// The way to a part of something that is not there yet.
-pub(crate) struct Way {
+/// A part of a pending value, by its path.
+pub(crate) struct PathTo {
     pub(crate) of: PendingValue,
     pub(crate) path: Box<[Key]>,
 }
@@ -100,7 +100,7 @@ pub(crate) enum Derived {
     Index(Later),
     /// Take a snapshot of a part, for a call that was made before the result was there.
     Capture(Later),
-    /// Mark it as lent: the waiting fiber with this token can see it.
+    /// Mark it as borrowed by the suspended fiber with this token.
     Borrow(u64),
 }
 
@@ -108,7 +108,7 @@ pub(crate) enum Derived {
 pub(crate) struct Later {
     pub(crate) pending: PendingValue,
     pub(crate) path: Box<[Key]>,
-    /// Where it stands in the program.
+    /// Where it is in the program.
     pub(crate) order: crate::program_order::ProgramOrder,
     pub(crate) place: crate::program_point::ProgramPoint,
 }
@@ -118,7 +118,7 @@ impl PendingValue {
         Self(Rc::new(Inner { kind, state: RefCell::new(State::Open) }))
     }
 
-    /// A slot for a call of the host, who settles it.
+    /// A pending value for a call of the host. The host settles it.
     #[must_use]
     pub fn call(source: Rc<dyn CallHandle>) -> Self {
         Self::with(PendingKind::Call(source))
@@ -129,10 +129,10 @@ impl PendingValue {
     }
 
     pub(crate) fn derived(of: PendingValue, path: Box<[Key]>) -> Self {
-        Self::with(PendingKind::Derived(Box::new(Way { of, path })))
+        Self::with(PendingKind::Derived(Box::new(PathTo { of, path })))
     }
 
-    /// A slot that failed before anyone waited: a missing part of an answer.
+    /// A pending value that failed before anyone waited: a missing part of an answer.
     #[cold]
     pub(crate) fn failed(failure: Failure) -> Self {
         let pending = Self::with(PendingKind::Given);
@@ -154,7 +154,7 @@ impl PendingValue {
         let mut longer = Vec::with_capacity(path.len() + 1);
         longer.extend(path.iter().cloned());
         longer.push(key);
-        Some(Self::with(PendingKind::Far(Box::new(Way { of: of.clone(), path: longer.into_boxed_slice() }))))
+        Some(Self::with(PendingKind::Far(Box::new(PathTo { of: of.clone(), path: longer.into_boxed_slice() }))))
     }
 
     /// The call that this is, or is a part of.
@@ -167,7 +167,7 @@ impl PendingValue {
         }
     }
 
-    /// What stands behind it, if it is a call of the host or a part of one's answer.
+    /// What is behind it, if it is a call of the host or a part of one's answer.
     #[must_use]
     pub fn source(&self) -> Option<&Rc<dyn CallHandle>> {
         match &self.root().0.kind {
@@ -200,7 +200,7 @@ impl PendingValue {
         self.root().0.is_settled()
     }
 
-    /// The outcome, `None` while it is not there. The value of a successful one may itself be
+    /// The outcome, `None` while it is pending. The value of a successful one may itself be
     /// pending (a function that returned a call's answer unlooked).
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
@@ -220,17 +220,16 @@ impl PendingValue {
         Some(outcome)
     }
 
-    /// Calls `look` with the outcome without cloning it.
+    /// Calls `read` with the outcome, without cloning it.
     #[inline]
-    pub(crate) fn peek<R>(&self, look: impl FnOnce(&Outcome) -> R) -> Option<R> {
+    pub(crate) fn with_outcome<R>(&self, read: impl FnOnce(&Outcome) -> R) -> Option<R> {
         if self.0.state.borrow().outcome().is_none() {
             let _ = self.outcome()?;
         }
-        self.0.state.borrow().outcome().map(look)
+        self.0.state.borrow().outcome().map(read)
     }
 
-    /// Gives the slot its outcome and tells everyone who waits. The first outcome stays: a late one
-    /// is ignored.
+    /// Sets the outcome and notifies every waiter. Later outcomes are ignored.
     pub fn settle(&self, outcome: Result<Value, Failure>) {
         self.settle_shared(outcome.map_err(Rc::new));
     }
@@ -256,7 +255,7 @@ impl PendingValue {
         }
     }
 
-    /// Has `waiter` told when the slot settles; at once if it has.
+    /// Notifies `waiter` when the value settles; at once if it has.
     pub fn on_settled(&self, waiter: Rc<dyn Waiter>, token: u64) {
         let root = self.root();
         if root.0.is_settled() {
@@ -287,7 +286,7 @@ impl PendingValue {
         }
     }
 
-    /// Bytes that a slot takes on the heap, without its source and outcome.
+    /// Bytes that a pending value takes on the heap, without its source and outcome.
     pub const SIZE: usize = size_of::<Inner>() + 2 * size_of::<usize>();
 }
 
@@ -301,7 +300,7 @@ impl Inner {
 // Thousands of flows hold two of them while they wait, and an allocator has a size for 80 bytes.
 const _: () = assert!(PendingValue::SIZE <= 80);
 
-/// Skips slots that only pass another's value on, so that chains stay short.
+/// Skips pending values that only pass another's value on, so that chains stay short.
 fn shorten(mut value: Value) -> Value {
     while let Value::Pending(pending) = &value {
         // A call keeps its link to the host.
@@ -318,7 +317,7 @@ fn shorten(mut value: Value) -> Value {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // A chain of slots that pass each other's value on is taken apart in a loop: dropping it
+        // A chain of pending values that pass each other's value on is taken apart in a loop: dropping it
         // link by link would recurse once for each.
         let mut next = self.state.get_mut().take_outcome();
         while let Some(Ok(Value::Pending(pending))) = next {

@@ -1,4 +1,4 @@
-//! Program order across fibers, so that of several failures the earliest can be told.
+//! Program order across fibers, so that of several failures the earliest can be reported.
 //!
 //! A position is a path: the place where each fiber was started within the one before it, then the
 //! fiber's own tick. Ticks count only what needs telling apart (calls, starts of fibers, failures),
@@ -49,7 +49,7 @@ impl Drop for Node {
     }
 }
 
-/// Where in the program something stands. Smaller is earlier. Only positions of one instance can be
+/// Where in the program something is. Smaller is earlier. Only positions of one instance can be
 /// compared.
 #[derive(Clone, Debug)]
 pub struct ProgramOrder {

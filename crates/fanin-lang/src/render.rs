@@ -1,4 +1,4 @@
-//! A failure as people read it: the line underlined, the way there, a hint.
+//! Rendering of failures and diagnostics: the line underlined, the traceback, a hint.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ impl Program {
         let made = failure.payload.as_ref().and_then(|payload| payload.downcast_ref::<Made>());
         let main = failure.position.as_ref().or(decided);
         let mut others: Vec<(&str, &Position)> = made.iter().map(|made| ("the answer of this call", &made.0)).collect();
-        // A call that failed is told where it was made; it came up where it was decided on.
+        // A call that failed is reported where it was made; it came up where it was decided on.
         if let (Some(main), Some(decided)) = (main, decided)
             && main != decided
         {

@@ -1,4 +1,4 @@
-//! "Did you mean ...?"
+//! Suggestions for misspelt names: "did you mean ...?"
 
 /// The name nearest to a misspelt one, if any is near.
 pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {

@@ -1,4 +1,4 @@
-//! A scripted host for tests: calls are noted, and settled in whatever order a test likes.
+//! A scripted host for tests: it records calls, and settles them in the order that a test chooses.
 
 use std::fmt::Write as _;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
 //! Failures as people read them, word for word: each file of `tests/failures` is run with the answers that its comments give,
-//! and what is told stands in the file beside it. `UPDATE_EXPECT=1` writes that anew.
+//! and what is reported is in the file beside it. `UPDATE_EXPECT=1` writes that anew.
 //!
 //! Each is run twice: with all answers there at once, and with the last call answered first. Both must tell the same.
 

@@ -102,7 +102,7 @@ fn values_within_themselves_are_no_endless_loop() {
     }
 }
 
-/// Natives that give the worker back in the middle go on where they were, and end when the steps do.
+/// Natives that give the worker back in the middle continue where they were, and end when the steps do.
 #[test]
 fn what_works_in_pieces_ends() {
     let source = "
@@ -137,7 +137,7 @@ def sort():
     }
 }
 
-/// A long text is not looked through before anything is made of it: that could not stop half-way.
+/// A long text is not searched before anything is made of it: that could not stop half-way.
 #[test]
 fn a_text_that_is_no_json_is_found_out_in_pieces() {
     let source = "
@@ -180,7 +180,7 @@ fn one_operation_is_bounded_by_the_size_of_a_value_and_not_by_all_steps() {
         "x = \"x\" * 500000; return (x + \"y\",) * 60000 < (x + \"y\",) * 60000",
     ] {
         match usual(body) {
-            Run::Failed(failure) => assert!(failure.message.starts_with("one operation looked at"), "{failure:?}"),
+            Run::Failed(failure) => assert!(failure.message.starts_with("one operation compared more"), "{failure:?}"),
             other => panic!("{body}: {other:?}"),
         }
     }

@@ -266,7 +266,7 @@ fn ways_that_end_in_a_failure_count() {
         ),
         (3, 3)
     );
-    // Its caller goes on until then.
+    // Its caller continues until then.
     assert_eq!(
         at_worst(
             "def main():\n    x = f()\n    y = b.get('/2')\n    return [x, y]\ndef f():\n    x = a.get('/1')\n    fail('no', x['n'])\n"
@@ -309,7 +309,7 @@ fn what_grows_in_a_loop_grows_in_what_comes_of_it() {
         "def main():\n    return b.get('/2', query = {{'q': f() + 1}})\ndef f():\n    s = 0\n    {six}\n        s = a.get('/1', query = {{'q': s}})['n']\n        if i == 5:\n            return s\n    return 0\n"
     ));
     assert!((7..=8).contains(&found), "{found}");
-    // A call whose first turn is not its latest, though nothing grows.
+    // A call whose first iteration is not its latest, though nothing grows.
     let (_, plan) = planned(&format!(
         "def main():\n    x = a.get('/1')\n    {six}\n        b.get('/2')\n        if x['ok']:\n            pass\n    return x\n"
     ));

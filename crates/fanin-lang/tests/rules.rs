@@ -8,7 +8,7 @@ use std::rc::Rc;
 use fanin_lang::testing::{Answer, State, TestHost, program, run};
 use fanin_lang::{Failure, Instance, Limits, Machine, Program, Run, Value};
 
-/// The answer to every call: what was asked, and some fields to look at.
+/// The answer to every call: what was called, and some fields to inspect.
 fn echo(name: &str, text: &str) -> Answer {
     if text.contains("fail") {
         return Answer::Fail;
@@ -194,7 +194,7 @@ fn a_typo_that_is_decided_on_names_the_answer_the_path_and_the_line() {
     assert_eq!(message, "6: the answer of a.get has no key \"di\" in .items[0]");
     let message =
         failure("def main():\n    x = a.get('/1')\n    if x['n']:\n        pass\n    return [x['none']['id'] == 5]\n");
-    assert_eq!(message, "6: the answer of a.get has null where key \"id\" is asked in .none");
+    assert_eq!(message, "6: the answer of a.get has null where key \"id\" is expected in .none");
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn the_length_of_a_helpers_list_waits_for_the_helper() {
     assert_eq!(value(text), "[2,[0,2,7]]");
 }
 
-// Rule 5: what changes something stands where it is written.
+// Rule 5: what changes something is where it is written.
 
 #[test]
 fn a_change_waits_for_a_fiber_that_can_see_the_container() {

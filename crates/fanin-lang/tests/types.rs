@@ -155,7 +155,7 @@ fn types_that_are_none_are_refused() {
         ("strin", "there is no type strin"),
         ("list[int, str]", "list takes one type in brackets, 2 given"),
         ("dict[int]", "dict takes two types in brackets, 1 given"),
-        ("typing.Dict", "this is no type"),
+        ("typing.Dict", "this is not a type"),
         ("a", "there is no type a"),
     ] {
         let found = program(&format!("def main(x: {annotation}):\n    return x\n")).expect_err(annotation);

@@ -1,5 +1,5 @@
 //! Builtins and methods whose arguments are not there yet: whatever the order in which the values
-//! come, the result is the one that they give when all are there at the start; and a value that is
+//! come, the result is the one that they give when all are ready at the start; and a value that is
 //! an answer is as good as one that the flow made itself.
 
 use fanin_json::Doc;

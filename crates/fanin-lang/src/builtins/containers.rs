@@ -159,7 +159,7 @@ fn number(value: &Value) -> Result<(), Stop> {
     Err(failure.into())
 }
 
-/// Looks for the first element whose truth is `wanted`. What stands behind it is not decided on.
+/// Looks for the first element whose truth is `wanted`. What is behind it is not decided on.
 fn search(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, wanted: bool) -> Result<bool, Stop> {
     args.only(name, false, 1, 1)?;
     // A range may have more elements than there are steps. It has one that is 0, and any other that is not.

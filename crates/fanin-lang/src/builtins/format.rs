@@ -183,7 +183,7 @@ fn float_text(float: f64, conversion: char) -> String {
 #[derive(Debug, PartialEq)]
 enum Piece<'a> {
     Text(&'a str),
-    /// What stands in the braces before `!`, and whether `!r` follows.
+    /// What is in the braces before `!`, and whether `!r` follows.
     Field(&'a str, bool),
 }
 

@@ -1,4 +1,4 @@
-//! `dir`, `getattr`, `hasattr`.
+//! Reflection: `dir`, `getattr`, `hasattr`.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Functions that put in order: `sorted`, `min`, `max`.
+//! Sorting and extremes: `sorted`, `min`, `max`.
 
 use std::cmp::Ordering;
 
@@ -90,7 +90,7 @@ impl Sort {
         Self { keys: Row(keys), items: Row(items), reverse, order, merged: Vec::new(), width: RUN, begun: 0 }
     }
 
-    /// Whether the element at position `a`, which stands before `b`, has to come after it.
+    /// Whether the element at position `a`, which is before `b`, has to come after it.
     #[inline]
     fn wrong(&self, a: u32, b: u32) -> Result<bool, Stop> {
         let (a, b) = (&self.keys[a as usize], &self.keys[b as usize]);
@@ -194,7 +194,7 @@ fn extreme(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, wanted: Ordering) -> R
     }
     match best {
         Some((_, item)) => Ok(item),
-        None => Err(Stop::fail(Kind::Value, format!("{name}() of nothing"))),
+        None => Err(Stop::fail(Kind::Value, format!("{name}() of an empty iterable"))),
     }
 }
 

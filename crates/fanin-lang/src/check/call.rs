@@ -1,4 +1,4 @@
-//! Calls: what is passed against what is taken.
+//! Calls: arguments against signatures.
 
 use std::rc::Rc;
 
@@ -24,7 +24,7 @@ struct Given<'e> {
 
 impl Checker<'_> {
     pub(super) fn call(&mut self, callee: &AstExpr, args: &[AstArgument]) -> Type {
-        // The object of a method is looked at once, as the callee.
+        // The object of a method is inspected once, as the callee.
         let of_type = match &callee.node {
             Expr::Dot(of, _) => self.expr(of),
             _ => self.expr(callee),
@@ -79,7 +79,7 @@ impl Checker<'_> {
         signature.returns.clone().unwrap_or(Type::Any)
     }
 
-    /// The signature of what a name certainly stands for.
+    /// The signature of what a name certainly denotes.
     fn signature(&self, name: &str) -> Option<Rc<Signature>> {
         match self.scopes.find(name) {
             Some(symbol) if self.scopes.is_loaded(name) => {

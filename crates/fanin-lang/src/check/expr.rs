@@ -248,7 +248,7 @@ impl Checker<'_> {
         if !ty.may_be(wanted) {
             return Some(format!("got {ty}"));
         }
-        // The elements of what is written out can be looked at one by one.
+        // The elements of what is written out can be inspected one by one.
         let part = |this: &mut Self, at: String, part: &AstExpr, wanted: &Type| {
             let found = this.found.len();
             let ty = this.expr(part);

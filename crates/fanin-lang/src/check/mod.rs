@@ -1,4 +1,4 @@
-//! What can be known to be wrong, or hardly meant, before a flow runs.
+//! Static checks: what is wrong, or probably a mistake, before a flow runs.
 //!
 //! A walk over the syntax tree beside the compiler's own: names are resolved the same way, types are
 //! inferred only as far as they are certain. An *error* is what would certainly fail when it runs; a

@@ -1,5 +1,5 @@
-//! What builtin functions and methods take and give. Natives read their arguments themselves, so this
-//! table repeats what their code says; a test calls each of them and compares.
+//! The signatures of builtin functions and methods. Natives read their arguments themselves, so this table repeats
+//! what their code does. A test calls each of them and compares.
 
 use super::signature::Signature;
 use crate::native::NativeFn;

@@ -1,4 +1,4 @@
-//! Names and what is known of them.
+//! Symbol tables: names, their types and signatures.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

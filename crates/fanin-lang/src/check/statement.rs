@@ -163,7 +163,7 @@ impl Checker<'_> {
         let ty = self.expr(expr);
         let span = span_of(expr.span);
         match &expr.node {
-            // A text that stands alone is documentation.
+            // A text that is alone is documentation.
             Expr::Literal(AstLiteral::String(_)) => {}
             Expr::Call(callee, _) => {
                 if self.gives_only(callee) && ty != Type::None {

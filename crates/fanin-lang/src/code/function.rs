@@ -82,7 +82,7 @@ pub(crate) struct ItemInfo {
     pub(crate) acc: Reg,
     /// Registers that the item reads.
     pub(crate) live: Box<[Reg]>,
-    /// Whether an item that must wait may step aside: it changes nothing.
+    /// Whether an item that must wait may be suspended: it changes nothing.
     pub(crate) pure: bool,
 }
 

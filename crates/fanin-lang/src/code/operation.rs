@@ -216,7 +216,7 @@ pub(crate) enum Op {
     Return {
         src: Reg,
     },
-    /// Checks a type if the value is there: on to `to` if it fits. If it is not there, the next
+    /// Checks a type if the value is ready: on to `to` if it fits. If it is pending, the next
     /// operations check it aside.
     TypeNow {
         src: Reg,

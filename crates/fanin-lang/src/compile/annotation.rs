@@ -1,10 +1,10 @@
 //! Type annotations: from syntax to types, and the operations that check them.
 //!
 //! Passing a value must not wait (design: moving does not wait), so a check is a function of its own
-//! that is called with the value: if the value is there it is looked at on the spot; if it is not, the
-//! function steps aside like every pure function that must wait, and the caller goes on. Like every
-//! function it always runs to its end, so a value is checked even if nobody ever looks at it, and its
-//! failure stands in program order where the value was passed.
+//! that is called with the value: if the value is ready, it is checked at once. If it is pending,
+//! the function is suspended like every pure function that must wait, and its caller continues. Like every
+//! function it runs to its end, so a value is checked even if no code uses it. The failure is in program
+//! order where the value was passed.
 
 use arcstr::ArcStr;
 use starlark_syntax::syntax::ast::{AstExpr, AstLiteral, AstParameter, AstTypeExpr, BinOp, Expr, Parameter};
@@ -39,7 +39,7 @@ pub(crate) fn read(expr: &AstExpr, host: &[&'static str]) -> Result<Type, Wrong>
                 plain(&field.node, span, host)
             }
             _ => Err(wrong(
-                "this is no type".to_owned(),
+                "this is not a type".to_owned(),
                 Some("of typing there are typing.Any, typing.Callable and typing.Iterable"),
             )),
         },
@@ -58,7 +58,7 @@ pub(crate) fn read(expr: &AstExpr, host: &[&'static str]) -> Result<Type, Wrong>
             hint: Some(format!("write {}", text.node)),
         }),
         _ => Err(wrong(
-            "this is no type".to_owned(),
+            "this is not a type".to_owned(),
             Some("types are names, list[T], dict[K, V], tuple[A, B], set[T] and T | U"),
         )),
     }

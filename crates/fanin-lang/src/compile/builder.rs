@@ -1,4 +1,4 @@
-//! A function while it is being compiled.
+//! The function builder: operations, registers and tables of a function being compiled.
 
 use std::collections::{HashMap, HashSet};
 

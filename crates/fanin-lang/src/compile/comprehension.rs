@@ -1,7 +1,7 @@
 //! Comprehensions.
 //!
-//! An item that must wait steps aside as a fiber which runs to the item's end (see
-//! `machine::park`), so each `for` clause notes which operations an item is, what it reads, and from
+//! An item that must wait is suspended as a fiber which runs to the item's end (see
+//! `machine::suspend`), so each `for` clause notes which operations an item is, what it reads, and from
 //! where on it gives exactly one element.
 
 use std::collections::{BTreeSet, HashMap};

@@ -14,7 +14,7 @@ use crate::python_names;
 use crate::suggest;
 use crate::value::{FrozenValue, number};
 
-/// What a name stands for.
+/// What a name denotes.
 pub(super) enum Place {
     Local(Var),
     Global { index: u32, known: Option<u32> },
@@ -46,7 +46,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The builtin that a name stands for, if nothing in the file hides it.
+    /// The builtin that a name denotes, if nothing in the file hides it.
     pub(super) fn builtin(&mut self, name: &str) -> Option<&'static crate::native::NativeFn> {
         match self.place(name) {
             Place::Known(FrozenValue::Native(native)) if !self.loaded.contains_key(name) => Some(native),

@@ -1,4 +1,4 @@
-//! From source text to bytecode. What touches the parser's syntax tree is in this folder and in `check`.
+//! The compiler: from source text to bytecode. What touches the parser's syntax tree is in this folder and in `check`.
 
 pub(crate) mod annotation;
 mod builder;
@@ -91,7 +91,7 @@ pub(crate) fn parse(name: &ArcStr, text: &str) -> Result<Parsed, Diagnostic> {
         let message = error.without_diagnostic().to_string();
         if message.contains("in type expression") {
             let hint = "types are names, list[T], dict[K, V], tuple[A, B], set[T] and T | U, without quotes";
-            return at("this is no type".to_owned(), span).hint(Some(hint.to_owned()));
+            return at("this is not a type".to_owned(), span).hint(Some(hint.to_owned()));
         }
         let message = message.strip_prefix("Parse error: ").unwrap_or(&message);
         let reserved = message.strip_prefix("cannot use reserved keyword `").and_then(|rest| rest.strip_suffix('`'));
@@ -150,7 +150,7 @@ struct Compiler<'a> {
     /// Functions of the modules before this one.
     before: &'a [Code],
     loaded: HashMap<String, FrozenValue>,
-    /// Names whose load has failed, which is told already: nothing of this module will run.
+    /// Names whose load has failed, which is reported already: nothing of this module will run.
     opaque: HashSet<String>,
     globals: HashMap<String, Global>,
     /// Functions of this module: `None` while they are being compiled.

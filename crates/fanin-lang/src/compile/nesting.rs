@@ -1,5 +1,4 @@
-//! Checks before parsing. The parser and everything after it recurse over the source's nesting, so
-//! nesting is bounded before any of them sees it.
+//! Bounds on nesting, checked before parsing. The parser and all later passes recurse over the nesting of the source.
 
 use starlark_syntax::codemap::CodeMap;
 use starlark_syntax::lexer::{Lexer, Token};

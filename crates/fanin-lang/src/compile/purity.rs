@@ -1,8 +1,8 @@
-//! Which functions and items of comprehensions change nothing that they did not make.
+//! Purity analysis: which functions and items of comprehensions change only what they made.
 //!
 //! Only such code runs side by side with what follows it. The analysis is conservative: what is not
 //! known to be harmless counts as a change. A function in a cycle of calls counts as impure too: the
-//! calls below a function that has stepped aside are then never recursive, so recursion can be
+//! calls below a function that is suspended are then never recursive, so recursion can be
 //! refused by looking at the frames of one fiber.
 
 use std::collections::HashSet;

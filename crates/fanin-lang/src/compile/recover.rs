@@ -1,4 +1,4 @@
-//! More than the first syntax error of a file.
+//! Error recovery: more than the first syntax error of a file.
 //!
 //! The parser stops at its first error. What it stopped in, a statement of the top level, is blanked
 //! out and the rest parsed again, so that an error in one function does not hide those in others.
@@ -8,7 +8,7 @@ use arcstr::ArcStr;
 use super::{Parsed, parse};
 use crate::error::Diagnostic;
 
-/// Errors of one file that are told.
+/// Most errors that are reported for one file.
 const MOST: usize = 10;
 
 /// A file with syntax errors.
@@ -50,7 +50,7 @@ fn chunk(text: &str, at: usize) -> Option<(usize, usize)> {
     for line in text.split_inclusive('\n') {
         let first = line.bytes().next().unwrap_or(b'\n');
         if first.is_ascii_alphabetic() || first == b'_' || first == b'"' || first == b'\'' || first == b'@' {
-            // What goes on with the statement above.
+            // What continues with the statement above.
             if !line.starts_with("else") && !line.starts_with("elif") {
                 starts.push(offset);
             }

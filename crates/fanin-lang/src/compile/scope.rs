@@ -1,4 +1,4 @@
-//! Names: which a function binds, and which of its variables nested functions use.
+//! Scope analysis: which names a function binds, and which of its variables nested functions capture.
 
 use std::collections::{BTreeSet, HashMap};
 

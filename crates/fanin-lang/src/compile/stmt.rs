@@ -395,7 +395,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Whether an expression certainly gives something that nobody else holds, or that cannot change.
+    /// Whether an expression certainly gives something that nothing else holds, or that cannot change.
     fn is_fresh(&mut self, expr: &AstExpr) -> bool {
         match &expr.node {
             Expr::Literal(_)

@@ -8,7 +8,7 @@ use crate::check::lint::Lint;
 pub enum Severity {
     /// It would certainly fail.
     Error,
-    /// It works, but hardly as meant.
+    /// It works, but is probably a mistake.
     Warning,
 }
 

@@ -7,13 +7,13 @@ use crate::pending::PendingValue;
 /// once the reason is gone, unless it failed.
 #[derive(Debug)]
 pub enum Stop {
-    /// It needs this value, which is not there yet.
+    /// It needs this value, which is pending.
     Wait(PendingValue),
     /// It would change a container that a waiting fiber can still see.
     Borrowed,
     /// It must come after everything that was started above it.
     Barrier,
-    /// It has done a part of its work and goes on with it when others have had their turn.
+    /// Its time slice is over. It has done a part of its work and continues later.
     Yield,
     /// It failed.
     Fail(Box<Failure>),

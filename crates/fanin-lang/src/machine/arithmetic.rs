@@ -36,7 +36,7 @@ pub(super) fn unsupported(op: Binary, a: &Value, b: &Value) -> Stop {
         failure = failure
             .with_hint("one side is None: a function without return, a missing key, or an optional call that failed");
     } else if op == Binary::Add && (matches!(a, Value::Str(_)) || matches!(b, Value::Str(_))) {
-        failure = failure.with_hint("str(x) makes a string of anything");
+        failure = failure.with_hint("str(x) converts a value to a string");
     }
     failure.into()
 }

@@ -1,5 +1,8 @@
-//! Containers that a waiting fiber can see must not be changed by others until it has ended, or it
-//! would see what a program that waited would not: they are *lent* to it while it waits.
+//! Borrow tracking: containers that a suspended fiber can still see.
+//!
+//! Other code must not change them before the fiber has ended. Otherwise the fiber would see changes
+//! that come later in the program. Suspending a fiber therefore marks what it can reach as *borrowed*,
+//! and a change to a borrowed container waits.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -9,11 +12,11 @@ use crate::code::Reg;
 use crate::pending::{Derived, PendingKind, PendingValue};
 use crate::value::Value;
 
-/// MutationGuard every container that can be reached from `roots`, through results of fibers too, and adds it
-/// to `lends`. A result that is not there yet is marked for the fiber `token` when it comes. Gives
-/// the number of values looked at.
+/// Marks every container that can be reached from `roots`, through results of fibers too, and adds it
+/// to `borrows`. A pending result is marked for the fiber `token` when it comes. Gives
+/// the number of values inspected.
 ///
-/// Nobody but the fiber can change what is in its own variables, the roots at the places `own`: only
+/// Only the fiber can change what is in its own variables, the roots at the positions `own`: only
 /// what is inside them is marked.
 pub(crate) fn borrow(roots: &[Value], own: &[Reg], token: u64, borrows: &mut Borrows) -> u64 {
     let mut stack: Vec<Value> = Vec::new();
@@ -27,7 +30,7 @@ pub(crate) fn borrow(roots: &[Value], own: &[Reg], token: u64, borrows: &mut Bor
             other => stack.push(other.clone()),
         }
     }
-    // Keyed by address; `lends` and `stack` keep the values alive.
+    // Keyed by address; `borrows` and `stack` keep the values alive.
     let mut seen: HashSet<usize> = HashSet::new();
     let mut kept: Vec<Value> = Vec::new();
     let mut work = 0;
@@ -111,7 +114,7 @@ fn later(pending: &PendingValue, token: u64) {
     root.derive(Derived::Borrow(token));
 }
 
-/// Takes the marks off again.
+/// Ends the borrows of a fiber.
 pub(crate) fn release_borrows(borrows: &mut Borrows) {
     for value in borrows.take().into_iter().flat_map(|borrows| *borrows) {
         let borrowed = match &value {

@@ -30,7 +30,7 @@ pub(super) fn dict_of_pairs(regs: &mut [Value], base: Reg, pairs: u16, cx: &mut 
     let base = usize::from(base);
     let row = &mut regs[base..base + 2 * usize::from(pairs)];
     cx.meter.memory(96 + u64::from(pairs) * 48)?;
-    // All keys are looked at before anything is moved out.
+    // All keys are inspected before anything is moved out.
     let mut keys = Vec::with_capacity(usize::from(pairs));
     for pair in row.chunks_exact(2) {
         let key = pair[0].decide()?;

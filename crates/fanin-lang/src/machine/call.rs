@@ -146,7 +146,7 @@ fn view_too_deep() -> Stop {
     crate::value::compare::too_deep().into()
 }
 
-/// Calls a native and puts what it gives into register `dst`.
+/// Calls a native and writes its result to register `dst`.
 fn native_call(
     regs: &mut [Value],
     info: &CallInfo,
@@ -186,7 +186,7 @@ fn native_call(
     Ok(())
 }
 
-/// Whether arguments are there, seen from their kinds alone: most are, and need no second look.
+/// Whether arguments are ready, seen from their kinds alone: most are, and need no second look.
 #[inline]
 fn are_there(waits: Awaits, values: &[Value]) -> bool {
     match waits {
@@ -204,12 +204,12 @@ fn run_native(native: &NativeFn, cx: &mut Cx<'_>, pc: usize, args: Args<'_>) -> 
     cx.meter.settle(mark, result)
 }
 
-/// A native may look at all of what it is given: a key is hashed, a prefix compared.
+/// A native may read all of its arguments: a key is hashed, a prefix compared.
 #[inline]
 fn charge(meter: &mut Meter, args: &[Value]) -> Result<(), Stop> {
     match args.iter().map(scan_steps).sum() {
         0 => Ok(()),
-        // What it goes on with has been charged for.
+        // What it continues with has been charged for.
         _ if meter.resumes() => Ok(()),
         steps => meter.steps(steps as u64),
     }

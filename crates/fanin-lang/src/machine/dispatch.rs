@@ -1,4 +1,7 @@
-//! The operations of one frame, up to the next that concerns other frames.
+//! The interpreter: runs the operations of one frame up to the next that concerns other frames.
+//!
+//! `step` is one long function on purpose: the compiler makes one jump table of it and keeps the
+//! program counter and the registers of the frame in machine registers.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -34,7 +37,7 @@ macro_rules! attempt {
 
 /// Runs operations of a frame whose registers are `regs`.
 pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<'_>) -> Action {
-    // Nobody looks at the frame's own before this returns.
+    // The frame's own counter is not read before this returns.
     let mut next = *pc;
     loop {
         if cx.meter.fuel == 0 {
@@ -218,7 +221,7 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                     Value::Pending(pending) => {
                         // The answer of a call that is there.
                         let found = pending.is_soft().then(|| {
-                            pending.peek(|outcome| match outcome {
+                            pending.with_outcome(|outcome| match outcome {
                                 Ok(Value::Json { at, doc }) => Some(part::soft_str(doc, *at, key)),
                                 _ => None,
                             })
@@ -385,7 +388,7 @@ fn global(cx: &Cx<'_>, index: u32) -> Result<Value, Stop> {
 
 fn take_part(of: &Value, key: &Value, cx: &mut Cx<'_>, pc: usize) -> Result<Value, Stop> {
     let (frames, fiber) = (cx.frames, &mut *cx.fiber);
-    // To find a character a text is looked through.
+    // To find a character a text is searched.
     if key.is_plain() {
         cx.meter.steps(scan_steps(of) as u64)?;
     }

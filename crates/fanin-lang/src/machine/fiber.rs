@@ -1,4 +1,4 @@
-//! Fibers: what waits, or is about to run.
+//! Fibers: suspended ones, and the queue of those that can run.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -19,12 +19,12 @@ use crate::value::{Accumulator, Value};
 pub(crate) enum End {
     /// The root: its result is the instance's.
     Root,
-    /// A function that stepped aside: its result goes to the pending.
+    /// A suspended function: its result goes to the pending value.
     Function(PendingValue),
     /// One item of a comprehension: when it comes to the end of item `item` of its bottom frame, what
-    /// it pushed goes to the pending. One element if `one`, else a list of any number.
+    /// it pushed goes to the pending value. One element if `one`, else a list of any number.
     Item { pending: PendingValue, item: u16, one: bool },
-    /// A comprehension that waits for items of unknown number: the list goes to the pending.
+    /// A comprehension that waits for items of unknown number: the list goes to the pending value.
     PendingComprehension(Box<PendingComprehension>),
 }
 
@@ -47,7 +47,7 @@ impl End {
     }
 }
 
-/// Most fibers lend nothing.
+/// Most fibers borrow nothing.
 pub(crate) type Borrows = Option<Box<Vec<Value>>>;
 
 #[derive(Debug)]
@@ -65,8 +65,8 @@ pub(crate) struct Fiber {
     pub(crate) borrows: Borrows,
     /// Where it waited last.
     pub(crate) last_wait: LastWait,
-    /// Turns of loops in which it has waited, up to the type's bound: more says no more.
-    pub(crate) turns: u16,
+    /// Loop iterations in which it has waited; saturates.
+    pub(crate) iterations: u16,
     /// Whether that has been worked out. What others can change is all that it could see when it was
     /// started, so this is done once.
     pub(crate) borrowed: bool,
@@ -85,7 +85,7 @@ impl Default for Fiber {
             callers: None,
             borrows: None,
             last_wait: LastWait::default(),
-            turns: 0,
+            iterations: 0,
             borrowed: false,
         }
     }
@@ -102,10 +102,10 @@ impl Fiber {
     }
 }
 
-/// Where a fiber waited last, to tell turns of a loop.
+/// Where a fiber waited last, to recognize iterations of a loop.
 #[derive(Debug, Default)]
 pub(crate) struct LastWait {
-    /// Function and operation of the bottom and of the top frame at the last wait; nothing before the first, which `tick` tells.
+    /// Function and operation of the bottom and of the top frame at the last wait; nothing before the first wait, when `tick` is 0.
     bottom: (u32, u32),
     top: (u32, u32),
     /// One more than the fiber's tick then.
@@ -113,15 +113,15 @@ pub(crate) struct LastWait {
 }
 
 impl LastWait {
-    /// Whether it has come back to wait: control is not further than where it waited last.
+    /// Whether control is at or before the place of the last wait, so that a loop has begun another iteration.
     fn back(&self, bottom: (u32, u32), top: (u32, u32)) -> bool {
         let (old_bottom, old_top) = (self.bottom, self.top);
         bottom.0 == old_bottom.0
             && (bottom.1 < old_bottom.1 || bottom.1 == old_bottom.1 && top.0 == old_top.0 && top.1 <= old_top.1)
     }
 
-    /// The fiber waits; says whether it has come back to wait.
-    /// What was made before the last wait came beside it, so only turns that have made something since count.
+    /// Notes a wait. Returns whether this is another iteration of a loop with a new call or fiber: one that was made before
+    /// the last wait ran beside it and does not count.
     pub(crate) fn wait(&mut self, bottom: (u32, u32), top: (u32, u32), tick: u32) -> bool {
         let back = self.tick > 0 && tick >= self.tick && self.back(bottom, top);
         (self.bottom, self.top) = (bottom, top);
@@ -234,7 +234,7 @@ fn token(generation: u32, at: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(at)
 }
 
-/// Tokens of fibers that can go on, in the order in which they came. Most often it is one, and then it takes no room of its own.
+/// Tokens of fibers that can continue, in the order in which they came. Most often it is one, and then it takes no room of its own.
 #[derive(Default)]
 pub(crate) struct Ready(Cell<Tokens>);
 

@@ -20,7 +20,7 @@ pub(crate) struct At<'a> {
     pub(crate) place: &'a dyn Fn() -> ProgramPoint,
 }
 
-/// `of[key]`: soft for answers, derived for results of fibers that are not there, at once for others.
+/// `of[key]`: soft for answers, derived for results of fibers that are pending, at once for others.
 pub(crate) fn index(of: &Value, key: &Value, at: &mut At<'_>) -> Result<Value, Stop> {
     match of {
         Value::Pending(_) | Value::Json { .. } => {

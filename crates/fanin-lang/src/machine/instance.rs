@@ -1,4 +1,4 @@
-//! One run of a function: its fibers, its limits, its end.
+//! One execution of a function: schedules its fibers, ends with its result or first failure.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use crate::value::{Frozen, FrozenValue, Value};
 #[derive(Debug)]
 pub enum Run {
     /// The function returned, and every function that it called has run to its end. The value may
-    /// hold answers of calls that are not there yet.
+    /// hold answers of calls that are pending.
     Done(Value),
     /// It failed: of all failures this is the first in program order.
     Failed(Box<Failure>),
-    /// Nothing can run until a slot settles.
+    /// Every fiber is suspended until a pending value settles.
     Waiting,
-    /// The budget is used up; run it again when others have had their turn.
+    /// The budget is used up; run it again after others have run.
     Yielded,
 }
 
@@ -58,9 +58,9 @@ impl Instance {
         let callee = match &program.0.globals[function.global as usize] {
             FrozenValue::Frozen(frozen) => match &**frozen {
                 Frozen::Function(function) => args::Callee::Frozen(function),
-                _ => return Err(Box::new(Failure::new(Kind::Type, "this is no function"))),
+                _ => return Err(Box::new(Failure::new(Kind::Type, "this is not a function"))),
             },
-            _ => return Err(Box::new(Failure::new(Kind::Type, "this is no function"))),
+            _ => return Err(Box::new(Failure::new(Kind::Type, "this is not a function"))),
         };
         if code.params.fits(args.len()) && !callee.captures() {
             return Ok(Self::with(program.clone(), function.code, args, limits, None));
@@ -92,7 +92,7 @@ impl Instance {
             live: 1,
             meter: Meter::new(limits),
             rare: building.map(|building| Box::new(Rare { building: Some(building), ..Rare::default() })),
-            in_a_row: (0, CallSite::default()),
+            sequential_waits: (0, CallSite::default()),
         };
         Self { program, state }
     }
@@ -117,10 +117,10 @@ impl Instance {
         self.state.live
     }
 
-    /// The most turns of one loop that waited one after the other, and the line that last_wait.
+    /// The most iterations of one loop that waited one after the other, and the line that waited.
     #[must_use]
     pub fn sequential_waits(&self) -> (u32, CallSite) {
-        self.state.in_a_row
+        self.state.sequential_waits
     }
 
     /// Bytes that the suspended flow takes: itself and its fibers with their registers, not what the
@@ -161,7 +161,7 @@ impl State {
             machine.regs.resize_with(usize::from(program.codes[code as usize].registers), || Value::UNBOUND);
             machine.frames.push(Frame { code, pc: 0, base: 0, dst: 0 });
             let root = machine.spare.take().unwrap_or_default();
-            if let Some(run) = self.turn(program, machine, host, None, root) {
+            if let Some(run) = self.run_fiber(program, machine, host, None, root) {
                 return run;
             }
         }
@@ -189,7 +189,7 @@ impl State {
             }
             machine.regs.extend(std::mem::take(&mut fiber.regs).into_vec());
             machine.frames.extend(std::mem::take(&mut fiber.frames));
-            if let Some(run) = self.turn(program, machine, host, Some(token), fiber) {
+            if let Some(run) = self.run_fiber(program, machine, host, Some(token), fiber) {
                 return run;
             }
         }
@@ -205,20 +205,20 @@ impl State {
         }
     }
 
-    /// A fiber waits after it has got somewhere: if it has come back in its code, in another turn of a loop.
+    /// Counts sequential waits: a fiber waits again after it has made progress, in another iteration of a loop.
     fn note_wait(&mut self, fiber: &mut Fiber) {
         let (Some(bottom), Some(top)) = (fiber.frames.first(), fiber.frames.last()) else { return };
         if fiber.last_wait.wait((bottom.code, bottom.pc), (top.code, top.pc), fiber.tick) {
-            fiber.turns = fiber.turns.saturating_add(1);
+            fiber.iterations = fiber.iterations.saturating_add(1);
         }
-        if u32::from(fiber.turns) > self.in_a_row.0 {
-            self.in_a_row = (fiber.turns.into(), CallSite { code: top.code, pc: top.pc });
+        if u32::from(fiber.iterations) > self.sequential_waits.0 {
+            self.sequential_waits = (fiber.iterations.into(), CallSite { code: top.code, pc: top.pc });
         }
     }
 
     /// Runs the fiber on the machine's stack until it ends or stops. It has no token before it stops for
     /// the first time. `Some` if the budget is used up.
-    fn turn(
+    fn run_fiber(
         &mut self,
         program: &ProgramData,
         machine: &mut Machine,
@@ -289,8 +289,8 @@ impl State {
         }
     }
 
-    /// Gives a fiber's result out. What was derived from it is computed first, in the order it was
-    /// asked for, before any other code can run and change the result.
+    /// Publishes a fiber's result. What is derived from it is computed first, in the order of the requests,
+    /// before any other code can change the result.
     fn settle(&mut self, program: &ProgramData, pending: &PendingValue, value: Value, host: &dyn Host) {
         for derived in pending.take_derived() {
             match derived {
@@ -336,7 +336,7 @@ impl State {
     }
 
     /// Notes a failure. Everything after it in program order would not have happened; everything
-    /// before it goes on to its end and may fail earlier still.
+    /// before it continues to its end and may fail earlier still.
     #[cold]
     fn fail(&mut self, order: ProgramOrder, failure: Box<Failure>) {
         if self.rare().failed.as_ref().is_some_and(|failed| failed.0 <= order) {

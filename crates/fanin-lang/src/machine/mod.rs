@@ -1,9 +1,16 @@
-//! The machine: runs compiled functions, moves aside what must wait, keeps the order of failures.
+//! The virtual machine: runs compiled functions, suspends what must wait, keeps failures in program order.
 //!
-//! A *fiber* is a row of frames. An instance starts with one, the root; others come into being only
-//! when something pure must wait: a function whose caller goes on (`park`), or one item of a
-//! comprehension. At most one fiber runs at a time, with its frames on the [`Machine`]'s stack; a
-//! waiting one is a few exact-sized boxes. Rust never recurses for a call of a program.
+//! A *fiber* is a stack of frames. An instance starts with one, the root. Others come into being only
+//! when pure code must wait: a function whose caller continues (`suspend`), or one item of a
+//! comprehension. One fiber runs at a time, with its frames on the [`Machine`]'s stack. A suspended one
+//! is a few boxes of exact size. A call in a program never recurses in Rust.
+//!
+//! - `instance`, `state`: one execution; its fibers, its result, its first failure;
+//! - `run`: the loop over the frames of one fiber; `dispatch`: the operations of one frame;
+//! - `context`: what operations work with; `registers`, `charge`: helpers of all operations;
+//! - `ops`, `arithmetic`, `index`, `build`, `call`, `args`: the operations by subject;
+//! - `fiber`, `suspend`, `borrow`: suspending, resuming, and what a suspended fiber can see;
+//! - `traceback`, `none_provenance`: positions and hints of failures.
 
 mod args;
 mod arithmetic;
@@ -52,7 +59,7 @@ pub struct Machine {
     pub(crate) frames: Vec<Frame>,
     /// A root that has ended, for the next.
     spare: Option<Box<fiber::Fiber>>,
-    /// Room in which instances put texts together while they run.
+    /// Buffer for building strings, shared by the instances that run on this machine.
     scratch: meter::Scratch,
 }
 

@@ -1,4 +1,4 @@
-//! Where a `None` that an operation cannot use has come from.
+//! None provenance: where a `None` comes from that an operation cannot use.
 
 use super::{Frame, Machine};
 use crate::code::{Code, CodeTables, Op, Reg, Target};
@@ -7,8 +7,7 @@ use crate::error::{Failure, Kind};
 use crate::program::ProgramData;
 use crate::value::Value;
 
-/// Looks back from an operation that failed with a `None` among what it read, and says in the hint
-/// where that came from, if it stands in the same function.
+/// Adds a hint to a failure of an operation that read a `None`: which operation of the same function wrote it.
 #[cold]
 pub(super) fn explain(program: &ProgramData, machine: &Machine, frame: Frame, failure: &mut Failure) {
     if !matches!(failure.kind, Kind::Attribute | Kind::Type) {
@@ -52,11 +51,12 @@ fn origin(program: &ProgramData, code: &Code, pc: usize, reg: Reg) -> Option<Str
                         let key = key_of(code, at, info.base + 1);
                         let shown = key.map_or_else(|| ".get(...)".to_owned(), |key| format!(".get({key:?})"));
                         let soft = shown.replace(')', ", {})");
-                        let hint = if info.positional == 2 { format!("; {soft} would go on") } else { String::new() };
+                        let hint =
+                            if info.positional == 2 { format!("; {soft} would continue") } else { String::new() };
                         Some(format!("it is None because {shown} in line {} found nothing{hint}", line()))
                     }
                     Target::Host { object, .. } => {
-                        Some(format!("it is None: the call of {} in line {} gave nothing", object.name(), line()))
+                        Some(format!("it is None: the call of {} in line {} returned nothing", object.name(), line()))
                     }
                     Target::Known(_) | Target::Global(_) | Target::Value(_) => {
                         let name = written.split('(').next().unwrap_or_default().trim();

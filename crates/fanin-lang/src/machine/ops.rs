@@ -18,7 +18,7 @@ use super::charge::scan_steps;
 /// Whether a value counts as true.
 ///
 /// # Errors
-/// [`Stop::Wait`] if it is not there, its failure if it failed.
+/// [`Stop::Wait`] if it is pending, its failure if it failed.
 #[inline]
 pub fn truth(value: &Value) -> Result<bool, Stop> {
     match value {
@@ -348,6 +348,6 @@ pub(crate) fn contains(ctx: &mut Ctx<'_>, a: &Value, b: &Value) -> Result<bool, 
                 Ok(false)
             })
         }
-        _ => Err(Stop::fail(Error::Type, format!("nothing can be in {}", type_name(&b)))),
+        _ => Err(Stop::fail(Error::Type, format!("`in` does not work with {}", type_name(&b)))),
     }
 }

@@ -1,4 +1,4 @@
-//! The run loop of one fiber: frames come and go, operations are [`super::step`]'s.
+//! The run loop of one fiber: pushes and pops frames. Operations within a frame run in `dispatch`.
 
 use super::args::{self, Callee};
 use super::borrow::release_borrows;
@@ -126,7 +126,7 @@ impl State {
                     fiber.borrowed = false;
                     continue;
                 }
-                // It counts again when it goes on: what gave a step back here would never run out of them.
+                // It counts again when it continues: a step given back here would never be charged.
                 Stop::Yield => return Exit::Yield,
                 Stop::Fail(failure) => return Exit::Failed(failed(program, machine, fiber, failure, host)),
                 other => other,

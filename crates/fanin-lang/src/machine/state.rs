@@ -22,8 +22,8 @@ pub(super) struct State {
     pub(super) meter: Meter,
     /// What few runs have.
     pub(super) rare: Option<Box<Rare>>,
-    /// The most turns of a loop in which one fiber has waited, and where it waited last.
-    pub(super) in_a_row: (u32, CallSite),
+    /// The most iterations of a loop in which one fiber has waited, and where it waited last.
+    pub(super) sequential_waits: (u32, CallSite),
 }
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) enum Stage {
 pub(super) struct Rare {
     /// Of the failures so far the first in program order.
     pub(super) failed: Option<(ProgramOrder, Box<Failure>)>,
-    /// The fiber that ran when the budget was used up: it goes on before any other.
+    /// The fiber that ran when the budget was used up: it continues before any other.
     pub(super) current: Option<u64>,
     /// Fibers that wait until a container is no longer borrowed.
     pub(super) borrowed: Vec<u64>,
@@ -51,7 +51,7 @@ pub(super) struct Rare {
 }
 
 impl State {
-    /// Where fibers are told that what they wait for has come.
+    /// The queue of fibers whose awaited value has come.
     pub(super) fn ready(&mut self) -> &Rc<Ready> {
         self.ready.get_or_insert_default()
     }

@@ -1,4 +1,4 @@
-//! What happens when an operation must wait: who steps aside, and who goes on.
+//! Suspending: an operation must wait. Decides what is suspended and what continues.
 
 use std::rc::Rc;
 
@@ -17,8 +17,8 @@ use crate::program::ProgramData;
 use crate::value::{Accumulator, Value};
 
 impl State {
-    /// The top frame must wait. Gives the stop back if the whole fiber must; otherwise what must wait
-    /// has stepped aside and the fiber goes on.
+    /// The top frame must wait. Returns the stop if the whole fiber must wait. Otherwise suspends a part of it, and the
+    /// fiber continues.
     pub(super) fn suspend_frame(
         &mut self,
         program: &ProgramData,
@@ -53,7 +53,7 @@ impl State {
         Err(stop)
     }
 
-    /// A pure function steps aside: its caller goes on with a result that is not there yet.
+    /// A pure function is suspended: its caller continues with a pending result.
     fn suspend_function(
         &mut self,
         program: &ProgramData,
@@ -75,7 +75,7 @@ impl State {
             borrows: None,
             borrowed: false,
             last_wait: LastWait::default(),
-            turns: 0,
+            iterations: 0,
         };
         fiber.tick += 1;
         if let Some(caller) = machine.frames.last() {
@@ -84,7 +84,7 @@ impl State {
         self.start_waiting(program, aside, stop);
     }
 
-    /// An item of a comprehension steps aside: the loop goes on with the next.
+    /// An item of a comprehension is suspended: the loop continues with the next.
     #[allow(clippy::too_many_arguments, reason = "what the caller has looked up already")]
     fn suspend_item(
         &mut self,
@@ -126,7 +126,7 @@ impl State {
             borrows: None,
             borrowed: false,
             last_wait: LastWait::default(),
-            turns: 0,
+            iterations: 0,
         };
         fiber.tick += 1;
         if let Some(top) = machine.frames.last_mut() {
@@ -135,7 +135,7 @@ impl State {
         self.start_waiting(program, aside, stop);
     }
 
-    /// A comprehension waits for items of unknown number; gives the slot of its result.
+    /// A comprehension waits for items of unknown number; gives the pending value of its result.
     pub(super) fn suspend_comprehension(
         &mut self,
         program: &ProgramData,
@@ -161,7 +161,7 @@ impl State {
             borrows: None,
             borrowed: false,
             last_wait: LastWait::default(),
-            turns: 0,
+            iterations: 0,
         };
         fiber.tick += 1;
         if let Some(hole) = super::build::open_hole(&acc) {
@@ -176,7 +176,7 @@ impl State {
         self.suspend_fiber(program, token, Box::new(fiber), stop);
     }
 
-    /// Puts a fiber to sleep until what it stopped for has come.
+    /// Suspends a fiber until the reason of its stop is gone.
     pub(super) fn suspend_fiber(&mut self, program: &ProgramData, token: u64, mut fiber: Box<Fiber>, stop: Stop) {
         // While the root waits only fibers that it started run, and they change nothing of its.
         if !fiber.is_root() && !fiber.borrowed {
@@ -199,7 +199,7 @@ impl State {
             Stop::Wait(pending) => pending.on_settled(Rc::clone(self.ready()) as Rc<dyn Waiter>, token),
             Stop::Borrowed => self.rare().borrowed.push(token),
             Stop::Barrier => self.rare().barrier = Some(token),
-            // Failures end a fiber, and a turn that is over does not park it.
+            // Failures end a fiber, and the end of a time slice does not suspend it.
             Stop::Fail(_) | Stop::Yield => {}
         }
     }

@@ -25,7 +25,7 @@ pub(super) fn placed(
     failure
 }
 
-/// A value of the wrong type is told where it was passed, not where that was noticed.
+/// A value of the wrong type is reported where it was passed, not where that was noticed.
 fn blame(program: &ProgramData, failure: &mut Failure, place: &ProgramPoint) {
     let code = &program.codes[place.code as usize];
     let (ty, hidden) = match code.ops.get(place.pc as usize) {

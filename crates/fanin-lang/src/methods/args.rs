@@ -67,7 +67,7 @@ pub(crate) fn each(value: &Value) -> Result<impl Iterator<Item = Value> + use<>,
     Ok(std::iter::from_fn(move || iter.next()))
 }
 
-/// Stops unless the elements of a list or tuple are there. A native runs again from its start each
+/// Stops unless the elements of a list or tuple are ready. A native runs again from its start each
 /// time it has waited: one that needs all elements asks this before it charges for anything, so that
 /// what it is charged does not depend on the order in which they come.
 pub(crate) fn there(value: &Value) -> Result<(), Stop> {

@@ -240,7 +240,7 @@ fn isupper(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     cased(ctx, args, "isupper", char::is_uppercase, char::is_lowercase)
 }
 
-/// Words begin with a capital and go on without one; at least one word.
+/// Words begin with a capital and continue without one; at least one word.
 fn istitle(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     args.only("istitle", true, 0, 0)?;
     let text = this(args)?;

@@ -133,7 +133,7 @@ fn replace(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     let new = required_text("replace", "new", new)?;
     let most = match count {
         None => usize::MAX,
-        // A negative count stands for all.
+        // A negative count denotes all.
         Some(count) => usize::try_from(int("replace", "count", count)?).unwrap_or(usize::MAX),
     };
     ctx.steps(whole.len() / 16)?;

@@ -138,7 +138,7 @@ fn read(name: &str, source: &str) -> Result<::url::Url, Stop> {
     ::url::Url::parse(source).map_err(|error| Stop::fail(Kind::Value, format!("{name}(): {error}")))
 }
 
-/// A reference as it stands in a document, resolved.
+/// A reference as it is in a document, resolved.
 fn join(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     let [base, reference] = args.bind("url.join", false, ["base", "reference"], 2)?;
     let base = read("url.join", given("url.join", "base", base)?)?;

@@ -69,7 +69,7 @@ impl Ctx<'_> {
     /// The list to change, `inserted` about to go into it.
     ///
     /// # Errors
-    /// If it is no list, frozen, being looped over or lent to a fiber.
+    /// If it is no list, frozen, being looped over or borrowed by a suspended fiber.
     #[inline]
     pub fn edit_list<'v>(&mut self, list: &'v Value, inserted: Option<&Value>) -> Result<&'v Rc<List>, Stop> {
         match list {
@@ -89,7 +89,7 @@ impl Ctx<'_> {
     /// The dict to change, `inserted` about to go into it.
     ///
     /// # Errors
-    /// If it is no dict, frozen, being looped over or lent to a fiber.
+    /// If it is no dict, frozen, being looped over or borrowed by a suspended fiber.
     #[inline]
     pub fn edit_dict<'v>(&mut self, dict: &'v Value, inserted: Option<&Value>) -> Result<&'v Rc<Dict>, Stop> {
         match dict {
@@ -109,7 +109,7 @@ impl Ctx<'_> {
     /// The set to change. What goes into a set is hashable, so it cannot hold the set.
     ///
     /// # Errors
-    /// If it is no set, frozen, being looped over or lent to a fiber.
+    /// If it is no set, frozen, being looped over or borrowed by a suspended fiber.
     pub fn edit_set<'v>(&mut self, set: &'v Value) -> Result<&'v Rc<Set>, Stop> {
         match set {
             Value::Set(set) => {
@@ -132,7 +132,7 @@ impl Ctx<'_> {
         Ok(text)
     }
 
-    /// The same, put behind a text.
+    /// The same, appended to a string.
     pub(crate) fn show_into(&mut self, value: &Value, out: &mut String) -> Result<(), Stop> {
         let before = out.len();
         match value {
@@ -148,7 +148,7 @@ impl Ctx<'_> {
         self.steps(bytes / 8)
     }
 
-    /// Whether the slice of steps is used up, so that others should have their turn.
+    /// Whether the slice of steps is used up, so that others should run.
     pub(crate) fn is_spent(&self) -> bool {
         self.meter.fuel == 0
     }
@@ -160,12 +160,12 @@ impl Ctx<'_> {
     }
 
     /// Gives the worker back to others: the native returns this error and is called again, with the same
-    /// arguments, when the flow has its next turn.
+    /// arguments, when the flow has its next time slice.
     pub(crate) fn suspend(&mut self, task: Box<dyn std::any::Any>) -> Stop {
         self.meter.suspend(task)
     }
 
-    /// Room to put a text together in; give it back with [`put_scratch`](Self::put_scratch).
+    /// A buffer for building a string; give it back with [`put_scratch`](Self::put_scratch).
     pub(crate) fn scratch(&mut self) -> String {
         self.meter.scratch()
     }
@@ -192,7 +192,7 @@ impl Ctx<'_> {
         Ok(text)
     }
 
-    /// The same, put behind a text.
+    /// The same, appended to a string.
     pub(crate) fn repr_into(&mut self, value: &Value, out: &mut String) -> Result<(), Stop> {
         let before = out.len();
         crate::value::display::repr(value, self.program, self.text_left(), out)?;

@@ -15,7 +15,7 @@ use crate::value::Value;
 pub use context::Ctx;
 pub use globals::Globals;
 
-/// What a native needs to be there before it is called. Arguments that it needs are *decided*:
+/// What must be ready before a native is called. Arguments that it needs are *decided*:
 /// pending ones resolved, absent ones `None`, JSON scalars as the values they stand for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Awaits {
@@ -39,7 +39,7 @@ pub enum Changes {
     Nothing,
     /// Its first argument, a container (`append`).
     This,
-    /// Something else: calls of it stand in program order.
+    /// Something else: its calls run in program order.
     World,
 }
 

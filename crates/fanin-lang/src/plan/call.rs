@@ -14,7 +14,7 @@ use crate::code::{CallInfo, Target};
 use crate::host::{Effect, HostRef};
 use crate::native::{Awaits, Changes, NativeFn};
 
-/// Natives that look at their arguments but not at the elements in them.
+/// Natives that read their arguments but not the elements in them.
 const SHALLOW: [&str; 18] = [
     "append",
     "dict",
@@ -180,7 +180,7 @@ impl Interpreter<'_> {
         let failed = self.failed.clone();
         self.failed.max(&before);
         let Some((mut value, mut after)) = ended else {
-            // Its caller goes on until the failure is there.
+            // Its caller continues until the failure is there.
             if !(code.pure && failed.at.exceeds(&now)) {
                 return None;
             }
@@ -193,7 +193,7 @@ impl Interpreter<'_> {
         if code.pure {
             let end = after.now.clone();
             if end.exceeds(&now) {
-                // It has stepped aside: its result comes when it ends, and what it sees cannot be changed until then.
+                // It is suspended: its result comes when it ends, and what it sees cannot be changed until then.
                 value.there.max(&end);
                 after.aside.max(&end);
                 after.borrow(args.iter().chain(&function.captured).chain(&function.defaults), &end, &waits);

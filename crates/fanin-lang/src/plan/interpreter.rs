@@ -1,4 +1,4 @@
-//! The walk over a function's operations: what each waits for, and what control does.
+//! The abstract interpreter of one function: control flow, waits, and changes to containers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,10 +10,10 @@ use super::{CallFound, LoopFound, WaitFound};
 use crate::code::{Code, Op, Reg};
 use crate::program::ProgramData;
 
-/// Operations looked at for one plan, all functions and turns of loops counted.
+/// Operations inspected for one plan, all functions and iterations of loops counted.
 pub(super) const MOST_STEPS: u64 = 400_000;
 
-/// Where in the walk something is: functions and operations, with the turn of each loop.
+/// Where in the walk something is: functions and operations, with the iteration of each loop.
 pub(super) type Context = Vec<(u32, u32, u32)>;
 
 pub(super) struct Interpreter<'p> {
@@ -27,7 +27,7 @@ pub(super) struct Interpreter<'p> {
     pub(super) notes: BTreeSet<((u32, u32), String)>,
     /// Functions that are called.
     pub(super) reached: BTreeSet<u32>,
-    /// Operations that may still be looked at.
+    /// Operations that may still be inspected.
     pub(super) fuel: u64,
     next_object: u32,
     pub(super) context: Context,
@@ -36,11 +36,11 @@ pub(super) struct Interpreter<'p> {
     pub(super) stack: Vec<u32>,
     /// How many calls around are made on some ways only.
     pub(super) conditional: u32,
-    /// Turns around that stand for none of their loops' turns at worst, see [`Interpreter::turns`].
+    /// How many iterations being interpreted are not the worst of their loop, see [`Interpreter::loop_iterations`].
     pub(super) passing: u32,
     /// When ways ended that end in a failure, and the calls made on them.
     pub(super) failed: Failed,
-    /// Items being walked through that can step aside: how deep the functions are, their registers, and the containers that
+    /// Items being walked through that can be suspended: how deep the functions are, their registers, and the containers that
     /// those have held.
     pub(super) items: Vec<(usize, Box<[Reg]>, BTreeSet<u32>)>,
     pub(super) writes: u32,
@@ -51,7 +51,7 @@ pub(super) struct Interpreter<'p> {
 pub(super) struct Failed {
     /// When control comes to the failures.
     pub(super) at: Sum,
-    /// When what has stepped aside before has ended too.
+    /// When what is suspended before has ended too.
     pub(super) whole: Sum,
     /// The calls made on them, if there are any such ways.
     pub(super) calls: Option<Sum>,
@@ -189,7 +189,7 @@ impl<'p> Interpreter<'p> {
             if let Some((depth, live, seen)) = self.items.last_mut()
                 && *depth == self.stack.len()
             {
-                // Where it waits first is not known, and what it sees then is lent until its end.
+                // Where it waits first is not known, and what it sees then is borrowed until its end.
                 live.iter().for_each(|reg| seen.extend(&state.regs[usize::from(*reg)].refs));
             }
             let mut jump = |target: usize, state: State, pending: &mut BTreeMap<usize, State>| {
@@ -224,7 +224,7 @@ impl<'p> Interpreter<'p> {
                 }
                 Op::Next { iter, dst, to: exit } => {
                     let exit = usize::from(exit);
-                    let (after, jumps) = self.turns(frame, state, pc, iter, dst, exit);
+                    let (after, jumps) = self.loop_iterations(frame, state, pc, iter, dst, exit);
                     for (target, state) in jumps {
                         jump(target, state, &mut pending);
                     }

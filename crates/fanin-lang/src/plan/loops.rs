@@ -1,4 +1,5 @@
-//! Loops: turn by turn where the items are known, else until what grows is known.
+//! Loops: item by item where the items are known, else by widening: a few iterations show which times grow,
+//! and by how much for each item.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +10,10 @@ use super::symbolic::Sum;
 use super::value::{AbstractValue, MOST_ITEMS, Origins, Shape};
 use crate::code::Reg;
 
-/// Turns of a loop that are looked at before what still grows is taken to grow with each item.
-const TURNS: usize = 4;
+/// Iterations of a loop that are inspected before what still grows is taken to grow with each item.
+const ITERATIONS: usize = 4;
 
-/// Times that a turn at worst is looked at, each of which may show more that grows.
+/// How often the worst iteration is interpreted; each may show more that grows.
 const WORST: usize = 12;
 
 /// A loop: its body from after `header` up to `exit`.
@@ -21,26 +22,26 @@ pub(super) struct Loop {
     pub(super) exit: usize,
     /// Where the items go.
     pub(super) dst: Reg,
-    /// Its items, if they can step aside.
+    /// Its items, if they can be suspended.
     item: Option<Item>,
 }
 
-/// What matters of an item that can step aside.
+/// What matters of an item that can be suspended.
 struct Item {
     element: u16,
     live: Box<[Reg]>,
 }
 
-/// Ways that leave a loop other than by its end.
+/// Exits that leave a loop other than by its end.
 #[derive(Default, Clone)]
-struct Ways {
+struct Exits {
     left: Option<State>,
     jumps: BTreeMap<usize, State>,
 }
 
 type Times = BTreeMap<Place, Sum>;
 
-/// What has grown in the last turn. A container that the turn has made is not something that grows.
+/// What has grown in the last iteration. A container made in the iteration does not count.
 fn grown(history: &[Times]) -> Times {
     let [.., before, after] = history else { return Times::new() };
     before
@@ -54,7 +55,7 @@ fn grown(history: &[Times]) -> Times {
 fn bound(history: &[Times], place: Place, growth: &Sum, id: u32) -> Sum {
     let mut times = history.iter().map(|times| times.get(&place).cloned().unwrap_or_default());
     let base = times.next().unwrap_or_default();
-    // What the first turns add beyond so much for each they add once.
+    // What the first iterations add beyond so much for each they add once.
     let (mut once, mut so_far) = (Sum::default(), base.clone());
     for time in times {
         so_far = so_far.plus(growth);
@@ -85,7 +86,7 @@ fn forget_items(start: &State, state: &mut State) {
 
 impl Interpreter<'_> {
     /// A loop.
-    pub(super) fn turns(
+    pub(super) fn loop_iterations(
         &mut self,
         frame: &mut Frame<'_>,
         state: State,
@@ -104,7 +105,7 @@ impl Interpreter<'_> {
         let one = Loop { header, exit, dst, item };
         let (share, dead) = (state.share, frame.dead);
         let returns = frame.returns.take();
-        let mut ways = Ways::default();
+        let mut exits = Exits::default();
         let after = match items {
             Some(items) if items.len() <= MOST_ITEMS => {
                 // Each may be absent.
@@ -115,7 +116,7 @@ impl Interpreter<'_> {
                     let Some(before) = state.take() else { break };
                     let kept = sparse.then(|| State { share: 0.0, ..before.clone() });
                     self.context.push((frame.index, header as u32, turn as u32 + 1));
-                    state = self.turn(frame, &one, before, item, &mut ways);
+                    state = self.iteration(frame, &one, before, item, &mut exits);
                     self.context.pop();
                     if let Some(kept) = kept {
                         join_into(&mut state, kept);
@@ -128,11 +129,11 @@ impl Interpreter<'_> {
                 let id = self.loop_id(frame, header, info.is_none());
                 self.loop_stack.push(id);
                 let writes = self.writes;
-                let after = self.grow(frame, &one, state, &element, id, &mut ways);
+                let after = self.grow(frame, &one, state, &element, id, &mut exits);
                 self.loop_stack.pop();
                 let found = &mut self.loops[id as usize];
                 found.writes |= self.writes > writes;
-                found.leaves |= ways.left.is_some() || frame.returns.is_some();
+                found.leaves |= exits.left.is_some() || frame.returns.is_some();
                 after
             }
         };
@@ -142,26 +143,26 @@ impl Interpreter<'_> {
             frame.returned(value, state);
         }
         let mut after = after;
-        if let Some(left) = ways.left {
+        if let Some(left) = exits.left {
             join_into(&mut after, left);
         }
         if let Some(after) = &mut after {
             after.share = if returned { share / 2.0 } else { share };
         }
-        (after, ways.jumps)
+        (after, exits.jumps)
     }
 
-    /// One turn of a loop: the state at its end. `None` if it never comes there.
-    fn turn(
+    /// One iteration of a loop: the state at its end. `None` if it never comes there.
+    fn iteration(
         &mut self,
         frame: &mut Frame<'_>,
         one: &Loop,
         mut state: State,
         item: AbstractValue,
-        ways: &mut Ways,
+        exits: &mut Exits,
     ) -> Option<State> {
         let start = state.clone();
-        // To tell what an item starts; an item that can step aside changes nothing, so that nothing in it waits for the rest.
+        // To tell what an item starts; an item that can be suspended changes nothing, so that nothing in it waits for the rest.
         let aside = if one.item.is_some() { std::mem::take(&mut state.aside) } else { Sum::default() };
         state.regs[usize::from(one.dst)] = item;
         let failed = std::mem::take(&mut self.failed);
@@ -178,14 +179,14 @@ impl Interpreter<'_> {
             state.aside.max(&aside);
         }
         if let Some(state) = out.end {
-            join_into(&mut ways.left, state);
+            join_into(&mut exits.left, state);
         }
         for (target, state) in out.jumps {
-            jump_to(&mut ways.jumps, target, state);
+            jump_to(&mut exits.jumps, target, state);
         }
         let Some(info) = &one.item else { return back };
         let Some(mut back) = back else {
-            // The loop goes on until the failure of the item is there.
+            // The loop continues until the failure of the item is there.
             let aside = own.at.exceeds(&start.now);
             let mut state = start;
             state.aside.max(&own.at);
@@ -193,7 +194,7 @@ impl Interpreter<'_> {
             return aside.then_some(state);
         };
         if back.now.exceeds(&start.now) {
-            // It has stepped aside where it had to wait, and the loop goes on with the next.
+            // It is suspended where it had to wait, and the loop continues with the next.
             let mut end = back.now.clone();
             if info.element == u16::MAX {
                 // It ends when the items of the loops in it have ended.
@@ -209,11 +210,17 @@ impl Interpreter<'_> {
         Some(back)
     }
 
-    /// A turn that does not count as one that a call or a wait is in: only what it leaves behind is asked for.
-    fn passing_turn(&mut self, frame: &mut Frame<'_>, one: &Loop, state: State, item: AbstractValue) -> Option<State> {
+    /// An iteration interpreted only for the state at its end: its calls and waits are not recorded.
+    fn passing_iteration(
+        &mut self,
+        frame: &mut Frame<'_>,
+        one: &Loop,
+        state: State,
+        item: AbstractValue,
+    ) -> Option<State> {
         let (returns, failed) = (frame.returns.take(), self.failed.clone());
         self.passing += 1;
-        let back = self.turn(frame, one, state, item, &mut Ways::default());
+        let back = self.iteration(frame, one, state, item, &mut Exits::default());
         self.passing -= 1;
         frame.returns = returns;
         self.failed = failed;
@@ -222,10 +229,10 @@ impl Interpreter<'_> {
 
     /// A loop whose number of items is not known.
     ///
-    /// What a turn leaves behind depends on what it finds. A few turns tell what grows, and by how much at most from then on:
-    /// a turn that finds everything later by so much leaves everything later by so much at most. So there is a state that holds
-    /// before each turn: so much more for each item. A turn that starts from that is the worst one: calls and waits in it, and
-    /// ways that leave it, are what they are at worst.
+    /// The state after an iteration depends on the state before it. A few iterations show which times grow, and by how much at
+    /// most: if all times before an iteration are later by some amount, all times after it are later by at most that amount. So
+    /// one state, with that amount added for each item, bounds every iteration. The iteration that starts from it is the worst one: calls and waits in it, and
+    /// exits of it, are what they are at worst.
     fn grow(
         &mut self,
         frame: &mut Frame<'_>,
@@ -233,24 +240,24 @@ impl Interpreter<'_> {
         start: State,
         element: &AbstractValue,
         id: u32,
-        ways: &mut Ways,
+        exits: &mut Exits,
     ) -> Option<State> {
         let calls = start.calls.clone();
         let failed = std::mem::take(&mut self.failed);
         let mut per_item = Sum::default();
         let mut worst = start.clone();
-        // The times before the first turn and after each.
+        // The times before the first iteration and after each.
         let mut history = vec![start.times()];
         let mut joined = start.clone();
         let mut settled = false;
-        for turn in 0..TURNS {
+        for turn in 0..ITERATIONS {
             let mut from = joined.clone();
             from.calls.clone_from(&calls);
-            // If the first turn has moved nothing, the second one is as late as all that follow.
+            // If the first iteration has moved nothing, the second one is as late as all that follow.
             let passing = turn > 1 || turn == 1 && !grown(&history).is_empty();
             let back = match passing {
-                false => self.turn(frame, one, from, element.clone(), ways),
-                true => self.passing_turn(frame, one, from, element.clone()),
+                false => self.iteration(frame, one, from, element.clone(), exits),
+                true => self.passing_iteration(frame, one, from, element.clone()),
             };
             let Some(mut back) = back else {
                 settled = turn == 0;
@@ -290,8 +297,8 @@ impl Interpreter<'_> {
             for _ in 0..WORST {
                 let mut from = worst.clone();
                 from.calls.clone_from(&calls);
-                let outside = (ways.clone(), frame.returns.clone(), self.failed.clone());
-                let Some(mut back) = self.turn(frame, one, from, element.clone(), ways) else {
+                let outside = (exits.clone(), frame.returns.clone(), self.failed.clone());
+                let Some(mut back) = self.iteration(frame, one, from, element.clone(), exits) else {
                     known = true;
                     break;
                 };
@@ -304,7 +311,7 @@ impl Interpreter<'_> {
                 known = kinds == worst.kinds(&start)
                     && bounds.iter().all(|(place, bound)| !after[place].exceeds(&bound.plus(&growth)));
                 for (place, time) in &before {
-                    // What grows only later, or was hidden by something larger in the first turns.
+                    // What grows only later, or was hidden by something larger in the first iterations.
                     if !bounds.contains_key(place) && after[place].exceeds(time) {
                         let mut bound = time.plus(&growth.for_each(id));
                         bound.max(&after[place]);
@@ -316,10 +323,10 @@ impl Interpreter<'_> {
                 if known {
                     break;
                 }
-                (*ways, frame.returns, self.failed) = outside;
+                (*exits, frame.returns, self.failed) = outside;
             }
             if !known {
-                // It cannot be told, and that is said.
+                // The bound is unknown, and the plan reports it as incomplete.
                 self.fuel = 0;
             }
             for place in bounds.keys() {
@@ -333,7 +340,7 @@ impl Interpreter<'_> {
         let all = per_item.for_each(id);
         worst.calls = calls.plus(&all);
         let returned = frame.returns.iter_mut().map(|(_, state)| state);
-        for state in ways.left.iter_mut().chain(ways.jumps.values_mut()).chain(returned) {
+        for state in exits.left.iter_mut().chain(exits.jumps.values_mut()).chain(returned) {
             state.calls = state.calls.plus(&all);
         }
         self.failed.calls = self.failed.calls.take().map(|calls| calls.plus(&all));

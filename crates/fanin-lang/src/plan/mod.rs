@@ -1,11 +1,15 @@
-//! What a flow does at worst, known before it runs: how many rounds of calls one after another, which
-//! calls, what each waits for, which functions run in order and why.
+//! The plan: what a flow does at worst, found before it runs. Rounds of calls, the calls themselves, what each
+//! waits for, and which functions run in order and why.
 //!
-//! A walk over the compiled operations that follows, for each value, when it is there: a call's answer
-//! one round after the call starts, a call when its arguments are there and control has come to it.
-//! Where ways part both are followed, where they meet the later time counts; what a loop adds with
-//! each item is told as such. So all numbers are upper bounds. What cannot be followed (a function in
-//! a value that is not known) is said.
+//! An abstract interpreter walks over the compiled operations and computes when each value is ready. An answer is
+//! ready one round after its call starts. A call starts when its arguments are ready and control has reached it.
+//! Both branches of an `if` are followed, and the later time counts where they meet. Loops of unknown length
+//! count for each item. So all numbers are upper bounds. What cannot be followed, such as a function in an
+//! unknown value, is reported as unknown.
+//!
+//! - `interpreter`, `ops`, `call`, `loops`: the interpreter, by kind of operation;
+//! - `value`, `heap`, `state`: abstract values, containers and states;
+//! - `symbolic`: numbers such as "2 + 1 for each item of L1".
 
 mod call;
 mod heap;
@@ -28,7 +32,7 @@ use crate::error::{Diagnostic, Position};
 use crate::program::{FunctionRef, Program, ProgramData};
 use crate::value::{Frozen, FrozenValue};
 
-/// Operations looked at for the loops of all functions.
+/// Operations inspected for the loops of all functions.
 const LOOPS_STEPS: u64 = 100_000;
 
 /// A call as the walk finds it.
@@ -42,9 +46,9 @@ struct CallFound {
     optional: Option<bool>,
     conditional: bool,
     loops: Vec<u32>,
-    /// The rounds before it, at worst; in a loop, in its first turn.
+    /// The rounds before it, at worst; in a loop, in its first iteration.
     start: Sum,
-    /// How much later it starts in later turns.
+    /// How much later it starts in later iterations.
     later: Sum,
     needs: Origins,
     decided: Origins,
@@ -66,9 +70,9 @@ struct LoopFound {
 /// A place where control waits.
 struct WaitFound {
     place: (u32, u32),
-    /// The rounds that are over then; in a loop, in its first turn.
+    /// The rounds that are over then; in a loop, in its first iteration.
     until: Sum,
-    /// How much later it is in later turns.
+    /// How much later it is in later iterations.
     later: Sum,
     on: Origins,
     depth: usize,
@@ -128,7 +132,7 @@ pub struct PlannedLoop {
     pub in_order: bool,
 }
 
-/// A place where the flow waits before it goes on.
+/// A place where the flow waits before it continues.
 #[derive(Debug, Clone)]
 pub struct PlannedWait {
     /// Where.
@@ -334,7 +338,7 @@ impl Program {
                     )
                     .hint(Some(
                         "items of a comprehension run side by side: [f(x) for x in ...]; if each item needs the one before, \
-                         say so with # fanin: allow(sequential-loop)"
+                         silence this with # fanin: allow(sequential-loop)"
                             .to_owned(),
                     )),
                 );

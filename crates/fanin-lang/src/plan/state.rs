@@ -18,7 +18,7 @@ pub(super) struct State {
     pub(super) waited: Origins,
     /// When all required calls above have succeeded.
     pub(super) required: Sum,
-    /// When everything that has stepped aside has ended.
+    /// When everything that is suspended has ended.
     pub(super) aside: Sum,
     /// Calls made.
     pub(super) calls: Sum,
@@ -186,7 +186,7 @@ impl State {
         self.elements(of).1
     }
 
-    /// What its values are, as far as turns of a loop that begins with `start` can differ in it.
+    /// What its values are, as far as iterations of a loop that begins with `start` can differ in it.
     pub(super) fn kinds(&self, start: &Self) -> Vec<(Discriminant<Shape>, Vec<u32>)> {
         let elements = start.heap.iter().filter_map(|(id, _)| self.heap.get(id)).map(|object| &object.element);
         // Each turn makes containers of its own: which, makes no difference.
@@ -195,7 +195,7 @@ impl State {
         self.regs.iter().chain(elements).map(|value| (discriminant(&value.shape), refs(value))).collect()
     }
 
-    /// All times in which it can grow, for comparing turns of a loop.
+    /// All times in which it can grow, for comparing iterations of a loop.
     pub(super) fn times(&self) -> BTreeMap<Place, Sum> {
         let mut times = BTreeMap::from([
             (Place::Now, self.now.clone()),

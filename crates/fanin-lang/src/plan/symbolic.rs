@@ -1,4 +1,4 @@
-//! Rounds, and numbers of calls, that may depend on how many items there are.
+//! Symbolic bounds: rounds and numbers of calls that depend on how many items a loop has.
 
 use std::collections::BTreeMap;
 

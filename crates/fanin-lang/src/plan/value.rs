@@ -58,7 +58,7 @@ pub(super) struct AbstractValue {
 }
 
 impl AbstractValue {
-    /// A value that is there.
+    /// A ready value.
     pub(super) fn plain(shape: Shape) -> Self {
         let refs = match &shape {
             Shape::Object(ids) => ids.clone(),

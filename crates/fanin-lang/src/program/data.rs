@@ -25,7 +25,7 @@ pub(crate) struct ProgramData {
     pub(crate) files: Vec<SourceFile>,
     /// For each file its variables.
     pub(super) modules: HashMap<ArcStr, HashMap<ArcStr, u32>>,
-    /// Names of the program's own files, as asked for.
+    /// Names of the program's own files, as requested.
     pub(super) roots: HashMap<String, ArcStr>,
     pub(crate) builtins: Arc<Globals>,
 }
@@ -51,7 +51,7 @@ pub struct FunctionRef {
 }
 
 impl Program {
-    /// A function that a file of the program (as asked for in [`load`](Self::load)) defines.
+    /// A function that a file of the program (as requested in [`load`](Self::load)) defines.
     #[must_use]
     pub fn function(&self, file: &str, name: &str) -> Option<FunctionRef> {
         let file = self.0.roots.get(file)?;
@@ -108,7 +108,7 @@ impl Program {
         (code.pure, reasons)
     }
 
-    /// A place spelt out.
+    /// A place in full.
     #[must_use]
     pub fn position(&self, call_site: CallSite) -> Position {
         self.0.position(call_site.code, call_site.pc).unwrap_or_default()

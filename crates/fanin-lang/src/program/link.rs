@@ -48,7 +48,7 @@ impl Program {
     }
 
     /// The same, with everything that can be known to be wrong before it runs, and with warnings of
-    /// what is hardly meant.
+    /// what is probably a mistake.
     #[must_use]
     pub fn check(globals: Arc<Globals>, loader: &dyn Loader, roots: &[&str]) -> Checked {
         Self::link(globals, loader, roots, true, LOAD_LIMITS)
@@ -152,7 +152,7 @@ struct Linker<'a> {
 
 impl Linker<'_> {
     fn data(&mut self) -> &mut ProgramData {
-        // It is put back after each run of a top level.
+        // It is restored after each run of a top level.
         self.data.get_or_insert_with(ProgramData::default)
     }
 

@@ -26,10 +26,10 @@ fn name_of(value: &Value) -> String {
 
 /// Checks a value and, where the type says something of them, its elements. Values that failed are of
 /// every type: they fail where they are decided on, not where they are passed. What an optional call
-/// left behind is of every type too: it stands for something that is missing.
+/// left behind is of every type too.
 ///
 /// # Errors
-/// `Wait` for what is not there yet; a limit.
+/// `Wait` for what is pending; a limit.
 pub(crate) fn mismatch(ty: &Type, value: &Value, meter: &mut Meter) -> Result<Option<Mismatch>, Stop> {
     if *ty == Type::Any {
         return Ok(None);
@@ -94,7 +94,7 @@ pub(crate) fn mismatch(ty: &Type, value: &Value, meter: &mut Meter) -> Result<Op
             Ok(None)
         }
         Type::Union(all) => {
-            // What is not there yet in one of them may not matter for another.
+            // What is pending in one of them may not matter for another.
             let mut waits = None;
             for one in all {
                 match mismatch(one, value, meter) {

@@ -10,7 +10,7 @@ use crate::pending::PendingValue;
 pub struct Accumulator {
     pub(crate) items: RefCell<Vec<Value>>,
     /// Places in `items` where an unknown number of elements is still to come: the results of items
-    /// that stepped aside before it was known whether they give an element.
+    /// that were suspended before it was known whether they give an element.
     pub(crate) holes: RefCell<Vec<(usize, PendingValue)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Looking through a value and everything inside it: is all of it there; a snapshot of it.
+//! Readiness of a value with everything inside it, and snapshots of it.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -11,16 +11,16 @@ use crate::pending::{Derived, Later, PendingKind, PendingValue};
 use crate::program_order::ProgramOrder;
 use crate::program_point::ProgramPoint;
 
-/// What stands in the way of using all of a value.
+/// Whether a value can be used with everything inside it.
 #[derive(Debug)]
 pub enum Readiness {
     /// Nothing.
     Ready,
-    /// Something is not there yet: this pending, and perhaps others.
+    /// Something is pending: this one, and perhaps others.
     Pending(PendingValue),
-    /// All is there, and this is the first of it, in the order of the value, that failed.
+    /// All is ready, and this is the first of it, in the order of the value, that failed.
     Failed(Rc<Failure>),
-    /// All is there, nothing failed, and this is the first that an optional call left out.
+    /// All is ready, nothing failed, and this is the first that an optional call left out.
     Absent(Rc<Failure>),
     /// Nested deeper than any value may be, or within itself.
     TooDeep,
@@ -48,7 +48,7 @@ pub fn readiness(value: &Value) -> Readiness {
 }
 
 struct Walk {
-    /// Shared containers that were looked through. Keyed by address; the values are alive.
+    /// Shared containers that were searched. Keyed by address; the values are alive.
     seen: HashSet<usize>,
     failed: Option<Rc<Failure>>,
     absent: Option<Rc<Failure>>,
@@ -123,7 +123,7 @@ pub(crate) fn capture(value: &Value, order: &ProgramOrder, place: &dyn Fn() -> P
         | Value::Iter(_)
         | Value::Cell(_)
         | Value::Accumulator(_) => {
-            // Mostly a dict written in the call itself: nobody else can ever change it.
+            // Mostly a dict written in the call itself: nothing else can ever change it.
             if is_sole(value, 0, &mut { MOST }) {
                 return Ok(value.clone());
             }
@@ -136,7 +136,7 @@ pub(crate) fn capture(value: &Value, order: &ProgramOrder, place: &dyn Fn() -> P
 /// Most elements of one snapshot: it cannot yield to the worker.
 const MOST: usize = 200_000;
 
-/// Whether the one reference that leads to each container within a value is the one looked at, and none
+/// Whether the one reference that leads to each container within a value is the one inspected, and none
 /// is still to come.
 fn is_sole(value: &Value, depth: usize, left: &mut usize) -> bool {
     const DEEP: usize = 16;
@@ -236,7 +236,7 @@ impl Capture<'_> {
         }
     }
 
-    /// A slot for the copy of a fiber's result.
+    /// A pending value for the copy of a fiber's result.
     fn later(&self, pending: &PendingValue) -> PendingValue {
         let (root, path) = match &pending.0.kind {
             PendingKind::Derived(way) => (way.of.clone(), way.path.clone()),

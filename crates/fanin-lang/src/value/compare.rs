@@ -16,7 +16,7 @@ use crate::error::{Failure, Kind as Error, Stop};
 /// one is then an error, so that no recursion over a program's data can overflow the stack.
 pub const MAX_NESTING: usize = 256;
 
-/// Most elements that one comparison or hash looks at, 64 bytes of text counting as one: it cannot yield to the worker.
+/// Most elements that one comparison or hash inspects, 64 bytes of text counting as one: it cannot yield to the worker.
 pub(crate) const MAX_WORK: u64 = 20_000;
 
 #[cold]
@@ -32,7 +32,7 @@ pub fn equal(a: &Value, b: &Value) -> Result<bool, Stop> {
     equal_within(a, b, 0, &mut { MAX_WORK })
 }
 
-/// The same; takes the elements looked at off `work`, and fails when nothing is left of it.
+/// The same; takes the elements inspected off `work`, and fails when nothing is left of it.
 pub(crate) fn equal_counted(a: &Value, b: &Value, work: &mut u64) -> Result<bool, Stop> {
     equal_within(a, b, 0, work)
 }
@@ -47,10 +47,10 @@ fn count(work: &mut u64) -> Result<(), Stop> {
     count_many(work, 1)
 }
 
-/// So many bytes of a text are looked at as fast as one element.
+/// So many bytes of a text are inspected as fast as one element.
 const BYTES: usize = 64;
 
-/// A text that is looked at as a whole.
+/// A text that is inspected as a whole.
 #[inline]
 fn count_text(work: &mut u64, bytes: usize) -> Result<(), Stop> {
     if bytes < BYTES { Ok(()) } else { count_many(work, (bytes / BYTES) as u64) }
@@ -64,7 +64,7 @@ fn count_many(work: &mut u64, elements: u64) -> Result<(), Stop> {
         }
         None => Err(Stop::fail(
             Error::Limit,
-            format!("one operation looked at over {MAX_WORK} elements, or at more than the flow has steps left"),
+            format!("one operation compared more than {MAX_WORK} elements, or more than the flow has steps left"),
         )),
     }
 }

@@ -12,7 +12,7 @@ use super::list::MutationGuard;
 use super::{Value, compare};
 use crate::error::Stop;
 
-/// Up to this many entries are looked through one by one, which is faster than hashing.
+/// Up to this many entries are searched one by one, which is faster than hashing.
 const FEW: usize = 8;
 
 /// The entries of a dict. Keys are decided, hashable values; values may be pending.
@@ -145,7 +145,7 @@ impl Map {
     ) -> Result<Option<Value>, Stop> {
         if let Some(index) = &mut self.index {
             let hash = compare::hash(key.borrow())?;
-            // Hashable values that are there compare without failing.
+            // Hashable values that are ready compare without failing.
             let entries = &self.entries;
             let found = index.find(hash, |(h, at)| *h == hash && same(key.borrow(), &entries[*at as usize].0));
             if let Some((_, at)) = found {
@@ -187,7 +187,7 @@ impl Map {
         if self.entries.len() <= FEW {
             self.index = None;
         } else if let Some(index) = &mut self.index {
-            // What stood behind it has moved up by one.
+            // What was behind it has moved up by one.
             index.retain(|(_, at)| {
                 let here = *at as usize;
                 *at -= u32::from(here > position);

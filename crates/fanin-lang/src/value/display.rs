@@ -83,7 +83,10 @@ impl Show<'_> {
         if out.len() > self.end {
             return Err(Stop::fail(
                 Error::Limit,
-                format!("the text of one value is longer than {} bytes, which is all the flow may have", self.most),
+                format!(
+                    "the text of one value is longer than {} bytes, which is the most that the flow may use",
+                    self.most
+                ),
             ));
         }
         let value = value.decide()?;

@@ -1,5 +1,7 @@
-//! Dropping without recursion: a list nested a million deep must not overflow the stack. And, where it is asked for, in parts: what a
-//! flow leaves behind may take as long to free as it took to make, and others want the worker meanwhile.
+//! Dropping values without recursion, and in parts.
+//!
+//! A list nested a million deep must not overflow the stack. And what a flow leaves behind may take as long to
+//! free as it took to make, so a worker frees it in parts, between other work.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -33,7 +35,7 @@ thread_local! {
 }
 
 /// Does something that may drop large values, of which only a part is dropped now. Gives besides whether it left
-/// something to [`drop_remaining`] on this thread; nobody else does that.
+/// something to [`drop_remaining`] on this thread; nothing else does that.
 pub fn drop_incrementally<T>(work: impl FnOnce() -> T) -> (T, bool) {
     in_part(work)
 }
@@ -97,7 +99,7 @@ fn keep_row(left: Left) {
 /// Takes elements of a row that are dropped by themselves off what the part may still drop.
 fn charge<'v>(values: impl Iterator<Item = &'v Value>) {
     let freed = |value: &&Value| !matches!(value, Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_));
-    // Those that are nothing to drop are looked at.
+    // Those that are nothing to drop are inspected.
     let weight = values.filter(freed).count() + ROW / 16;
     if let Some(left) = LEFT.get() {
         LEFT.set(Some(left.saturating_sub(u32::try_from(weight).unwrap_or(u32::MAX))));
@@ -162,7 +164,7 @@ pub(crate) fn drop_pairs(entries: Vec<(Value, Value)>) {
     }
 }
 
-/// Whether a container of so many elements is dropped in parts where that is asked for.
+/// Whether a container of so many elements is dropped in parts on request.
 #[inline]
 pub(crate) fn is_long(elements: usize) -> bool {
     elements > ROW
@@ -170,7 +172,7 @@ pub(crate) fn is_long(elements: usize) -> bool {
 
 /// How much work it is to drop a value by itself, without what is nested in it.
 fn weight(value: &Value) -> u32 {
-    // What nobody else has is freed; and only that is not being changed by somebody right now. Long ones are left for later.
+    // What nothing else has is freed; and only that is not being changed by somebody right now. Long ones are left for later.
     let elements = match value {
         Value::List(list) if Rc::strong_count(list) == 1 => list.items().len(),
         Value::Dict(dict) if Rc::strong_count(dict) == 1 => 4 * dict.map().len(),
@@ -288,7 +290,7 @@ mod tests {
         let shared = Value::list(vec![Value::list(vec![Value::Cell(probe.clone())])]);
         let all = vec![deep, wide, shared.clone()];
         assert!(drop_incrementally(|| drop(all)).1);
-        // Nobody else's values wait for it, and nobody else has its work to do.
+        // No other values wait for it, and nothing else has its work to do.
         drop(shared);
         let mut parts = 1;
         while drop_remaining() {

@@ -1,4 +1,4 @@
-//! Indexing of values that are there.
+//! Indexing of values that are ready.
 
 use super::Value;
 use super::view::{self, Kind, type_name};
@@ -63,7 +63,7 @@ fn no_key(of: &Value, key: &Value) -> Stop {
     failure.into()
 }
 
-/// The index that a key stands for in a sequence of `len` elements.
+/// The index that a key denotes in a sequence of `len` elements.
 pub(crate) fn position(key: &Value, len: usize, of: &Value) -> Result<usize, Stop> {
     let Value::Int(index) = key else {
         return Err(Stop::fail(Error::Type, format!("{} is indexed with int, not {}", type_name(of), type_name(key))));

@@ -8,10 +8,10 @@ use super::drop::{drop_row, drop_values, is_long, is_nested};
 use super::{Map, Value};
 use crate::error::{Kind, Stop};
 
-/// What a mutable container knows besides its contents.
+/// Why a mutable container must not be changed now.
 #[derive(Debug, Default)]
 pub struct MutationGuard {
-    /// Waiting fibers that can still see it.
+    /// Suspended fibers that can still see it.
     pub(crate) borrowed: Cell<u32>,
     /// Loops that are running over it.
     pub(crate) iterating: Cell<u32>,

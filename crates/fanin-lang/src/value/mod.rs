@@ -144,7 +144,7 @@ pub enum Value {
     /// before its first assignment.
     #[doc(hidden)]
     Unbound,
-    /// A place in something that is looped over.
+    /// An iterator of a loop.
     #[doc(hidden)]
     Iter(Rc<Iter>),
     /// A variable shared with nested functions.
@@ -210,7 +210,7 @@ impl Value {
 
     pub(crate) const UNBOUND: Self = Self::Unbound;
 
-    /// Whether a value of this kind can be looked at as it is: neither pending, nor absent, nor a
+    /// Whether a value of this kind can be inspected as it is: neither pending, nor absent, nor a
     /// scalar that still is JSON text.
     #[inline]
     #[must_use]
@@ -219,10 +219,10 @@ impl Value {
     }
 
     /// The value to decide on: a pending one resolved, an absent one as `None`, a JSON scalar as the
-    /// value that it stands for. JSON arrays and objects stay as they are.
+    /// value that it denotes. JSON arrays and objects stay as they are.
     ///
     /// # Errors
-    /// [`Stop::Wait`] if it is not there yet, [`Stop::Fail`] if it failed.
+    /// [`Stop::Wait`] if it is pending, [`Stop::Fail`] if it failed.
     #[inline]
     pub fn decide(&self) -> Result<Value, Stop> {
         if self.is_plain() { Ok(self.clone()) } else { self.decide_slowly() }

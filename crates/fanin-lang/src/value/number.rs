@@ -10,7 +10,7 @@ use num_traits::{FromPrimitive, ToPrimitive};
 use super::Value;
 use crate::error::{Kind as Error, Stop};
 
-/// The value that a JSON scalar stands for; `None` for arrays and objects.
+/// The value that a JSON scalar denotes; `None` for arrays and objects.
 pub(crate) fn scalar(node: Node<'_>) -> Option<Value> {
     Some(match node.kind() {
         fanin_json::Kind::Null => Value::None,

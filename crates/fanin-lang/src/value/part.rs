@@ -1,5 +1,5 @@
-//! Parts of answers. They are soft: a part that is missing fails where it is decided on, not where
-//! it is taken, so that it makes no difference whether the answer was there when it was taken.
+//! Parts of answers. A missing part fails where it is decided on, not where it is taken. So it makes no difference
+//! whether the answer was ready when the part was taken.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// The step that a decided value stands for, if it is a string or an integer.
+    /// The step that a decided value denotes, if it is a string or an integer.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         match value {
             Value::Str(text) => Some(Self::Str(text.clone())),
@@ -88,9 +88,11 @@ fn missing(doc: &Doc, node: Node<'_>, key: &Key) -> Failure {
             (Error::Index, format!("has no element {index}{place}: the list has {}", node.len().unwrap_or(0)))
         }
         (Key::Str(name), kind) => {
-            (Error::Type, format!("has {} where key {:?} is asked{place}", word(kind), name.as_str()))
+            (Error::Type, format!("has {} where key {:?} is expected{place}", word(kind), name.as_str()))
         }
-        (Key::Int(index), kind) => (Error::Type, format!("has {} where element {index} is asked{place}", word(kind))),
+        (Key::Int(index), kind) => {
+            (Error::Type, format!("has {} where element {index} is expected{place}", word(kind)))
+        }
     };
     let hint = match (key, node.kind()) {
         (Key::Str(name), Kind::Object) => {
@@ -165,7 +167,7 @@ pub(crate) fn walk(whole: &Value, path: &[Key]) -> Outcome {
     Ok(value)
 }
 
-/// A part of an answer as a value: a JSON value if it is there, a slot that has failed if not.
+/// A part of an answer as a value: a JSON value if it is there, a pending value that has failed if not.
 #[inline]
 pub(crate) fn soft(doc: &Doc, at: u32, key: &Key) -> Value {
     match of_json(doc, at, key) {

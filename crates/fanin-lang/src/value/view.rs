@@ -1,5 +1,4 @@
-//! One look at values of the same kind in different representations: a list of the flow's, a frozen
-//! one, a JSON array.
+//! Uniform access to values of one kind in all representations: a list of the flow, a frozen list, a JSON array.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -74,7 +73,7 @@ impl Kind {
 #[inline]
 #[must_use]
 pub fn kind(value: &Value) -> Kind {
-    // What has to be looked into stands apart, so that all others are one look into a table.
+    // What has to be looked into is apart, so that all others are one look into a table.
     if let Value::Json { .. } | Value::Frozen(_) = value {
         return kind_inside(value);
     }
@@ -251,7 +250,7 @@ fn not_a_dict(value: &Value) -> Stop {
     Stop::fail(Error::Type, format!("expected a dict, got {}", type_name(value)))
 }
 
-/// A place in something that is looped over. While it lives the container cannot be changed.
+/// An iterator. While it lives the container cannot be changed.
 #[derive(Debug)]
 pub struct Iter {
     source: Source,

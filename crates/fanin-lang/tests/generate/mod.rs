@@ -454,7 +454,7 @@ const LIST: &[&str] = &["list", "list[int]", "list[int | None]", "typing.Iterabl
 /// number.
 pub const ITEMS: u32 = 6;
 
-/// The program that a tape stands for: a function `main` that calls services `a`, `b` and `c`, and others that it calls.
+/// The program that a tape denotes: a function `main` that calls services `a`, `b` and `c`, and others that it calls.
 /// `even`: each of its loops goes through a number of items that is written there, or else through [`ITEMS`].
 pub fn write(tape: &[u32], even: bool) -> String {
     let mut writer = Writer {

@@ -130,7 +130,7 @@ fn begin(writer: &mut Writer<'_>, value: Value) -> Result<Option<Open>, Stop> {
     while let Value::Pending(pending) = &value {
         value = match pending.outcome() {
             Some(Ok(inner)) => inner,
-            // It was looked through before: this cannot be.
+            // It was searched before: this cannot be.
             _ => value.decide()?,
         };
     }
@@ -163,7 +163,7 @@ fn begin(writer: &mut Writer<'_>, value: Value) -> Result<Option<Open>, Stop> {
                 writer.begin_object();
                 return Ok(Some(Open::Object(fields.collect::<Vec<_>>().into_iter())));
             }
-            _ => return Err(Stop::fail(Kind::Type, format!("{} has no form in JSON", type_name(&other)))),
+            _ => return Err(Stop::fail(Kind::Type, format!("{} cannot be written as JSON", type_name(&other)))),
         },
     }
     Ok(None)
