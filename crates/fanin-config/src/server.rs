@@ -79,6 +79,20 @@ pub struct Server {
     #[serde(serialize_with = "serialize::duration")]
     #[schemars(with = "types::DurationText")]
     pub body_timeout: Duration,
+    /// How long a client may read a response slower than `min_read_rate` before its connection is closed. Answers to HTTP/2
+    /// PING do not count as reading. `"off"`: for ever.
+    #[serde(serialize_with = "serialize::optional_duration_or_off")]
+    #[schemars(with = "types::Or<types::DurationText, types::Off>")]
+    pub slow_reader_timeout: Option<Duration>,
+    /// Bytes per second that a client must read of its responses, on average over `slow_reader_timeout`.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<1>")]
+    pub min_read_rate: usize,
+    /// Most bytes of responses on one connection that the client has not read. Above it, further requests on this connection
+    /// are refused with 503. A single response may be larger.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<1>")]
+    pub max_unsent: usize,
     /// How long running requests may take to finish after SIGTERM.
     #[serde(serialize_with = "serialize::duration")]
     #[schemars(with = "types::DurationText")]
@@ -138,6 +152,9 @@ impl Default for Server {
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             body_timeout: Duration::from_secs(10),
+            slow_reader_timeout: Some(Duration::from_secs(10)),
+            min_read_rate: 512,
+            max_unsent: 32 << 20,
             drain_timeout: Duration::from_secs(30),
             max_header_size: 32 << 10,
             max_body: 1 << 20,
@@ -264,6 +281,9 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         header_timeout: table.duration("header_timeout").unwrap_or(default.header_timeout),
         idle_timeout: table.duration("idle_timeout").unwrap_or(default.idle_timeout),
         body_timeout: table.duration("body_timeout").unwrap_or(default.body_timeout),
+        slow_reader_timeout: table.duration_or_off("slow_reader_timeout").unwrap_or(default.slow_reader_timeout),
+        min_read_rate: table.size("min_read_rate", 1).unwrap_or(default.min_read_rate),
+        max_unsent: table.size("max_unsent", 1).unwrap_or(default.max_unsent),
         drain_timeout: table.duration("drain_timeout").unwrap_or(default.drain_timeout),
         max_header_size: table.size("max_header_size", 1024).unwrap_or(default.max_header_size),
         max_body: table.size("max_body", 0).unwrap_or(default.max_body),

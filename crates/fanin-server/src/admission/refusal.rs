@@ -15,11 +15,20 @@ pub(crate) enum Refusal {
     Queueing,
     /// The memory budget is nearly used up.
     Memory,
+    /// The client has not taken the responses before.
+    Unsent,
 }
 
 impl Refusal {
-    pub(crate) const ALL: [Refusal; 6] =
-        [Refusal::Route, Refusal::Server, Refusal::Evicted, Refusal::Deadline, Refusal::Queueing, Refusal::Memory];
+    pub(crate) const ALL: [Refusal; 7] = [
+        Refusal::Route,
+        Refusal::Server,
+        Refusal::Evicted,
+        Refusal::Deadline,
+        Refusal::Queueing,
+        Refusal::Memory,
+        Refusal::Unsent,
+    ];
 
     /// The member `reason` of the problem, and the label of the metric.
     pub(crate) fn reason(self) -> &'static str {
@@ -30,6 +39,7 @@ impl Refusal {
             Refusal::Deadline => "deadline",
             Refusal::Queueing => "queueing",
             Refusal::Memory => "memory",
+            Refusal::Unsent => "unsent",
         }
     }
 
@@ -41,6 +51,7 @@ impl Refusal {
             Refusal::Deadline => "the request's deadline passed while it waited for a permit",
             Refusal::Queueing => "the server is overloaded; the request would have waited too long",
             Refusal::Memory => "the server is close to its memory budget",
+            Refusal::Unsent => "the client has not read the earlier responses on this connection",
         }
     }
 }

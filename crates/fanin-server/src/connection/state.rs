@@ -29,6 +29,12 @@ pub(crate) struct ConnectionState {
     active: Cell<u32>,
     /// Responses that hyper has not taken all bytes of.
     unfinished_responses: Cell<u32>,
+    /// Bytes of responses that the client has not taken.
+    unsent: Cell<usize>,
+    /// When the time began in which `taken` is counted.
+    window_began: Cell<Instant>,
+    /// Bytes of responses taken since then.
+    taken: Cell<usize>,
     /// Since then the socket has taken no bytes.
     blocked_since: Cell<Option<Instant>>,
     /// The next bytes that hyper writes belong to a response of ours. Otherwise they are hyper's own error response.
@@ -67,9 +73,12 @@ impl ConnectionState {
             remote_text: OnceCell::new(),
             phase: Cell::new(Phase::Idle),
             since: Cell::new(now.get()),
+            window_began: Cell::new(now.get()),
             now,
             active: Cell::new(0),
             unfinished_responses: Cell::new(0),
+            unsent: Cell::new(0),
+            taken: Cell::new(0),
             blocked_since: Cell::new(None),
             response_expected: Cell::new(false),
             unread: Cell::new(false),
@@ -179,15 +188,34 @@ impl ConnectionState {
         }
     }
 
-    /// hyper receives a response.
+    /// hyper receives a response with a body of so many bytes.
     #[inline]
-    pub(crate) fn on_response_start(&self) {
+    pub(crate) fn on_response_start(&self, bytes: usize) {
+        if self.unsent.get() == 0 {
+            self.window_began.set(self.now.get());
+            self.taken.set(0);
+        }
+        self.unsent.set(self.unsent.get() + bytes);
         self.unfinished_responses.set(self.unfinished_responses.get() + 1);
     }
 
-    /// hyper has taken all bytes of a response, or dropped it.
+    /// Bytes of a response's body that the client has not taken.
     #[inline]
-    pub(crate) fn on_response_end(&self) {
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent.get()
+    }
+
+    /// So many bytes of bodies were written, or will never be.
+    #[inline]
+    pub(crate) fn on_bytes_taken(&self, bytes: usize) {
+        self.unsent.set(self.unsent.get() - bytes);
+        self.taken.set(self.taken.get() + bytes);
+    }
+
+    /// hyper has taken all of a response, or dropped it with so many bytes left.
+    #[inline]
+    pub(crate) fn on_response_end(&self, left: usize) {
+        self.on_bytes_taken(left);
         self.unfinished_responses.set(self.unfinished_responses.get() - 1);
     }
 
@@ -292,6 +320,7 @@ impl ConnectionState {
         let exceeded = |since: Instant, timeout: Duration| now.saturating_duration_since(since) > timeout;
         let closed = match self.phase.get() {
             _ if self.blocked_since.get().is_some_and(|since| exceeded(since, server.idle_timeout)) => Closed::Write,
+            _ if self.reads_too_slowly(now, server) => Closed::SlowReader,
             Phase::Idle if exceeded(self.since.get(), server.idle_timeout) => Closed::Idle,
             Phase::Head if exceeded(self.since.get(), server.header_timeout) => Closed::Header,
             Phase::Linger if exceeded(self.since.get(), LINGER) => Closed::Linger,
@@ -299,6 +328,22 @@ impl ConnectionState {
         };
         self.expired.set(Some(closed));
         Some(closed)
+    }
+}
+
+impl ConnectionState {
+    /// Whether the client has taken less than the minimum rate for a whole window. Any other progress, such as the answer to a PING,
+    /// does not count.
+    fn reads_too_slowly(&self, now: Instant, server: &fanin_config::Server) -> bool {
+        let Some(window) = server.slow_reader_timeout else { return false };
+        if self.unsent.get() == 0 || now.saturating_duration_since(self.window_began.get()) <= window {
+            return false;
+        }
+        let least = server.min_read_rate as f64 * window.as_secs_f64();
+        let slow = (self.taken.get() as f64) < least.min((self.unsent.get() + self.taken.get()) as f64);
+        self.window_began.set(now);
+        self.taken.set(0);
+        slow
     }
 }
 
@@ -398,6 +443,43 @@ mod tests {
         assert_eq!(after(&conn, &now, server.idle_timeout, &server), None);
         conn.on_write_blocked();
         assert_eq!(after(&conn, &now, MS, &server), Some(Closed::Write));
+    }
+
+    #[test]
+    fn a_client_that_takes_less_than_the_minimum_rate_is_closed() {
+        let (conn, now, server) = conn();
+        let window = server.slow_reader_timeout.unwrap();
+        let least = server.min_read_rate * window.as_secs() as usize;
+        let respond = |bytes| {
+            conn.on_request_start();
+            conn.on_request_end();
+            conn.on_response_start(bytes);
+        };
+        respond(10 * least);
+        // Enough in each window.
+        for _ in 0..3 {
+            conn.on_bytes_taken(least);
+            assert_eq!(after(&conn, &now, window + MS, &server), None);
+        }
+        // Writes that take nothing of a response, such as answers to PING, are no progress.
+        conn.on_bytes_taken(least - 1);
+        conn.on_write();
+        assert_eq!(after(&conn, &now, window + MS, &server), Some(Closed::SlowReader));
+    }
+
+    #[test]
+    fn a_client_that_has_taken_all_may_be_idle() {
+        let (conn, now, mut server) = conn();
+        let window = server.slow_reader_timeout.unwrap();
+        conn.on_response_start(5);
+        conn.on_bytes_taken(2);
+        conn.on_response_end(3);
+        assert_eq!(after(&conn, &now, window + MS, &server), None);
+        // The time without a response is not the next one's.
+        conn.on_response_start(5);
+        assert_eq!(after(&conn, &now, window / 2, &server), None);
+        server.slow_reader_timeout = None;
+        assert_eq!(after(&conn, &now, window * 2, &server), None);
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(crate) struct WorkerStats {
     pub(crate) accept_errors: Count,
     pub(crate) tls_failures: Count,
     /// By [`Closed`].
-    pub(crate) timeouts: [Count; 4],
+    pub(crate) timeouts: [Count; Closed::ALL.len()],
     /// Pre-request errors: not HTTP, head too large, head too slow.
     pub(crate) protocol_errors: Count,
     /// Fast rejections.
@@ -98,18 +98,22 @@ pub(crate) enum Closed {
     Idle,
     /// The client did not read what was sent.
     Write,
+    /// The client read slower than the minimum rate.
+    SlowReader,
     /// The client did not close after the last response.
     Linger,
 }
 
 impl Closed {
-    pub(super) const ALL: [Closed; 4] = [Closed::Header, Closed::Idle, Closed::Write, Closed::Linger];
+    pub(crate) const ALL: [Closed; 5] =
+        [Closed::Header, Closed::Idle, Closed::Write, Closed::SlowReader, Closed::Linger];
 
     pub(super) fn label(self) -> &'static str {
         match self {
             Closed::Header => "header",
             Closed::Idle => "idle",
             Closed::Write => "write",
+            Closed::SlowReader => "slow-reader",
             Closed::Linger => "linger",
         }
     }

@@ -155,6 +155,10 @@ impl<A: Application> Service<A> {
             None => route.priority,
             Some(name) => self.client_priority(generation, name, &parts)?.unwrap_or(route.priority),
         };
+        if self.conn.unsent() > generation.server().max_unsent {
+            route.stats.refused(Refusal::Unsent);
+            return Err(ServerResponse::Refused(Refusal::Unsent));
+        }
         if self.worker.memory.refuses(priority) {
             route.stats.refused(Refusal::Memory);
             return Err(ServerResponse::Refused(Refusal::Memory));

@@ -1,10 +1,12 @@
-//! A response's body while hyper writes it.
+//! A response's body while hyper writes it. The connection counts the bytes that its client has not taken.
 
 use std::convert::Infallible;
+use std::io::IoSlice;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use bytes::Buf;
 use http_body::{Frame, SizeHint};
 
 use crate::connection::ConnectionState;
@@ -19,7 +21,7 @@ pub(crate) struct ResponseBody {
 
 impl ResponseBody {
     pub(super) fn new(body: Body, conn: &Rc<ConnectionState>) -> ResponseBody {
-        conn.on_response_start();
+        conn.on_response_start(body.len());
         ResponseBody { body, conn: conn.clone() }
     }
 }
@@ -27,17 +29,22 @@ impl ResponseBody {
 impl Drop for ResponseBody {
     #[inline]
     fn drop(&mut self) {
-        self.conn.on_response_end();
+        self.conn.on_response_end(self.body.len());
     }
 }
 
 impl http_body::Body for ResponseBody {
-    type Data = Pieces;
+    type Data = UnsentPieces;
     type Error = Infallible;
 
     #[inline]
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Pieces>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<UnsentPieces>, Infallible>>> {
+        let ResponseBody { body, conn } = &mut *self;
+        let unsent = |pieces| UnsentPieces { pieces, conn: conn.clone() };
+        Pin::new(body).poll_frame(cx).map_ok(|frame| frame.map_data(unsent))
     }
 
     #[inline]
@@ -48,5 +55,45 @@ impl http_body::Body for ResponseBody {
     #[inline]
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// Bytes of a response that hyper holds. Each that it writes counts as progress of the connection.
+#[derive(Debug)]
+pub(crate) struct UnsentPieces {
+    pieces: Pieces,
+    conn: Rc<ConnectionState>,
+}
+
+impl Buf for UnsentPieces {
+    #[inline]
+    fn remaining(&self) -> usize {
+        self.pieces.remaining()
+    }
+
+    #[inline]
+    fn chunk(&self) -> &[u8] {
+        self.pieces.chunk()
+    }
+
+    #[inline]
+    fn chunks_vectored<'a>(&'a self, to: &mut [IoSlice<'a>]) -> usize {
+        self.pieces.chunks_vectored(to)
+    }
+
+    #[inline]
+    fn advance(&mut self, count: usize) {
+        self.pieces.advance(count);
+        self.conn.on_bytes_taken(count);
+    }
+}
+
+impl Drop for UnsentPieces {
+    #[inline]
+    fn drop(&mut self) {
+        let rest = self.pieces.remaining();
+        if rest > 0 {
+            self.conn.on_bytes_taken(rest);
+        }
     }
 }

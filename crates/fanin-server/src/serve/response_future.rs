@@ -132,7 +132,7 @@ impl<A: Application> Future for ResponseFuture<A> {
         let response = loop {
             let next = match this.state.as_mut().project() {
                 StateProj::Run { future, deadline } => match catch_panic(|| future.poll(cx)) {
-                    Some(Poll::Ready(response)) => break response,
+                    Some(Poll::Ready(response)) => break response_if_read(this.conn, this.generation, meta, response),
                     Some(Poll::Pending) if !passed(this.timeout, *deadline + GRACE, cx) => return Poll::Pending,
                     Some(Poll::Pending) => RequestState::ServerResponse { answer: Some(ServerResponse::Deadline) },
                     None => {
@@ -208,6 +208,22 @@ impl<A: Application> Future for ResponseFuture<A> {
 pub(super) fn catch_panic<T>(run: impl FnOnce() -> T) -> Option<T> {
     // RequestState that a panic leaves half changed belongs to the request and is dropped with it.
     catch_unwind(AssertUnwindSafe(run)).ok()
+}
+
+/// The application's response, or a refusal: requests that began before the client stopped reading must not pin their responses.
+fn response_if_read<A: Application>(
+    conn: &ConnectionState,
+    generation: &WorkerGeneration<A>,
+    meta: &RequestMeta,
+    response: Response,
+) -> Response {
+    if conn.unsent() <= generation.server().max_unsent || response.body.is_empty() {
+        return response;
+    }
+    if let Some(route) = &meta.route {
+        route.stats.refused(Refusal::Unsent);
+    }
+    ServerResponse::Refused(Refusal::Unsent).response(meta.id)
 }
 
 fn respond<A: Application>(

@@ -13,4 +13,5 @@ mod http2;
 mod observe;
 mod reload;
 mod routes;
+mod slow_readers;
 mod tls;
