@@ -216,11 +216,11 @@ mod tests {
         }
         let (done, seen) = (ran.clone(), Rc::new(Cell::new(0)));
         let (longest, other) = (Rc::new(Cell::new(0)), seen.clone());
-        let most = longest.clone();
+        let max_gap = longest.clone();
         local.spawn_local(async move {
             while done.borrow().len() < 200 {
                 let now = done.borrow().len();
-                most.set(most.get().max(now - other.replace(now)));
+                max_gap.set(max_gap.get().max(now - other.replace(now)));
                 tokio::task::yield_now().await;
             }
         });

@@ -68,13 +68,13 @@ fn called(call: &PlannedCall) -> String {
 fn remarks(call: &PlannedCall) -> Vec<String> {
     let mut all = Vec::new();
     if call.writes {
-        all.push("may change something: waits for every call above".to_owned());
+        all.push("an effect: waits for every call above".to_owned());
     }
     if !call.loops.is_empty() {
         all.push(format!("for each item of {}", names(&call.loops)));
     }
     if call.conditional {
-        all.push("on some ways only".to_owned());
+        all.push("on some paths only".to_owned());
     }
     match call.optional {
         Some(true) => all.push("optional".to_owned()),
@@ -129,19 +129,19 @@ impl fmt::Display for RoutePlan {
         if !plan.loops.is_empty() {
             writeln!(f, "  loops")?;
             for one in &plan.loops {
-                let how = if one.in_order { "one item after the other" } else { "a comprehension" };
+                let how = if one.in_order { "one item after another" } else { "a comprehension" };
                 writeln!(f, "    L{}  {}  {}  {how}", one.number, one.over, short(&one.position))?;
             }
         }
         let in_order = plan.functions.iter().filter(|function| !function.reasons.is_empty());
-        let aside: Vec<&str> = plan
+        let parallel: Vec<&str> = plan
             .functions
             .iter()
             .filter(|function| function.reasons.is_empty())
             .map(|function| function.name.as_str())
             .collect();
-        if !aside.is_empty() {
-            writeln!(f, "  side by side with their callers: {}", aside.join(", "))?;
+        if !parallel.is_empty() {
+            writeln!(f, "  parallel with their callers: {}", parallel.join(", "))?;
         }
         for function in in_order {
             writeln!(f, "  in order: {}  {}", function.name, short(&function.position))?;
@@ -153,7 +153,7 @@ impl fmt::Display for RoutePlan {
             writeln!(f, "  not counted: {} {what}", short(position))?;
         }
         if plan.cut {
-            writeln!(f, "  not counted: the flow is too large to be followed to its end")?;
+            writeln!(f, "  not counted: the flow is too large to be analysed to its end")?;
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ fn bound(bound: &Bound) -> Value {
     json!({ "constant": bound.constant, "per_item": per_item })
 }
 
-fn place(position: &Position) -> Value {
+fn position_json(position: &Position) -> Value {
     json!({ "file": position.file.as_str(), "line": position.line, "column": position.column })
 }
 
@@ -178,9 +178,9 @@ impl Serialize for RoutePlan {
             .map(|call| {
                 json!({
                     "number": call.number, "upstreams": call.upstreams, "method": call.method, "path": call.path,
-                    "at": place(&call.position),
+                    "at": position_json(&call.position),
                     "via": call.via.iter().map(|(function, position)| {
-                        json!({ "function": function, "at": place(position) })
+                        json!({ "function": function, "at": position_json(position) })
                     }).collect::<Vec<_>>(),
                     "round": bound(&call.round), "writes": call.writes, "optional": call.optional,
                     "conditional": call.conditional, "loops": call.loops, "needs": call.needs, "after": call.after,
@@ -190,12 +190,12 @@ impl Serialize for RoutePlan {
         let loops: Vec<Value> = plan
             .loops
             .iter()
-            .map(|one| json!({ "number": one.number, "over": one.over, "at": place(&one.position), "in_order": one.in_order }))
+            .map(|one| json!({ "number": one.number, "over": one.over, "at": position_json(&one.position), "in_order": one.in_order }))
             .collect();
         let waits: Vec<Value> = plan
             .waits
             .iter()
-            .map(|wait| json!({ "at": place(&wait.position), "rounds": bound(&wait.rounds), "on": wait.on }))
+            .map(|wait| json!({ "at": position_json(&wait.position), "rounds": bound(&wait.rounds), "on": wait.on }))
             .collect();
         let functions: Vec<Value> = plan
             .functions
@@ -204,16 +204,19 @@ impl Serialize for RoutePlan {
                 let reasons: Vec<Value> = function
                     .reasons
                     .iter()
-                    .map(|(reason, position)| json!({ "reason": reason, "at": place(position) }))
+                    .map(|(reason, position)| json!({ "reason": reason, "at": position_json(position) }))
                     .collect();
                 json!({
-                    "name": function.name, "at": place(&function.position), "in_order": !function.reasons.is_empty(),
+                    "name": function.name, "at": position_json(&function.position), "in_order": !function.reasons.is_empty(),
                     "reasons": reasons,
                 })
             })
             .collect();
-        let unknown: Vec<Value> =
-            plan.unknown.iter().map(|(what, position)| json!({ "what": what, "at": place(position) })).collect();
+        let unknown: Vec<Value> = plan
+            .unknown
+            .iter()
+            .map(|(what, position)| json!({ "what": what, "at": position_json(position) }))
+            .collect();
         let mut fields = to.serialize_struct("RoutePlan", 11)?;
         fields.serialize_field("route", &self.route)?;
         fields.serialize_field("flow", &self.flow)?;

@@ -99,7 +99,9 @@ fn value_error(message: impl Into<String>) -> Failure {
 
 #[cold]
 fn too_large(limit: usize) -> Failure {
-    fanin_lang::Limit::Response.failure(format!("the response is larger than {limit} bytes (max_response)"))
+    fanin_lang::Limit::Response
+        .failure(format!("the response is larger than {limit} bytes (max_response)"))
+        .with_hint("return less, or raise max_response of [flow] or of the route")
 }
 
 fn has_member(value: &Value, name: &str) -> bool {

@@ -155,7 +155,7 @@ fn one_statement_a_round_whatever_asks() {
     // The database takes it for the same key, and nobody here can tell: an error, not a row that is said to be missing.
     let answer = serving.get(&format!("/products?ids={}", known.replace("-0000-", "0000")));
     assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-    serving.logged("holds none of the requested keys");
+    serving.logged("contains none of the requested keys");
     // A row that is kept is not asked for again, and neither is one that is not there.
     let row = |n: u32, name: &str| format!(r#"{{"id":"00000000-0000-0000-0000-00000000000{n}","name":"{name}"}}"#);
     let sent = |serving: &mut Serving| counter(&metrics(serving), "fanin_upstream_sent_total{upstream=\"db\"}");

@@ -24,7 +24,7 @@ pub(crate) fn header(key: &Value, value: &Value) -> Result<(Option<HeaderName>, 
     let text = text(value).ok_or_else(|| format!("the header {name} must be a string or a number"))?;
     let value = HeaderValue::from_str(&text)
         .or_else(|_| HeaderValue::from_bytes(text.as_bytes()))
-        .map_err(|_| format!("the value of the header {name} holds a control character"))?;
+        .map_err(|_| format!("the value of the header {name} contains a control character"))?;
     Ok((Some(name), Some(value)))
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn pair(
     }
     let invalid = || {
         argument_error(format!(
-            "query {key:?} of a call of {upstream} must be a string, a number, None or a list of them"
+            "query {key:?} of a call of {upstream} must be a string, a number, None or a list of these"
         ))
     };
     let value = value.decide().map_err(|_| invalid())?;

@@ -75,8 +75,8 @@ impl FlowHost {
         let (name, operation) = object.operation(at);
         let base =
             arguments.request_without(object, &operation.method, self.req.headers(), operation.batch.as_ref())?;
-        let own = timeout.or(operation.timeout).unwrap_or(upstream.config().timeout);
-        let deadline = self.call_deadline(index, own);
+        let own_timeout = timeout.or(operation.timeout).unwrap_or(upstream.config().timeout);
+        let deadline = self.call_deadline(index, own_timeout);
         self.traced(index, &base);
         let requested = match &operation.batch {
             None => None,
@@ -152,7 +152,7 @@ impl FlowHost {
                         let context = CallContext {
                             deadline,
                             request_started: self.request_started(),
-                            timeout: Some(own),
+                            timeout: Some(own_timeout),
                             safe: true,
                             operation: u32::try_from(at).ok(),
                         };

@@ -44,7 +44,7 @@ struct Group {
     base_key: RequestKey,
     base: Request,
     calls: Vec<RoundCall>,
-    /// When the first call's linger ends.
+    /// The earliest end of a call's linger.
     until: Instant,
     /// Number of calls when the group was first held.
     calls_at_first_hold: Option<usize>,
@@ -224,7 +224,7 @@ impl FlowHost {
         let Some(object) = group.object.downcast::<UpstreamObject>() else { return };
         let upstream = object.upstream.name().clone();
         let (_, operation) = object.operation(group.operation);
-        let own = operation.timeout.unwrap_or(object.upstream.config().timeout);
+        let own_timeout = operation.timeout.unwrap_or(object.upstream.config().timeout);
         let shared = group.calls.iter().any(|held| held.lead.is_some());
         let last = group.calls.iter().map(|held| held.deadline).max();
         let first = group.calls.iter().map(|held| held.deadline).min();
@@ -236,7 +236,7 @@ impl FlowHost {
             (false, Some(deadline)) => CallContext {
                 deadline,
                 request_started: self.request_started(),
-                timeout: Some(own.max(deadline - Instant::now())),
+                timeout: Some(own_timeout.max(deadline - Instant::now())),
                 safe: true,
                 operation: u32::try_from(group.operation).ok(),
             },

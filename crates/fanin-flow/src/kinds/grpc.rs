@@ -245,7 +245,7 @@ fn check_message(method: &grpc::Method, given: &StaticValue) -> Option<Mismatch>
         Shape::List(items) => items.iter().find_map(|item| grpc::find_mismatch(method.input(), item)),
         _ => Some(Mismatch {
             message: format!("it takes a stream of {}", method.input().full_name()),
-            hint: Some("give it a list of messages".to_owned()),
+            hint: Some("write a list of messages".to_owned()),
         }),
     }
 }

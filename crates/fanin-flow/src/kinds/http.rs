@@ -52,7 +52,7 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
             if values.len() > declared.len() {
                 return Err(argument_error(format!(
                     "{} takes at most {} arguments by position",
-                    object.named(call.method),
+                    object.full_name(call.method),
                     declared.len()
                 )));
             }
@@ -92,14 +92,14 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
                 if arguments.named.iter().any(|(other, _)| **other == **key) {
                     return Err(argument_error(format!(
                         "{} got {key:?} by position and by name",
-                        object.named(call.method)
+                        object.full_name(call.method)
                     )));
                 }
                 arguments.named.push((key.as_str().into(), call.capture(value)?));
                 continue;
             }
             if !OPERATION_CALL_OPTIONS.contains(&key.as_str()) {
-                let (message, hint) = operation::unknown(&object.named(call.method), declared, key);
+                let (message, hint) = operation::unknown(&object.full_name(call.method), declared, key);
                 return Err(argument_error(message).with_hint(hint));
             }
         }
@@ -126,7 +126,7 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
     }
     options.merging = merging;
     if let Some(declared) = declared {
-        operation::fill_defaults(&object.named(call.method), declared, &mut arguments.named)?;
+        operation::fill_defaults(&object.full_name(call.method), declared, &mut arguments.named)?;
     }
     if arguments.json.is_some() && arguments.text.is_some() {
         return Err(argument_error(format!("a call of {name} has both json and text: a request has one body")));

@@ -126,7 +126,7 @@ impl Arguments {
             self.query.entries().ok_or_else(|| argument_error(format!("query of a call of {name} must be a dict")))?;
         for (key, value) in query.iter() {
             let Some(key) = text(key) else {
-                return Err(argument_error(format!("query of a call of {name} has a key that is no string")));
+                return Err(argument_error(format!("query of a call of {name} has a key that is not a string")));
             };
             pair(&mut path, &mut first, &key, value, config.query_lists, name)?;
         }

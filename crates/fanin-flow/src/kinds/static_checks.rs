@@ -62,7 +62,7 @@ pub(crate) fn verb(upstream: &str, verb: &Method, call: &StaticCall<'_>) -> Vec<
     } else if let Some(other) = (call.literal)(&first)
         && !matches!(other, Value::Str(_))
     {
-        found.push(problem(Some(first), format!("the path of {shown}() must be a text")));
+        found.push(problem(Some(first), format!("the path of {shown}() must be a string")));
     }
     options(&shown, verb, call, &mut found);
     found
@@ -157,7 +157,8 @@ fn options(shown: &str, method: &Method, call: &StaticCall<'_>, found: &mut Vec<
 fn template(path: &str, given: &[String], at: &Argument, found: &mut Vec<CallDiagnostic>) {
     for wanted in parameters(path) {
         if !given.iter().any(|name| name == wanted) {
-            let mut missing = problem(Some(at.clone()), format!("the path's {{{wanted}}} is not among params"));
+            let mut missing =
+                problem(Some(at.clone()), format!("the path needs the parameter {wanted}, which params does not have"));
             missing.hint = Some(match near(wanted, given.iter().map(String::as_str)) {
                 Some(near) => format!("params has {near}"),
                 None => format!("params = {{\"{wanted}\": ...}}"),

@@ -107,7 +107,7 @@ impl UpstreamObject {
     }
 
     /// The method in messages: `catalog.products`.
-    pub(crate) fn named(&self, id: u32) -> String {
+    pub(crate) fn full_name(&self, id: u32) -> String {
         let method = match (VERBS.get(id as usize), self.operation_of(id)) {
             (Some((verb, _)), _) => verb,
             (None, Some(at)) => self.operations[at].0.as_str(),
@@ -168,7 +168,7 @@ impl HostObject for UpstreamObject {
             Backend::Model => return model::check_static(self.name(), args),
         }
         let declared = self.operations[self.operation_of(method)?].1.params.as_ref()?;
-        operation::check_static(&self.named(method), declared, args.positional, args.names, args.open)
+        operation::check_static(&self.full_name(method), declared, args.positional, args.names, args.open)
     }
 
     fn check(&self, method: &str, call: &StaticCall<'_>) -> Vec<CallDiagnostic> {

@@ -101,7 +101,7 @@ fn pack(calls: &[Rc<RequestedKeys>], max_keys: usize) -> Vec<Vec<(usize, Part)>>
             requests.push(Vec::new());
             room = max_keys;
         }
-        let mut mine: Vec<(usize, Vec<usize>)> = Vec::new();
+        let mut keys_by_request: Vec<(usize, Vec<usize>)> = Vec::new();
         for (at, key) in requested.keys.iter().enumerate() {
             let request = *request_of.entry(&key.text).or_insert_with(|| {
                 if room == 0 {
@@ -111,12 +111,12 @@ fn pack(calls: &[Rc<RequestedKeys>], max_keys: usize) -> Vec<Vec<(usize, Part)>>
                 room -= 1;
                 requests.len() - 1
             });
-            match mine.iter_mut().find(|(other, _)| *other == request) {
+            match keys_by_request.iter_mut().find(|(other, _)| *other == request) {
                 Some((_, keys)) => keys.push(at),
-                None => mine.push((request, vec![at])),
+                None => keys_by_request.push((request, vec![at])),
             }
         }
-        for (request, keys) in mine {
+        for (request, keys) in keys_by_request {
             let part = match keys.len() == requested.keys.len() {
                 true => whole(requested),
                 false => Part { requested: requested.clone(), subset: Some(keys.into()) },
@@ -218,7 +218,7 @@ fn read_answer(
     }
     let split = match checked {
         Ok(Body::Json(doc)) => Split::read(answer.clone(), doc, batch),
-        Ok(_) => Err("it is no JSON".to_owned()),
+        Ok(_) => Err("the answer is not JSON".to_owned()),
         Err(error) => Err(error.to_string()),
     };
     match split {
@@ -289,7 +289,7 @@ fn items<'a>(
     batch: &Batch,
     splits: impl Fn(&Key) -> Option<&'a Split>,
 ) -> Result<ParsedAnswer, String> {
-    let no_answer = "internal: no answer for a key";
+    let no_answer = "internal error: no answer for a key";
     let of = |key: &Key| splits(key).ok_or(no_answer)?.item(batch, &key.text);
     let items = requested.keys.iter().map(of).collect::<Result<Arc<[Item]>, String>>()?;
     let answer = items.first().ok_or(no_answer)?.answer.as_ref().clone();

@@ -37,7 +37,7 @@ impl RequestedKeys {
         };
         let given = arguments
             .named(&batch.key)
-            .ok_or_else(|| argument_error(format!("a call of {name} needs {}", batch.key)))?;
+            .ok_or_else(|| argument_error(format!("a call of {name} needs the parameter {}", batch.key)))?;
         let given = given.decide().map_err(|_| invalid())?;
         let mut keys: Vec<Key> = Vec::new();
         let single = !is_list(&given);

@@ -120,12 +120,12 @@ impl Split {
                 None if self.unattributed > 0 && batch.rows.is_some() => {
                     let column = batch.match_field.as_deref().unwrap_or_default();
                     return Err(format!(
-                        "{} rows whose column {column:?} holds none of the requested keys",
+                        "{} rows whose column {column:?} contains none of the requested keys",
                         self.unattributed
                     ));
                 }
                 None if self.unattributed > 0 => {
-                    return Err(format!("{} of its items lack the field that names their key", self.unattributed));
+                    return Err(format!("{} of the items do not have their key", self.unattributed));
                 }
                 None => {}
             },
@@ -159,7 +159,7 @@ pub(crate) fn gather<'a>(
         split.locate(batch, &key.text, &mut found)?;
     }
     // Calls without keys have been answered before.
-    let first = first.ok_or("internal: no answer for a key")?;
+    let first = first.ok_or("internal error: no answer for a key")?;
     Ok(ready(requested, batch, &first.answer, &found))
 }
 
@@ -351,7 +351,7 @@ mod tests {
         let all = split(r#"[{"id": 1}, {"ID": 2}, 7, {"id": [3]}]"#, &list).unwrap();
         assert_eq!(get(&all, &list, &requested(&["1"], None)).unwrap(), r#"[{"id": 1}]"#);
         let error = get(&all, &list, &requested(&["1", "2"], None)).unwrap_err();
-        assert!(error.contains("3 of its items"), "{error}");
+        assert!(error.contains("3 of the items"), "{error}");
     }
 
     #[test]
@@ -376,7 +376,9 @@ mod tests {
         all.count_strays_as_unattributed(&keys.iter().collect::<Vec<_>>());
         assert_eq!(get(&all, &many, &requested(&["b"], None)).unwrap(), r#"[{"id": "b"}]"#);
         assert!(
-            get(&all, &many, &requested(&["A"], None)).unwrap_err().contains("1 rows whose column \"id\" holds none")
+            get(&all, &many, &requested(&["A"], None))
+                .unwrap_err()
+                .contains("1 rows whose column \"id\" contains none")
         );
     }
 

@@ -18,10 +18,10 @@ pub(crate) struct Pool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
     /// The queue is full.
-    #[error("all threads are busy and the queue is full; raise threads or waiting of the route's executor")]
+    #[error("all threads are busy and the queue is full")]
     Full,
     /// The pool has no thread, and none can be started.
-    #[error("the operating system starts no thread")]
+    #[error("no thread can be started")]
     NoThread,
 }
 

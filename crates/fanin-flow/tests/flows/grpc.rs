@@ -101,8 +101,8 @@ fn static_checks_of_methods_and_fields() {
             "probe: there is no method fanin.probe.Probe/Wate",
             "did you mean fanin.probe.Probe/Wait?",
         ),
-        ("return probe.call()", "probe.call needs a method's name", ""),
-        ("return probe.call(7)", "probe.call needs a method's name", ""),
+        ("return probe.call()", "probe.call needs the full name of a method", ""),
+        ("return probe.call(7)", "probe.call needs the full name of a method", ""),
         ("return open.call(\"Get\")", "open: there is no method Get", "package.Service/Method"),
         ("return open.Get({})", "open has no method Get", ""),
         (

@@ -229,7 +229,7 @@ fn more_rows_than_one_are_an_error_of_the_call_that_has_them() {
         let two = body_of("db.products(\"Rome\", 1), db.products(\"Rome\", 2, optional = True)").await;
         assert!(two.starts_with("[null,") && two.contains(r#"2 rows for the key \"2\""#), "{two}");
         let stray = body_of("db.products(\"Rome\", 1), db.products(\"Rome\", 3, optional = True)").await;
-        assert!(stray.starts_with("[null,") && stray.contains("holds none of the requested keys"), "{stray}");
+        assert!(stray.starts_with("[null,") && stray.contains("contains none of the requested keys"), "{stray}");
     });
 }
 
@@ -263,8 +263,11 @@ fn model_calls_run_in_parallel_and_take_pending_inputs() {
         ]
     );
     for (body, expected) in [
-        ("return spam.infer()", "spam.infer takes the inputs, a dict by their names, or the only input as a list"),
-        ("return spam.infer([1], [2])", "spam.infer takes the inputs"),
+        (
+            "return spam.infer()",
+            "spam.infer takes one argument by position: a dict of the inputs by name, or the only input as a list",
+        ),
+        ("return spam.infer([1], [2])", "spam.infer takes one argument by position"),
         ("return spam.infer([1], output = \"raw\")", "spam.infer has no argument \"output\""),
         ("return spam.ask([1])", "ask"),
     ] {

@@ -147,7 +147,7 @@ async fn answer(backend: &'static Backend, request: Request<Incoming>) -> Result
     Ok(response)
 }
 
-/// The delay of a call: spread over the backend's range by what is asked.
+/// The delay of a call: within the backend's range, and the same for the same request.
 fn delay(backend: &Backend, target: &str) -> Duration {
     let (least, greatest) = backend.delay;
     Duration::from_millis(least + mix(target) % (greatest - least + 1))

@@ -18,7 +18,7 @@ pub static BACKENDS: [Backend; 6] = [
 /// What the demo sends.
 pub static SAMPLES: [Sample; 5] = [
     Sample {
-        shows: "masks from memory; what each owner of attributes is asked, for products and recommendations, is one request",
+        shows: "masks from memory; one request to each owner of attributes, for products and recommendations together",
         method: "POST",
         target: "/products",
         body: r#"{"products": ["p101", "p117", "p230"], "mask": "product_detail_page_attributes", "recommendation_mask": "name_and_photo_only"}"#,

@@ -23,7 +23,7 @@ pub static SAMPLES: [Sample; 6] = [
         check: |body| has(body, "/items/0/title"),
     },
     Sample {
-        shows: "something is found, so no suggestions are asked for",
+        shows: "the search finds something, so the flow does not request suggestions",
         method: "GET",
         target: "/search?text=senior+java",
         body: "",
