@@ -353,7 +353,7 @@ pub fn run(
                     continue;
                 }
                 let open = host.open();
-                assert!(!open.is_empty(), "nothing can run and nothing is on the way");
+                assert!(!open.is_empty(), "nothing can run and nothing is in flight");
                 host.settle(open[pick(open.len())]);
                 host.send_ready();
             }
