@@ -9,7 +9,7 @@ use crate::schema::types;
 /// What runs a route's flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Executor {
-    /// The request's worker: a flow that waits steps aside, and the worker runs others.
+    /// The request's worker: a flow that awaits something is suspended, and the worker runs others.
     #[default]
     Coroutines,
     /// A pool of threads: a flow that waits blocks its thread.

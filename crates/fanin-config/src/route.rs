@@ -233,7 +233,7 @@ fn flow_ref(text: &str) -> Result<FlowRef, String> {
     }
     let inside = Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if !inside || file.contains('\\') {
-        return Err(format!("`{file}` is outside the configuration's folder; flows stand below it"));
+        return Err(format!("`{file}` is outside the configuration's folder; move it below that folder"));
     }
     let plain: PathBuf = Path::new(file).components().filter(|part| !matches!(part, Component::CurDir)).collect();
     Ok(FlowRef::new(plain, function))

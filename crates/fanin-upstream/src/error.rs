@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::header::LOCATION;
 use http::{HeaderName, HeaderValue, StatusCode};
+use url::Url;
 
 use crate::request::Answer;
 
@@ -203,21 +204,31 @@ fn redirect_detail(answer: &Answer) -> String {
     )
 }
 
-/// Scheme, host and path of a `Location`. User, query and fragment may hold secrets, so they are left out.
+/// Scheme, host and path of a `Location`. User, query and fragment may hold secrets, so they are left out, and so is a location that
+/// is neither an HTTP URL nor a path.
 fn redirect_target(location: &HeaderValue) -> String {
     let text = String::from_utf8_lossy(location.as_bytes());
-    let end = text.find(['?', '#']).unwrap_or(text.len());
-    let text = &text[..end];
-    // The host is behind `//`, unless that is part of a path.
-    let host = match text.split_once("//") {
-        Some((scheme, _)) if scheme.is_empty() || scheme.ends_with(':') => scheme.len() + 2,
-        _ => 0,
+    let shown = if text.starts_with("//") {
+        Url::parse(&format!("http:{text}"))
+            .map_or_else(|_| String::new(), |url| without_secrets(&url)["http:".len()..].to_owned())
+    } else if let Ok(url) = Url::parse(&text) {
+        if url.has_host() { without_secrets(&url) } else { String::new() }
+    } else {
+        let path = &text[..text.find(['?', '#']).unwrap_or(text.len())];
+        // Clients take `\\` for `/`, so what follows may be a user and a host.
+        if path.starts_with('\\') { String::new() } else { path.to_owned() }
     };
-    let (scheme, rest) = text.split_at(host);
-    let (host, path) = rest.split_at(if host == 0 { 0 } else { rest.find(['/', '\\']).unwrap_or(rest.len()) });
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    let shown = [scheme, host, path].concat();
     shown.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_LOCATION).collect()
+}
+
+fn without_secrets(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    // Both fail only for URLs without a host, which have no user.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.to_string()
 }
 
 /// The statuses of a gateway or of an overloaded server: 502, 503, 504.
@@ -335,9 +346,15 @@ mod tests {
             ("?secret", ""),
             ("//host/path?secret", "//host/path"),
             ("http://user:secret@host/path", "http://host/path"),
-            ("http://user:se@cret@host", "http://host"),
-            ("http://host?secret@x/y", "http://host"),
+            ("http://user:se@cret@host", "http://host/"),
+            ("http://host?secret@x/y", "http://host/"),
             ("/a//user@b/c", "/a//user@b/c"),
+            ("https:////u:secret@h/p", "https://h/p"),
+            ("https:/u:secret@h/p", "https://h/p"),
+            ("https:\\\\u:secret@h/p", "https://h/p"),
+            ("https:u:secret@h/p", "https://h/p"),
+            ("\\\\u:secret@h/p", ""),
+            ("mailto:u:secret@h", ""),
         ] {
             assert_eq!(target(location), expected, "{location}");
         }

@@ -10,7 +10,7 @@
 //! - A request was refused less than [`STRICT`] times the target ago. A queue that is empty for a moment does not end an overload.
 //!
 //! Relatives: controlled delay (CoDel, Nichols and Jacobson) in the form for servers of Maurer's *Fail at Scale*, ACM Queue 13:8. How a
-//! burst is told from an overload is our own.
+//! burst is distinguished from an overload is our own.
 
 use std::cell::Cell;
 use std::time::Duration;
