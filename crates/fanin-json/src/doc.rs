@@ -41,7 +41,7 @@ impl Doc {
         }
     }
 
-    /// The same for a body that will surely be inspected: its index is built by the pass that
+    /// The same for a body that will be read: its index is built by the pass that
     /// validates it, which saves a second one.
     ///
     /// # Errors

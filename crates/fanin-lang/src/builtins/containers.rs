@@ -7,7 +7,7 @@ use crate::error::{Failure, Kind, Stop};
 use crate::host::Args;
 use crate::machine::ops::binary;
 use crate::machine::truth;
-use crate::methods::args::{each, int, optional_int, there};
+use crate::methods::args::{int, iterate, optional_int, require_elements};
 use crate::methods::{dict, set};
 use crate::native::{Awaits, Ctx, NativeFn};
 use crate::value::view::{self, type_name};
@@ -110,7 +110,7 @@ fn enumerate(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
 
 fn zip(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     args.only("zip", false, 0, usize::MAX)?;
-    let mut columns = args.pos.iter().map(each).collect::<Result<Vec<_>, Stop>>()?;
+    let mut columns = args.pos.iter().map(iterate).collect::<Result<Vec<_>, Stop>>()?;
     let mut list = Vec::new();
     // Row by row: the shortest column may be far shorter than the others.
     while let Some(row) = columns.iter_mut().map(Iterator::next).collect::<Option<Vec<Value>>>()
@@ -135,10 +135,10 @@ fn reversed(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
 fn sum(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     let [from, start] = args.bind("sum", false, ["iterable", "start"], 1)?;
     let from = from.unwrap_or(&Value::None);
-    there(from)?;
+    require_elements(from)?;
     let mut total = start.cloned().unwrap_or(Value::Int(0));
     number(&total)?;
-    for item in each(from)? {
+    for item in iterate(from)? {
         let item = item.decide()?;
         number(&item)?;
         ctx.steps(1)?;
@@ -166,7 +166,7 @@ fn search(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, wanted: bool) -> Result
     if let Value::Range(range) = &args.pos[0] {
         return Ok(if wanted { range.len() > usize::from(range.has(0)) } else { range.has(0) });
     }
-    for item in each(&args.pos[0])? {
+    for item in iterate(&args.pos[0])? {
         ctx.steps(1)?;
         if truth(&item)? == wanted {
             return Ok(true);

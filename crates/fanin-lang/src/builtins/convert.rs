@@ -8,7 +8,7 @@ use num_traits::{FromPrimitive, Signed, ToPrimitive};
 use crate::error::{Kind, Stop};
 use crate::host::Args;
 use crate::machine::truth;
-use crate::methods::args::{each, there, wrong_type};
+use crate::methods::args::{iterate, require_elements, wrong_type};
 use crate::methods::list::shorten;
 use crate::native::{Awaits, Ctx, NativeFn};
 use crate::value::number::normal;
@@ -131,9 +131,9 @@ fn bytes(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
             text.as_bytes().to_vec()
         }
         Some(from) => {
-            there(from)?;
+            require_elements(from)?;
             let mut bytes = Vec::new();
-            for (at, item) in each(from)?.enumerate() {
+            for (at, item) in iterate(from)?.enumerate() {
                 ctx.steps(1)?;
                 let item = item.decide()?;
                 match item.as_int().and_then(|int| u8::try_from(int).ok()) {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::error::{Kind, Stop};
 use crate::host::Args;
-use crate::methods::args::{each, there, wrong_type};
+use crate::methods::args::{iterate, require_elements, wrong_type};
 use crate::native::{Ctx, KEYS, NativeFn};
 use crate::value::drop::Row;
 use crate::value::{Value, compare};
@@ -53,7 +53,7 @@ fn sorted(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
         Some(Value::Bool(reverse)) => *reverse,
         Some(other) => return Err(wrong_type("sorted", "reverse", "a bool", other)),
     };
-    there(args.keyword(KEYS).unwrap_or(&args.pos[0]))?;
+    require_elements(args.keyword(KEYS).unwrap_or(&args.pos[0]))?;
     let items = ctx.elements(&args.pos[0])?;
     let keys = keys(ctx, args, &items)?;
     ctx.memory(keys.len().saturating_mul(8))?;
@@ -168,7 +168,7 @@ fn extreme(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, wanted: Ordering) -> R
     let items: &mut dyn Iterator<Item = Value> = match args.pos {
         [] => return Err(Stop::fail(Kind::Arguments, format!("{name}() needs at least one argument"))),
         [one] => {
-            all = each(one)?;
+            all = iterate(one)?;
             &mut all
         }
         more => {
@@ -176,7 +176,7 @@ fn extreme(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, wanted: Ordering) -> R
             &mut several
         }
     };
-    let mut keys = args.keyword(KEYS).map(each).transpose()?;
+    let mut keys = args.keyword(KEYS).map(iterate).transpose()?;
     let mut best: Option<Keyed> = None;
     for item in items {
         ctx.steps(1)?;

@@ -1,7 +1,7 @@
 //! Expressions: what type they certainly have.
 
 use starlark_syntax::lexer::TokenInt;
-use starlark_syntax::syntax::ast::{AstExpr, AstLiteral, BinOp, Expr, Parameter};
+use starlark_syntax::syntax::ast::{AstExpr, AstLiteral, AstNoPayload, BinOp, Expr, LambdaP, Parameter};
 
 use super::Checker;
 use super::lint::Lint;
@@ -61,48 +61,14 @@ impl Checker<'_> {
                 self.unused(|_| false);
                 Type::Dict(Box::new(key), Box::new(value))
             }
-            Expr::Lambda(lambda) => {
-                for param in &lambda.params {
-                    if let Parameter::Normal(_, _, Some(default)) = &param.node {
-                        self.expr(default);
-                    }
-                }
-                let names = lambda.params.iter().filter_map(|param| param.node.ident());
-                let symbol = |_| Symbol::new(Kind::Given, (0, 0), true);
-                let scope: Scope = names.map(|ident| (ident.node.ident.clone(), symbol(()))).collect();
-                self.scopes.0.push(scope);
-                self.at_each_call(|this| this.expr(&lambda.body));
-                self.unused(|_| false);
-                Type::Callable
-            }
+            Expr::Lambda(lambda) => self.lambda(lambda),
             Expr::Call(callee, args) => self.call(callee, &args.args),
             Expr::Dot(of, field) => {
                 let ty = self.expr(of);
                 self.attribute(of, &ty, &field.node, span_of(field.span));
                 Type::Any
             }
-            Expr::Index(both) => {
-                let (of, _) = (self.expr(&both.0), self.expr(&both.1));
-                match of {
-                    Type::Dict(_, value) => *value,
-                    Type::Str => Type::Str,
-                    Type::List(_) | Type::Tuples(_) => of.element(),
-                    Type::Tuple(all) => match &both.1.node {
-                        Expr::Literal(AstLiteral::Int(int)) => match &int.node {
-                            TokenInt::I32(at) => {
-                                usize::try_from(*at).ok().and_then(|at| all.get(at).cloned()).unwrap_or(Type::Any)
-                            }
-                            TokenInt::BigInt(_) => Type::Any,
-                        },
-                        _ => Type::Any,
-                    },
-                    Type::None | Type::Int | Type::Bool | Type::Float | Type::Callable => {
-                        self.type_error(span_of(both.0.span), format!("{of} has no elements to index"), None);
-                        Type::Any
-                    }
-                    _ => Type::Any,
-                }
-            }
+            Expr::Index(both) => self.index(&both.0, &both.1),
             Expr::Index2(three) => {
                 self.expr(&three.0);
                 self.expr(&three.1);
@@ -144,6 +110,45 @@ impl Checker<'_> {
                 self.operator(&a, *op, &b, span_of(expr.span))
             }
         }
+    }
+
+    /// `of[key]`
+    fn index(&mut self, of: &AstExpr, key: &AstExpr) -> Type {
+        let (ty, _) = (self.expr(of), self.expr(key));
+        match ty {
+            Type::Dict(_, value) => *value,
+            Type::Str => Type::Str,
+            Type::List(_) | Type::Tuples(_) => ty.element(),
+            Type::Tuple(all) => match &key.node {
+                Expr::Literal(AstLiteral::Int(int)) => match &int.node {
+                    TokenInt::I32(at) => {
+                        usize::try_from(*at).ok().and_then(|at| all.get(at).cloned()).unwrap_or(Type::Any)
+                    }
+                    TokenInt::BigInt(_) => Type::Any,
+                },
+                _ => Type::Any,
+            },
+            Type::None | Type::Int | Type::Bool | Type::Float | Type::Callable => {
+                self.type_error(span_of(of.span), format!("{ty} has no elements to index"), None);
+                Type::Any
+            }
+            _ => Type::Any,
+        }
+    }
+
+    fn lambda(&mut self, lambda: &LambdaP<AstNoPayload>) -> Type {
+        for param in &lambda.params {
+            if let Parameter::Normal(_, _, Some(default)) = &param.node {
+                self.expr(default);
+            }
+        }
+        let names = lambda.params.iter().filter_map(|param| param.node.ident());
+        let symbol = |_| Symbol::new(Kind::Given, (0, 0), true);
+        let scope: Scope = names.map(|ident| (ident.node.ident.clone(), symbol(()))).collect();
+        self.scopes.0.push(scope);
+        self.at_each_call(|this| this.expr(&lambda.body));
+        self.unused(|_| false);
+        Type::Callable
     }
 
     fn join<'e>(&mut self, all: impl Iterator<Item = &'e AstExpr>) -> Type {

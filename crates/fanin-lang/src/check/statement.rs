@@ -245,10 +245,10 @@ impl Checker<'_> {
         }
     }
 
-    /// Ends a scope and tells which of its names nobody reads.
-    pub(super) fn unused(&mut self, told: impl Fn(Kind) -> bool) {
+    /// Ends a scope and reports its names that no code reads.
+    pub(super) fn unused(&mut self, is_reported: impl Fn(Kind) -> bool) {
         for (name, symbol) in self.scopes.0.pop().unwrap_or_default() {
-            if symbol.used || name.starts_with('_') || !told(symbol.kind) || symbol.span == (0, 0) {
+            if symbol.used || name.starts_with('_') || !is_reported(symbol.kind) || symbol.span == (0, 0) {
                 continue;
             }
             let hint = match symbol.kind {

@@ -95,7 +95,7 @@ pub(super) fn settle(codes: Vec<Unsettled>, before: &[Code]) -> Vec<Code> {
     settled
 }
 
-/// A change to a container that the function made itself, outside any comprehension, harms nobody.
+/// A change to a container that the function made itself, outside any comprehension, is harmless.
 /// An item of a comprehension did not make the function's containers.
 fn harmless(code: &Code, pc: u16, event: &Event, foreign: &HashSet<String>) -> bool {
     match event {

@@ -433,7 +433,7 @@ fn host_call(
             };
         }
     }
-    let call_site = cx.site(pc);
+    let call_site = cx.call_site(pc);
     cx.fiber.tick += 1;
     let (frames, callers) = (cx.frames, &cx.fiber.callers);
     let call = HostCall { object, method, effect, args, call_site, order: next, place: &|| place(frames, callers, pc) };

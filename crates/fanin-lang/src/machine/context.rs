@@ -48,12 +48,12 @@ pub(crate) enum Action {
 }
 
 impl Cx<'_> {
-    pub(crate) fn site(&self, pc: usize) -> CallSite {
+    pub(crate) fn call_site(&self, pc: usize) -> CallSite {
         CallSite { code: self.frames.last().map_or(0, |frame| frame.code), pc: pc as u32 }
     }
 
     pub(crate) fn ctx(&mut self, pc: usize) -> Ctx<'_> {
-        let call_site = self.site(pc);
+        let call_site = self.call_site(pc);
         Ctx { host: &mut *self.host, call_site, meter: &mut *self.meter, program: self.program }
     }
 }

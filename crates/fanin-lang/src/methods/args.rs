@@ -62,7 +62,7 @@ pub(crate) fn is_tuple(value: &Value) -> bool {
 
 /// The elements of anything that can be looped over, one by one and not copied. They may be pending.
 /// Whoever takes them charges a step for each: a search may end at the first.
-pub(crate) fn each(value: &Value) -> Result<impl Iterator<Item = Value> + use<>, Stop> {
+pub(crate) fn iterate(value: &Value) -> Result<impl Iterator<Item = Value> + use<>, Stop> {
     let iter = Iter::of(&value.decide()?)?;
     Ok(std::iter::from_fn(move || iter.next()))
 }
@@ -70,7 +70,7 @@ pub(crate) fn each(value: &Value) -> Result<impl Iterator<Item = Value> + use<>,
 /// Stops unless the elements of a list or tuple are ready. A native runs again from its start each
 /// time it has waited: one that needs all elements asks this before it charges for anything, so that
 /// what it is charged does not depend on the order in which they come.
-pub(crate) fn there(value: &Value) -> Result<(), Stop> {
+pub(crate) fn require_elements(value: &Value) -> Result<(), Stop> {
     let pending = |element: &Value| match element {
         Value::Pending(_) => element.decide().map(drop),
         _ => Ok(()),

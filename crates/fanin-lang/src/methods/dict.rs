@@ -6,7 +6,7 @@ use crate::native::{Awaits, Changes, Ctx, NativeFn};
 use crate::value::view::{self, type_name};
 use crate::value::{Value, compare};
 
-use super::args::{each, there};
+use super::args::{iterate, require_elements};
 use super::list::shorten;
 
 pub(super) static METHODS: [NativeFn; 9] = [
@@ -128,8 +128,8 @@ pub(crate) fn pairs(
         Some(dict) if view::kind(dict) == view::Kind::Dict => all = entries(ctx, dict)?,
         Some(sequence) => {
             // A sequence of pairs.
-            there(sequence)?;
-            for (at, pair) in each(sequence)?.enumerate() {
+            require_elements(sequence)?;
+            for (at, pair) in iterate(sequence)?.enumerate() {
                 ctx.steps(1)?;
                 let pair = pair.decide()?;
                 let wrong =
@@ -137,7 +137,7 @@ pub(crate) fn pairs(
                 if view::len(&pair).is_none() || view::kind(&pair) == view::Kind::Str {
                     return Err(wrong(type_name(&pair)));
                 }
-                let mut elements = each(&pair)?;
+                let mut elements = iterate(&pair)?;
                 match (elements.next(), elements.next(), elements.next()) {
                     (Some(key), Some(value), None) => all.push((key.decide()?, value)),
                     _ => {

@@ -6,7 +6,7 @@ use crate::machine::{ops, push_copy};
 use crate::native::{Awaits, Changes, Ctx, NativeFn};
 use crate::value::{Value, view};
 
-use super::args::{each, int, optional_int};
+use super::args::{int, iterate, optional_int};
 
 pub(super) static METHODS: [NativeFn; 7] = [
     NativeFn::new("append", append).taking(append_taken).awaits(Awaits::These(1)).changes(Changes::This),
@@ -63,7 +63,7 @@ fn position(
         usize::try_from(at).unwrap_or(usize::MAX).min(length)
     };
     let (from, to) = (bounds.0.map_or(0, clamp), bounds.1.map_or(length, clamp));
-    for (at, item) in each(list)?.enumerate().take(to).skip(from) {
+    for (at, item) in iterate(list)?.enumerate().take(to).skip(from) {
         ctx.steps(1)?;
         if ops::equal(ctx, &item, wanted)? {
             return Ok(Some(at));

@@ -7,7 +7,7 @@ use crate::host::Args;
 use crate::native::{Changes, Ctx, NativeFn};
 use crate::value::{Map, Set, Value};
 
-use super::args::{each, there};
+use super::args::{iterate, require_elements};
 use super::dict::no_key;
 
 pub(super) static METHODS: [NativeFn; 16] = [
@@ -31,9 +31,9 @@ pub(super) static METHODS: [NativeFn; 16] = [
 
 /// The distinct elements of anything that can be looped over.
 pub(crate) fn collect(ctx: &mut Ctx<'_>, from: &Value) -> Result<Map, Stop> {
-    there(from)?;
+    require_elements(from)?;
     let mut map = Map::new();
-    for element in each(from)? {
+    for element in iterate(from)? {
         ctx.steps(1)?;
         ctx.memory(48)?;
         ctx.value(map.len() * crate::native::ENTRY)?;

@@ -8,7 +8,7 @@ use crate::native::{Ctx, NativeFn};
 use crate::value::Value;
 use crate::value::view::type_name;
 
-use super::args::{each, is_tuple, optional_int, text, this};
+use super::args::{is_tuple, iterate, optional_int, text, this};
 
 pub(super) static METHODS: [NativeFn; 20] = [
     NativeFn::new("codepoint_ords", codepoint_ords),
@@ -134,7 +134,7 @@ fn has_affix(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, has: impl Fn(&str, &
     };
     let affixes = match &args.pos[1] {
         Value::Str(affix) => return Ok(Value::Bool(has(part, affix))),
-        affixes if is_tuple(affixes) => each(affixes)?,
+        affixes if is_tuple(affixes) => iterate(affixes)?,
         other => {
             return Err(Stop::fail(
                 Kind::Type,
@@ -240,7 +240,7 @@ fn isupper(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     cased(ctx, args, "isupper", char::is_uppercase, char::is_lowercase)
 }
 
-/// Words begin with a capital and continue without one; at least one word.
+/// Words begin with a capital and have no other; at least one word.
 fn istitle(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     args.only("istitle", true, 0, 0)?;
     let text = this(args)?;

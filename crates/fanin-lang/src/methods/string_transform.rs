@@ -9,7 +9,7 @@ use crate::native::{Ctx, NativeFn, filled};
 use crate::value::Value;
 use crate::value::view::type_name;
 
-use super::args::{each, int, optional_text, text, there, this};
+use super::args::{int, iterate, optional_text, require_elements, text, this};
 
 pub(super) static METHODS: [NativeFn; 12] = [
     NativeFn::new("capitalize", capitalize),
@@ -133,7 +133,7 @@ fn replace(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     let new = required_text("replace", "new", new)?;
     let most = match count {
         None => usize::MAX,
-        // A negative count denotes all.
+        // A negative count means all.
         Some(count) => usize::try_from(int("replace", "count", count)?).unwrap_or(usize::MAX),
     };
     ctx.steps(whole.len() / 16)?;
@@ -175,9 +175,9 @@ fn required_text<'a>(name: &str, param: &str, value: Option<&'a Value>) -> Resul
 fn join(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     args.only("join", true, 1, 1)?;
     let separator = this(args)?;
-    there(&args.pos[1])?;
+    require_elements(&args.pos[1])?;
     let mut out = ctx.scratch();
-    for (at, item) in each(&args.pos[1])?.enumerate() {
+    for (at, item) in iterate(&args.pos[1])?.enumerate() {
         ctx.steps(1)?;
         let item = match item {
             Value::Str(text) => Value::Str(text),

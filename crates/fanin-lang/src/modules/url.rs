@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::error::{Kind, Stop};
 use crate::host::Args;
-use crate::methods::args::{each, text, wrong_type};
+use crate::methods::args::{iterate, text, wrong_type};
 use crate::native::{Awaits, Ctx, NativeFn};
 use crate::value::view::{self, type_name};
 use crate::value::{Struct, Value};
@@ -85,7 +85,7 @@ fn query(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
         let value = value.decide()?;
         match view::kind(&value) {
             view::Kind::List | view::Kind::Tuple => {
-                for item in each(&value)? {
+                for item in iterate(&value)? {
                     add(ctx, key, &item)?;
                 }
             }

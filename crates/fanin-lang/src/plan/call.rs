@@ -448,7 +448,12 @@ impl Interpreter<'_> {
             };
             self.calls.push(CallFound {
                 place: (frame.index, pc as u32),
-                via: self.context.iter().filter(|(.., turn)| *turn == 0).map(|(code, pc, _)| (*code, *pc)).collect(),
+                via: self
+                    .context
+                    .iter()
+                    .filter(|(.., iteration)| *iteration == 0)
+                    .map(|(code, pc, _)| (*code, *pc))
+                    .collect(),
                 upstreams: objects.iter().map(|object| object.name().to_owned()).collect(),
                 method,
                 path,

@@ -10,7 +10,7 @@ use super::{CallFound, LoopFound, WaitFound};
 use crate::code::{Code, Op, Reg};
 use crate::program::ProgramData;
 
-/// Operations inspected for one plan, all functions and iterations of loops counted.
+/// Most operations that are interpreted for one plan, all functions and iterations of loops counted.
 pub(super) const MOST_STEPS: u64 = 400_000;
 
 /// Where in the walk something is: functions and operations, with the iteration of each loop.
@@ -27,7 +27,7 @@ pub(super) struct Interpreter<'p> {
     pub(super) notes: BTreeSet<((u32, u32), String)>,
     /// Functions that are called.
     pub(super) reached: BTreeSet<u32>,
-    /// Operations that may still be inspected.
+    /// Operations that may still be interpreted.
     pub(super) fuel: u64,
     next_object: u32,
     pub(super) context: Context,

@@ -10,7 +10,7 @@ use super::symbolic::Sum;
 use super::value::{AbstractValue, MOST_ITEMS, Origins, Shape};
 use crate::code::Reg;
 
-/// Iterations of a loop that are inspected before what still grows is taken to grow with each item.
+/// Iterations that are interpreted before widening: what still grows then is taken to grow with each item.
 const ITERATIONS: usize = 4;
 
 /// How often the worst iteration is interpreted; each may show more that grows.
@@ -112,10 +112,10 @@ impl Interpreter<'_> {
                 let sparse = state.in_places(&source).is_none();
                 self.conditional += u32::from(sparse);
                 let mut state = Some(state);
-                for (turn, item) in items.into_iter().enumerate() {
+                for (iteration, item) in items.into_iter().enumerate() {
                     let Some(before) = state.take() else { break };
                     let kept = sparse.then(|| State { share: 0.0, ..before.clone() });
-                    self.context.push((frame.index, header as u32, turn as u32 + 1));
+                    self.context.push((frame.index, header as u32, iteration as u32 + 1));
                     state = self.iteration(frame, &one, before, item, &mut exits);
                     self.context.pop();
                     if let Some(kept) = kept {
@@ -250,24 +250,24 @@ impl Interpreter<'_> {
         let mut history = vec![start.times()];
         let mut joined = start.clone();
         let mut settled = false;
-        for turn in 0..ITERATIONS {
+        for iteration in 0..ITERATIONS {
             let mut from = joined.clone();
             from.calls.clone_from(&calls);
             // If the first iteration has moved nothing, the second one is as late as all that follow.
-            let passing = turn > 1 || turn == 1 && !grown(&history).is_empty();
+            let passing = iteration > 1 || iteration == 1 && !grown(&history).is_empty();
             let back = match passing {
                 false => self.iteration(frame, one, from, element.clone(), exits),
                 true => self.passing_iteration(frame, one, from, element.clone()),
             };
             let Some(mut back) = back else {
-                settled = turn == 0;
+                settled = iteration == 0;
                 break;
             };
             per_item.max(&back.calls.above(&calls));
             back.share = 0.0;
             let before = joined.kinds(&start);
             joined.join(&back);
-            if turn == 0 {
+            if iteration == 0 {
                 worst.join(&back);
             }
             history.push(joined.times());

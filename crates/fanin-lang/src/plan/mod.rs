@@ -32,7 +32,7 @@ use crate::error::{Diagnostic, Position};
 use crate::program::{FunctionRef, Program, ProgramData};
 use crate::value::{Frozen, FrozenValue};
 
-/// Operations inspected for the loops of all functions.
+/// Most operations that are interpreted for the loops of all functions.
 const LOOPS_STEPS: u64 = 100_000;
 
 /// A call as the walk finds it.
@@ -286,7 +286,7 @@ impl Program {
         });
         let functions = walk.reached.iter().filter(|code| **code != function.code).filter_map(|index| {
             let code = &data.codes[*index as usize];
-            // The checks of types are functions too, but nobody wrote them.
+            // The checks of types are functions too, but the source does not have them.
             if code.annotations.is_none() && code.types.len() == 1 && code.ops.len() == 3 {
                 return None;
             }
@@ -313,7 +313,7 @@ impl Program {
     /// Loops that wait for one item after the other although the items could run side by side.
     pub(crate) fn sequential_loops(&self) -> Vec<Diagnostic> {
         let data = &*self.0;
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         let mut found = Vec::new();
         // This runs each time flows are loaded, so all of them together are bounded.
         let mut fuel = LOOPS_STEPS;
@@ -324,7 +324,7 @@ impl Program {
             fuel = walk.fuel;
             for one in &walk.loops {
                 // What changes something has to stand in order; what can end early may mean to.
-                if !one.statement || one.waits.is_zero() || one.writes || one.leaves || !told.insert(one.place) {
+                if !one.statement || one.waits.is_zero() || one.writes || one.leaves || !reported.insert(one.place) {
                     continue;
                 }
                 let Some(position) = data.position(one.place.0, one.place.1) else { continue };

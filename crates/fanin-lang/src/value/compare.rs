@@ -32,7 +32,7 @@ pub fn equal(a: &Value, b: &Value) -> Result<bool, Stop> {
     equal_within(a, b, 0, &mut { MAX_WORK })
 }
 
-/// The same; takes the elements inspected off `work`, and fails when nothing is left of it.
+/// The same; subtracts the number of compared elements from `work`, and fails when it reaches 0.
 pub(crate) fn equal_counted(a: &Value, b: &Value, work: &mut u64) -> Result<bool, Stop> {
     equal_within(a, b, 0, work)
 }
@@ -47,10 +47,10 @@ fn count(work: &mut u64) -> Result<(), Stop> {
     count_many(work, 1)
 }
 
-/// So many bytes of a text are inspected as fast as one element.
+/// This many bytes of text count as one element.
 const BYTES: usize = 64;
 
-/// A text that is inspected as a whole.
+/// Charges for a text that is read as a whole.
 #[inline]
 fn count_text(work: &mut u64, bytes: usize) -> Result<(), Stop> {
     if bytes < BYTES { Ok(()) } else { count_many(work, (bytes / BYTES) as u64) }

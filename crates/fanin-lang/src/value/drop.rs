@@ -34,7 +34,7 @@ thread_local! {
     static REST: RefCell<Vec<Left>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Does something that may drop large values, of which only a part is dropped now. Gives besides whether it left
+/// Runs `work`, which may drop large values, and drops only a part of them now. Also returns whether it left
 /// something to [`drop_remaining`] on this thread; nothing else does that.
 pub fn drop_incrementally<T>(work: impl FnOnce() -> T) -> (T, bool) {
     in_part(work)
@@ -172,7 +172,7 @@ pub(crate) fn is_long(elements: usize) -> bool {
 
 /// How much work it is to drop a value by itself, without what is nested in it.
 fn weight(value: &Value) -> u32 {
-    // What nothing else has is freed; and only that is not being changed by somebody right now. Long ones are left for later.
+    // A container is freed here if this is its only reference and it is not being changed. Long ones are left for later.
     let elements = match value {
         Value::List(list) if Rc::strong_count(list) == 1 => list.items().len(),
         Value::Dict(dict) if Rc::strong_count(dict) == 1 => 4 * dict.map().len(),

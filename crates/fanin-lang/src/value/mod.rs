@@ -210,7 +210,7 @@ impl Value {
 
     pub(crate) const UNBOUND: Self = Self::Unbound;
 
-    /// Whether a value of this kind can be inspected as it is: neither pending, nor absent, nor a
+    /// Whether a value of this kind can be used as it is: neither pending, nor absent, nor a
     /// scalar that still is JSON text.
     #[inline]
     #[must_use]
