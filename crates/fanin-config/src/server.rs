@@ -64,7 +64,7 @@ pub struct Server {
     #[serde(serialize_with = "serialize::list")]
     #[schemars(with = "Vec<types::NetworkText>")]
     pub trusted: Vec<Network>,
-    /// Most open client connections. Further connections are closed at once.
+    /// Most open client connections. A further client gets 503 with the reason `max-connections`, and is disconnected.
     #[schemars(with = "types::Count<1>")]
     pub max_connections: usize,
     /// How long a client may take to send the head of a request, from its first byte.

@@ -1,4 +1,6 @@
-//! The tables of docs/configuration.md are made from the schema. `UPDATE_DOCS=1` writes them anew.
+//! The tables of docs/configuration.md are made from the schema. `UPDATE_DOCS=1` writes them anew. Its examples are valid.
+
+mod common;
 
 use std::path::Path;
 
@@ -90,5 +92,21 @@ fn the_tables_are_complete() {
         std::fs::write(&path, &expected).expect("written");
     } else {
         assert!(text == expected, "docs/configuration.md is not up to date: run with UPDATE_DOCS=1");
+    }
+}
+
+#[test]
+fn the_examples_are_valid() {
+    let dir = common::folder();
+    std::fs::create_dir(dir.path().join("models")).expect("created");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let text = std::fs::read_to_string(&page).expect("the page");
+    let examples: Vec<&str> =
+        text.split("\n```toml\n").skip(1).map(|rest| rest.split("\n```").next().unwrap_or(rest)).collect();
+    assert!(examples.len() >= 20, "only {} examples", examples.len());
+    for example in examples {
+        if let Err(error) = common::parse(&example.replace("flows/vacancies.star", "flows/page.star"), dir.path()) {
+            panic!("{error}\n{example}");
+        }
     }
 }

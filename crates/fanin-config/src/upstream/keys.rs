@@ -143,7 +143,7 @@ pub struct Upstream {
     #[serde(serialize_with = "serialize::duration")]
     #[schemars(with = "types::DurationText")]
     pub keepalive_timeout: Duration,
-    /// Largest body of an answer, in bytes. A larger one fails the call.
+    /// Largest body of an answer, in bytes and after decompression. A larger one fails the call.
     #[serde(serialize_with = "serialize::size")]
     #[schemars(with = "types::Size<1>")]
     pub max_answer: usize,
