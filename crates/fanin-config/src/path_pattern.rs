@@ -12,6 +12,11 @@ pub(crate) fn check_template(path: &str) -> Result<(), String> {
     check_path(path, false)
 }
 
+/// A segment such as `:id`, which other routers take for a parameter.
+pub(crate) fn colon_segment(path: &str) -> Option<&str> {
+    path.split('/').find(|segment| segment.strip_prefix(':').is_some_and(is_identifier))
+}
+
 fn check_path(path: &str, rest_allowed: bool) -> Result<(), String> {
     let Some(inner) = path.strip_prefix('/') else {
         return Err(format!("`{path}` must begin with /"));

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::diagnostic::Position;
 use crate::executor::{self, Executor, Threads};
 use crate::flow_limits::FlowLimits;
-use crate::path_pattern::check_pattern;
+use crate::path_pattern::{check_pattern, colon_segment};
 use crate::priority::{self, Priority};
 use crate::reader::{Located, Reader, Table};
 use crate::route_conflicts::Paths;
@@ -176,6 +176,10 @@ impl Route {
         }
         if !table.has("flow") {
             table.missing("flow", "flow = \"flows/file.star:function\"");
+        }
+        if let Some(segment) = path.as_ref().and_then(|at| colon_segment(&at.value)) {
+            let message = format!("the segment `{segment}` is literal text");
+            table.warning("path", &message, &format!("a parameter is written {{{}}}", &segment[1..]));
         }
         if let Some(flow) = &flow_ref {
             check_file(table.reader(), flow);

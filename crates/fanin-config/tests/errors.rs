@@ -36,6 +36,7 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         ("[flow]\nmax_cals = 1\n".into(), "2:1", "did you mean `max_calls`?"),
         (upstream("batch = {}"), "3:1", "unknown key `batch` in upstreams.a"),
         (full_route("methods = 'GET'"), "4:1", "did you mean `method`?"),
+        (upstream("retries = 2"), "3:1", "did you mean `retry`?"),
         // Types.
         ("server = 3".into(), "1:10", "server must be a table, not an integer"),
         ("[server]\nlimit = true".into(), "2:9", "server.limit must be a whole number, not a boolean"),
@@ -680,6 +681,9 @@ fn warnings_do_not_refuse_the_file() {
     let text = "[upstreams.a]\nurl = 'http://a'\nretry = 'off'\nattempt_timeout = '50ms'\n";
     let config = parse(text, dir.path()).expect("valid");
     assert!(config.warnings[0].to_string().contains("4:19: warning: upstreams.a.attempt_timeout: "));
+    let text = format!("[[routes]]\npath = '/items/:id'\n{OK}\n");
+    let config = parse(&text, dir.path()).expect("valid");
+    assert!(config.warnings[0].to_string().contains("a parameter is written {id}"), "{:?}", config.warnings);
 }
 
 /// Cut anywhere or with any byte changed, a file is either read or refused with places that are in it.

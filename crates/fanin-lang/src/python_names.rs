@@ -145,6 +145,23 @@ pub(crate) fn instead_of_method(kind: ValueKind, name: &str) -> Option<&'static 
     METHODS.iter().find(|(of, python, _)| *of == kind && *python == name).map(|(_, _, instead)| *instead)
 }
 
+/// Attributes that the answers of HTTP libraries have.
+const ANSWER: &[(&str, &str)] = &[
+    ("status_code", "answer.status"),
+    ("code", "answer.status"),
+    ("body", "the answer itself, which is its JSON value; answer.text is the body as text"),
+    ("content", "the answer itself, which is its JSON value; answer.text is the body as text"),
+    ("data", "the answer itself, which is its JSON value; answer.text is the body as text"),
+    ("json", "the answer itself, which is its JSON value; answer.text is the body as text"),
+    ("ok", "not answer.failed; other statuses than 2xx are accepted with ok = [404] in the call"),
+    ("raise_for_status", "nothing: a call with an error status ends the flow"),
+];
+
+/// What to write instead of an attribute that an answer does not have.
+pub(crate) fn instead_of_answer(name: &str) -> Option<&'static str> {
+    ANSWER.iter().find(|(other, _)| *other == name).map(|(_, instead)| *instead)
+}
+
 /// What to write instead of a reserved word.
 pub(crate) fn instead_of_keyword(word: &str) -> Option<&'static str> {
     KEYWORDS.iter().find(|(python, _)| *python == word).map(|(_, instead)| *instead)
@@ -169,6 +186,7 @@ pub(crate) fn instead_of_syntax(text: &str, span: (u32, u32)) -> Option<&'static
         "<" | ">" | "<=" | ">=" | "==" | "!=" => "a < b and b < c",
         "in" | "not" if statement.contains(" in ") => "a in b and b in c",
         "if" if statement.starts_with("else") => "elif",
+        "for" if !before.is_empty() => "[f(x) for x in items]; a comprehension has brackets of its own",
         "@" => "call the function; there are no decorators",
         "!" if after.starts_with('=') => "!=",
         "!" => "not x",

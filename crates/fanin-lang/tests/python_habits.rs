@@ -78,6 +78,7 @@ fn statements_of_python_say_what_to_write_instead() {
         ("x = await y", "there is no `await` in Starlark", "in parallel"),
         ("x = 1 is 2", "there is no `is` in Starlark", "=="),
         ("x = 2 ** 3", "'**'", "multiply"),
+        ("x = any(y for y in [1])", "'for'", "[f(x) for x in items]"),
         ("x = {**y}", "'**'", "a | b"),
     ] {
         let found = errors(line);

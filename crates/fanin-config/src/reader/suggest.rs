@@ -10,4 +10,11 @@ pub(crate) fn most_similar<'k>(word: &str, known: &[&'k str]) -> Option<&'k str>
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len().min(word.len()) / 4)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+        .or_else(|| known.iter().copied().find(|candidate| same_stem(&word, candidate)))
+}
+
+/// Whether two keys begin alike: `retries` and `retry`.
+fn same_stem(word: &str, candidate: &str) -> bool {
+    let common = word.bytes().zip(candidate.bytes()).take_while(|(a, b)| a == b).count();
+    common >= 4 && common * 5 >= candidate.len() * 4
 }

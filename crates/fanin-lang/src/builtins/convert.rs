@@ -5,7 +5,7 @@ use std::sync::Arc;
 use num_bigint::{BigInt, Sign};
 use num_traits::{FromPrimitive, Signed, ToPrimitive};
 
-use crate::error::{Kind, Stop};
+use crate::error::{Failure, Kind, Stop};
 use crate::host::Args;
 use crate::machine::truth;
 use crate::methods::args::{iterate, require_elements, wrong_type};
@@ -174,7 +174,8 @@ fn int(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
             None => {
                 let mut shown = String::new();
                 display::write_quoted(&mut shown, &shorten(text.to_string()));
-                Err(Stop::fail(Kind::Value, format!("int() cannot read {shown} in base {base}")))
+                let failure = Failure::new(Kind::Value, format!("int() cannot read {shown} in base {base}"));
+                Err(failure.with_hint("test input first: if not text.isdigit(): abort(400, ...)").into())
             }
         };
     }

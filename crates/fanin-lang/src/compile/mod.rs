@@ -257,7 +257,11 @@ impl Compiler<'_> {
             }
             if self.loaded.contains_key(name) {
                 let place = self.second_binding(top, name);
-                self.error(place, format!("{name} is already loaded in this file"));
+                self.error_hint(
+                    place,
+                    format!("{name} is already loaded in this file"),
+                    Some(format!("load it under another name: load(\"...\", other = \"{name}\")")),
+                );
             }
             let known = match defs.get(name) {
                 Some(1) if binding.count == 1 => Some(self.reserve()),

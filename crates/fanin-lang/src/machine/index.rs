@@ -235,9 +235,11 @@ pub(crate) fn no_attribute(ctx: &Ctx<'_>, of: &Value, value: &Value, name: &str)
         Value::Host(host) => names.extend(host.names().into_iter().map(ToOwned::to_owned)),
         other => names.extend(crate::value::compare::fields(other).into_iter().map(|(name, _)| name.to_string())),
     }
+    let mut instead = python_names::instead_of_method(view::kind(value), name);
     if let Value::Pending(pending) = of
         && let Some(source) = pending.source().filter(|_| pending.is_call())
     {
+        instead = python_names::instead_of_answer(name).or(instead);
         names.extend(source.attributes().iter().map(|name| (*name).to_owned()));
     }
     let mut failure = Failure::new(Error::Attribute, format!("{} has no .{name}", type_name(value)));
@@ -246,7 +248,7 @@ pub(crate) fn no_attribute(ctx: &Ctx<'_>, of: &Value, value: &Value, name: &str)
             Some(format!("keys are taken with brackets: [{name:?}]"))
         }
         Kind::None => Some("the value is None: a function without return, a key that .get did not find, or an optional call that failed".to_owned()),
-        kind => python_names::instead_of_method(kind, name)
+        _ => instead
             .map(|instead| format!("write instead: {instead}"))
             .or_else(|| suggest::nearest(name, names.iter().map(String::as_str)).map(|near| format!("did you mean .{near}?"))),
     };

@@ -1,5 +1,7 @@
 //! None provenance: where a `None` comes from that an operation cannot use.
 
+use std::rc::Rc;
+
 use super::{Frame, Machine};
 use crate::code::{Code, CodeTables, Op, Reg, Target};
 use crate::error::line_column;
@@ -21,8 +23,13 @@ pub(super) fn explain(program: &ProgramData, machine: &Machine, frame: Frame, fa
         &CodeTables { calls: &code.calls, closures: &code.closures, shapes: &code.shapes, formats: &code.formats },
         &mut |reg| {
             let value = machine.regs.get(frame.base as usize + usize::from(reg));
-            if found.is_none() && value.is_some_and(is_none) {
-                found = origin(program, code, pc, reg);
+            if found.is_none()
+                && let Some(value) = value.filter(|value| is_none(value))
+            {
+                found = match absent(value) {
+                    Some(failure) => Some(format!("it is None because an optional call failed: {}", failure.message)),
+                    None => origin(program, code, pc, reg),
+                };
             }
         },
     );
@@ -33,6 +40,18 @@ pub(super) fn explain(program: &ProgramData, machine: &Machine, frame: Frame, fa
 
 fn is_none(value: &Value) -> bool {
     matches!(value, Value::None | Value::Absent(_)) || matches!(value.decide(), Ok(Value::None))
+}
+
+/// The failure of the optional call that left this value absent.
+fn absent(value: &Value) -> Option<Rc<Failure>> {
+    let mut value = value.clone();
+    loop {
+        value = match value {
+            Value::Absent(failure) => return Some(failure),
+            Value::Pending(pending) => pending.outcome()?.ok()?,
+            _ => return None,
+        };
+    }
 }
 
 /// What wrote a register before an operation.
