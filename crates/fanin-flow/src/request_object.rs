@@ -1,7 +1,10 @@
 //! `req`: the request as flows see it.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,6 +26,12 @@ pub(crate) const QUERY: &str = "the request's query";
 pub(crate) const HEADERS: &str = "the request's headers";
 /// See [`QUERY`].
 pub(crate) const BODY: &str = "the request's body";
+
+/// Most parameters of a query. More is no use that anybody has, and answered with 400.
+const MAX_QUERY_PARAMETERS: usize = 1_000;
+
+/// Up to this many names, comparing with all of them costs less than a hash table.
+const FEW_NAMES: usize = 16;
 
 /// A request to a route, with its whole body.
 pub struct IncomingRequest {
@@ -164,10 +173,11 @@ impl RequestObject {
         if let Some(doc) = self.query.get() {
             return Ok(doc);
         }
-        let mut pairs: Vec<(Box<str>, Box<str>)> = Vec::new();
-        for (name, value) in self.pairs() {
-            if !pairs.iter().any(|(other, _)| **other == *name) {
-                pairs.push((name.into(), value.into()));
+        let mut pairs: Vec<(Cow<'_, str>, Cow<'_, str>)> = Vec::new();
+        let mut names = NameIndex::default();
+        for (name, value) in self.pairs()? {
+            if names.find_or_add(&name, pairs.iter().map(|(name, _)| name)).is_none() {
+                pairs.push((name, value));
             }
         }
         let doc = object(pairs.iter().map(|(name, value)| (&**name, &**value)))?;
@@ -178,11 +188,12 @@ impl RequestObject {
         if let Some(doc) = self.lazy().query_all.get() {
             return Ok(doc);
         }
-        let mut lists: Vec<(String, Vec<String>)> = Vec::new();
-        for (name, value) in self.pairs() {
-            match lists.iter_mut().find(|(other, _)| *other == *name) {
-                Some((_, values)) => values.push(value.into_owned()),
-                None => lists.push((name.into_owned(), vec![value.into_owned()])),
+        let mut lists: Vec<(Cow<'_, str>, Vec<Cow<'_, str>>)> = Vec::new();
+        let mut names = NameIndex::default();
+        for (name, value) in self.pairs()? {
+            match names.find_or_add(&name, lists.iter().map(|(name, _)| name)) {
+                Some(at) => lists[at].1.push(value),
+                None => lists.push((name, vec![value])),
             }
         }
         let mut text = vec![b'{'];
@@ -205,8 +216,12 @@ impl RequestObject {
         Ok(self.lazy().query_all.get_or_init(|| doc))
     }
 
-    fn pairs(&self) -> form_urlencoded::Parse<'_> {
-        form_urlencoded::parse(self.target.query().unwrap_or("").as_bytes())
+    fn pairs(&self) -> Result<form_urlencoded::Parse<'_>, Stop> {
+        let query = self.target.query().unwrap_or("").as_bytes();
+        if query.iter().filter(|byte| **byte == b'&').count() >= MAX_QUERY_PARAMETERS {
+            return Err(client_error(format!("{QUERY} has more than {MAX_QUERY_PARAMETERS} parameters")));
+        }
+        Ok(form_urlencoded::parse(query))
     }
 
     fn header_doc(&self) -> Result<&Doc, Stop> {
@@ -235,6 +250,38 @@ impl RequestObject {
         match lazy.body.get() {
             Some(Some(doc)) => Ok(Value::json(doc.clone())),
             _ => Ok(Value::None),
+        }
+    }
+}
+
+/// Positions of names in a list. Whoever sends a request chooses its names, so a long list is looked up in a hash table with random keys.
+#[derive(Default)]
+struct NameIndex<'a>(HashMap<Cow<'a, str>, usize>);
+
+impl<'a> NameIndex<'a> {
+    /// The position of a name in `known`. `None` if it is new: it is then added at the end of `known`.
+    fn find_or_add<'k>(
+        &mut self,
+        name: &Cow<'a, str>,
+        known: impl ExactSizeIterator<Item = &'k Cow<'a, str>>,
+    ) -> Option<usize>
+    where
+        'a: 'k,
+    {
+        let count = known.len();
+        if count < FEW_NAMES {
+            let mut known = known;
+            return known.position(|other| other == name);
+        }
+        if self.0.is_empty() {
+            self.0.extend(known.cloned().zip(0..));
+        }
+        match self.0.entry(name.clone()) {
+            Entry::Occupied(at) => Some(*at.get()),
+            Entry::Vacant(new) => {
+                new.insert(count);
+                None
+            }
         }
     }
 }
@@ -360,5 +407,46 @@ mod tests {
         let of = |name: &str| joined.iter().filter(|(other, _)| other == name).map(|(_, value)| &**value).collect();
         let (cookies, hosts): (Vec<&str>, Vec<&str>) = (of("cookie"), of("host"));
         assert_eq!((cookies, hosts), (vec!["a=1, b=2, c=3"], vec!["shop"]));
+    }
+
+    fn request(query: &str) -> RequestObject {
+        let now = Instant::now();
+        let incoming = IncomingRequest {
+            method: Method::GET,
+            uri: format!("/x?{query}").parse().unwrap(),
+            params: Vec::new(),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            remote: "127.0.0.1:1".parse().unwrap(),
+            start: now,
+            deadline: now,
+            permit: None,
+        };
+        RequestObject::new(incoming, 4)
+    }
+
+    fn text(doc: Result<&Doc, Stop>) -> String {
+        String::from_utf8(doc.expect("a valid query").bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn the_first_value_of_a_name_counts_however_many_there_are() {
+        let few = request("a=1&b=2&a=3");
+        assert_eq!(text(few.query()), r#"{"a":"1","b":"2"}"#);
+        assert_eq!(text(few.query_all()), r#"{"a":["1","3"],"b":["2"]}"#);
+        let names: Vec<String> = (0..499).map(|n| format!("%6e{n}={n}")).collect();
+        let twice = request(&format!("{}&{}", names.join("&"), names.join("&")));
+        let expected: Vec<String> = (0..499).map(|n| format!("\"n{n}\":\"{n}\"")).collect();
+        assert_eq!(text(twice.query()), format!("{{{}}}", expected.join(",")));
+        let expected: Vec<String> = (0..499).map(|n| format!("\"n{n}\":[\"{n}\",\"{n}\"]")).collect();
+        assert_eq!(text(twice.query_all()), format!("{{{}}}", expected.join(",")));
+    }
+
+    #[test]
+    fn a_query_of_too_many_parameters_is_the_clients_fault() {
+        let most = vec!["a"; MAX_QUERY_PARAMETERS].join("&");
+        assert!(request(&most).query().is_ok());
+        let Err(Stop::Fail(failure)) = request(&format!("{most}&a")).query().map(drop) else { panic!("accepted") };
+        assert!(failure.payload.as_ref().is_some_and(|payload| payload.is::<ClientError>()), "{failure:?}");
     }
 }
