@@ -4,7 +4,6 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -260,29 +259,23 @@ struct NameIndex<'a>(HashMap<Cow<'a, str>, usize>);
 
 impl<'a> NameIndex<'a> {
     /// The position of a name in `known`. `None` if it is new: it is then added at the end of `known`.
-    fn find_or_add<'k>(
-        &mut self,
-        name: &Cow<'a, str>,
-        known: impl ExactSizeIterator<Item = &'k Cow<'a, str>>,
-    ) -> Option<usize>
+    fn find_or_add<'k>(&mut self, name: &str, known: impl ExactSizeIterator<Item = &'k Cow<'a, str>>) -> Option<usize>
     where
         'a: 'k,
     {
         let count = known.len();
         if count < FEW_NAMES {
             let mut known = known;
-            return known.position(|other| other == name);
+            return known.position(|other| *other == name);
         }
         if self.0.is_empty() {
             self.0.extend(known.cloned().zip(0..));
         }
-        match self.0.entry(name.clone()) {
-            Entry::Occupied(at) => Some(*at.get()),
-            Entry::Vacant(new) => {
-                new.insert(count);
-                None
-            }
+        let found = self.0.get(name).copied();
+        if found.is_none() {
+            self.0.insert(Cow::Owned(name.to_owned()), count);
         }
+        found
     }
 }
 
