@@ -33,6 +33,7 @@ pub fn parse(text: &str, dir: &Path) -> Result<Config, ConfigError> {
 }
 
 /// A file that sets every key to something that is not its default.
+#[allow(dead_code, reason = "not every test program uses it")]
 pub const FULL: &str = r#"
 [server]
 listen = ["0.0.0.0:80", "[::1]:80"]
