@@ -3,7 +3,7 @@
 //! A blocking tier needs a thread for each request in progress. The number in progress follows from the stamp and the length of
 //! each request:
 //!
-//! 1. `input`, `format`, `collect`, `order`: logs are read into 16 bytes per request ([`record`]); broken lines are counted;
+//! 1. `input`, `format`, `collect`, `order`: logs are read into 16 bytes per request (`record`); broken lines are counted;
 //! 2. `sweep`, `occupancy`, `range`: a sweep over starts and ends gives the number in progress at every moment, and bounds of it
 //!    if stamps are in whole seconds; `saturation` recognizes logs of full pools;
 //! 3. `need`, `simulate`, `mgc`: the log's own requests are run through pools of different sizes, and compared with theory;
