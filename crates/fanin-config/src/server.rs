@@ -60,10 +60,22 @@ pub struct Server {
     #[serde(serialize_with = "serialize::or_off")]
     #[schemars(with = "types::Or<types::Off, types::Text>")]
     pub priority_header: Option<HeaderName>,
-    /// Addresses and networks whose `priority_header` is obeyed: `["10.0.0.0/8"]`. Other clients' header is ignored.
+    /// Addresses and networks of load balancers and services that are believed: `["10.0.0.0/8"]`. It concerns
+    /// `proxy_protocol`, `forwarded_header` and `priority_header`. The same header from others is ignored.
     #[serde(serialize_with = "serialize::list")]
     #[schemars(with = "Vec<types::NetworkText>")]
     pub trusted: Vec<Network>,
+    /// Requires a PROXY header (version 1 or 2) on each connection from `trusted`. It names the client; `req.remote`
+    /// and the access log then show that one. It must come within `header_timeout`. A connection without a valid one
+    /// is closed. Connections from others have none.
+    #[schemars(with = "types::Flag")]
+    pub proxy_protocol: bool,
+    /// Request header in which load balancers in `trusted` name the client: `"x-forwarded-for"`, `"forwarded"` (RFC
+    /// 7239), or another one with a list of addresses. The client is the rightmost address that is not in `trusted`.
+    /// `req.remote` and the access log then show that one. `"off"`: no header does.
+    #[serde(serialize_with = "serialize::or_off")]
+    #[schemars(with = "types::Or<types::Off, types::Text>")]
+    pub forwarded_header: Option<HeaderName>,
     /// Most open client connections. A further client gets 503 with the reason `max-connections`, and is disconnected.
     #[schemars(with = "types::Count<1>")]
     pub max_connections: usize,
@@ -148,6 +160,8 @@ impl Default for Server {
             memory: MemoryBudget::Auto,
             priority_header: None,
             trusted: Vec::new(),
+            proxy_protocol: false,
+            forwarded_header: None,
             max_connections: 10_000,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
@@ -254,17 +268,21 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
     let priority_header = table.header_or_off("priority_header").unwrap_or(default.priority_header);
     let trusted = table.list("trusted", "an address or a network such as \"10.0.0.0/8\"", false, str::parse);
     let trusted: Vec<Network> = trusted.into_iter().flatten().map(|network| network.value).collect();
-    match (&priority_header, trusted.is_empty(), table.has("trusted")) {
-        (Some(_), true, false) => {
-            table.error(
-                "priority_header",
-                "is believed of nobody; name the addresses of those who may send it in `trusted`",
-            );
+    let forwarded_header = table.header_or_off("forwarded_header").unwrap_or(default.forwarded_header);
+    let proxy_protocol = table.boolean("proxy_protocol").unwrap_or(default.proxy_protocol);
+    let need_trust = [
+        ("priority_header", priority_header.is_some()),
+        ("forwarded_header", forwarded_header.is_some()),
+        ("proxy_protocol", proxy_protocol),
+    ];
+    if trusted.is_empty() && !table.has("trusted") {
+        for (key, _) in need_trust.iter().filter(|(_, is_on)| *is_on) {
+            table.error(key, "is believed of nobody; name the addresses of those who may send it in `trusted`");
         }
-        (None, false, _) => {
-            table.warning("trusted", "is of no use", "it says whose `priority_header` is believed; name that header");
-        }
-        _ => {}
+    }
+    if !trusted.is_empty() && need_trust.iter().all(|(_, is_on)| !is_on) {
+        let help = "it says whose `priority_header`, `forwarded_header` and `proxy_protocol` is believed; set one";
+        table.warning("trusted", "is of no use", help);
     }
     let server = Server {
         listen,
@@ -277,6 +295,8 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         memory: memory_budget::read(&mut table).unwrap_or(default.memory),
         priority_header,
         trusted,
+        proxy_protocol,
+        forwarded_header,
         max_connections: table.count("max_connections", 1..=u64::MAX).unwrap_or(default.max_connections),
         header_timeout: table.duration("header_timeout").unwrap_or(default.header_timeout),
         idle_timeout: table.duration("idle_timeout").unwrap_or(default.idle_timeout),

@@ -37,6 +37,8 @@ fn every_key_is_read() {
     assert_eq!(server.memory, fanin_config::MemoryBudget::Bytes(256 << 20));
     assert_eq!(server.priority_header.as_ref().map(|name| name.as_str()), Some("x-priority"));
     assert_eq!(server.trusted.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "::1"]);
+    assert!(server.proxy_protocol);
+    assert_eq!(server.forwarded_header.as_ref().map(|name| name.as_str()), Some("x-forwarded-for"));
     assert_eq!(server.header_timeout, Duration::from_secs(5));
     assert_eq!(server.idle_timeout, Duration::from_secs(90));
     assert_eq!(server.body_timeout, Duration::from_secs(20));

@@ -9,6 +9,7 @@
 //! | `application`, `request`, `response`, `body`, `problem`, `report`, `route_spec` | the interface to the application |
 //! | `server`, `control`, `generation`, `watchdog` | start, reload, drain, admin pages, stall detection |
 //! | `worker` | a thread with an event loop: accept, run queue, overload detector |
+//! | `client` | the client's address behind load balancers |
 //! | `connection` | sockets: protocol detection, timeouts, write coalescing, pre-request errors |
 //! | `serve` | one request: from the parsed head to the response |
 //! | `router`, `path`, `host` | routes, path checks, the `Host` header |
@@ -67,10 +68,13 @@ mod access_log;
 mod admission;
 mod application;
 mod body;
+mod client;
 mod coarse_timeout;
 mod connection;
 mod control;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod generation;
 mod heartbeat;
 mod host;

@@ -29,7 +29,7 @@ pub struct Request {
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
-    /// The client's address, as the socket reports it.
+    /// The client's address: as the socket reports it, or as trusted proxies name it. Port 0 if they do not tell the port.
     pub remote: SocketAddr,
     /// When its head was complete.
     pub start: Instant,

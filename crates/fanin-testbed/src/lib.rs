@@ -1,4 +1,4 @@
-//! Real servers for tests and benchmarks, none of them our own code: PostgreSQL, MariaDB, gRPC by Python's grpcio.
+//! Real servers for tests and benchmarks, none of them our own code: PostgreSQL, MariaDB, gRPC by Python's grpcio, HAProxy.
 //!
 //! A server is a script in `.ci/servers`, which can be run by hand too. It uses a temporary folder and a free port of
 //! 127.0.0.1. It ends when its [`Server`] is dropped or its process ends. A server that is not installed is a panic
@@ -65,6 +65,15 @@ impl Server {
     /// If it is not installed or does not start.
     pub fn mariadb() -> Server {
         Server::run("mariadb", &[])
+    }
+
+    /// An HAProxy in front of `address`, in mode `tcp` or `http`. Options are those of a `server` line: `send-proxy-v2`.
+    ///
+    /// # Panics
+    /// If it is not installed or does not start.
+    pub fn haproxy(address: std::net::SocketAddr, mode: &str, options: &[&str]) -> Server {
+        let address = address.to_string();
+        Server::run("haproxy", &[&[address.as_str(), mode], options].concat())
     }
 
     fn run(script: &str, arguments: &[&str]) -> Server {

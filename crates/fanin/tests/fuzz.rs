@@ -76,6 +76,16 @@ fn bodies_to_models() {
 }
 
 #[test]
+fn headers_of_the_proxy_protocol() {
+    assert_eq!(run("proxy", 20_000, fanin_server::fuzzing::proxy_header), corpus("proxy").len());
+}
+
+#[test]
+fn clients_that_proxies_name() {
+    assert_eq!(run("forwarded", 20_000, fanin_server::fuzzing::forwarded), corpus("forwarded").len());
+}
+
+#[test]
 fn answers_over_http() {
     assert_eq!(run("answer", 20_000, fanin_upstream::fuzzing::answer), corpus("answer").len());
 }

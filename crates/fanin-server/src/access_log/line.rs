@@ -24,6 +24,8 @@ pub(crate) struct Line<'a> {
     pub(crate) bytes: u64,
     /// The client's address, as text.
     pub(crate) remote: &'a str,
+    /// Whom the connection comes from, if a proxy names another client.
+    pub(crate) peer: Option<&'a str>,
     pub(crate) version: Version,
     pub(crate) id: RequestId,
 }
@@ -56,6 +58,10 @@ impl Line<'_> {
         number(self.bytes, to);
         to.extend_from_slice(b",\"remote\":\"");
         to.extend_from_slice(self.remote.as_bytes());
+        if let Some(peer) = self.peer {
+            to.extend_from_slice(b"\",\"peer\":\"");
+            to.extend_from_slice(peer.as_bytes());
+        }
         to.extend_from_slice(match self.version {
             Version::HTTP_2 => b"\",\"protocol\":\"HTTP/2\",\"id\":\"".as_slice(),
             Version::HTTP_10 => b"\",\"protocol\":\"HTTP/1.0\",\"id\":\"",
@@ -96,6 +102,7 @@ mod tests {
             report: Report { partial: true, calls: 3, upstream: Duration::from_micros(900), ..Report::default() },
             bytes: 17,
             remote,
+            peer: (path == "/a").then_some("10.0.0.1:5"),
             version: Version::HTTP_11,
             id: RequestId::new(1),
         };
@@ -111,7 +118,7 @@ mod tests {
         assert_eq!(json["upstream_ms"].as_f64(), Some(0.9));
         assert_eq!((json["calls"].as_u64(), json["partial"].as_bool()), (Some(3), Some(true)));
         assert_eq!(json["route"], "GET /a");
-        assert_eq!(json["remote"], "127.0.0.1:65535");
+        assert_eq!((&json["remote"], &json["peer"]), (&"127.0.0.1:65535".into(), &"10.0.0.1:5".into()));
         assert_eq!(json["id"], "0000000000000001");
         assert_eq!(json["time"].as_str().unwrap().len(), 24);
     }
@@ -122,5 +129,6 @@ mod tests {
         let json = line(path, "[::1]:80");
         assert_eq!(json["path"], path);
         assert_eq!(json["remote"], "[::1]:80");
+        assert_eq!(json.get("peer"), None);
     }
 }

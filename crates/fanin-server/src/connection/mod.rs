@@ -1,5 +1,6 @@
 //! A client's connection, from the first byte to the last.
 //!
+//! - `proxied`: behind a proxy that sends a PROXY header.
 //! - `protocol_detection`: HTTP/1.1 or HTTP/2.
 //! - `state`: phase and timeouts.
 //! - `hyper_io`: the socket as hyper sees it; `coalesced_socket`: write coalescing.
@@ -10,6 +11,7 @@ mod fast_rejection;
 mod hyper_io;
 mod pre_request_errors;
 mod protocol_detection;
+mod proxied;
 mod state;
 
 use std::future::{Future, poll_fn};
@@ -35,6 +37,7 @@ use protocol_detection::Prefix;
 pub(crate) use state::ConnectionState;
 
 use crate::Application;
+use crate::client;
 use crate::metrics::Closed;
 use crate::serve::Service;
 use crate::worker::{WorkerGeneration, WorkerState};
@@ -50,9 +53,15 @@ pub(crate) fn start<A: Application>(
     remote: SocketAddr,
 ) {
     let open = Open::new(worker, remote);
-    match &generation.shared.tls {
+    let tls = generation.shared.tls.as_ref().map(|tls| TlsAcceptor::from(tls.clone()));
+    let server = generation.server();
+    if server.proxy_protocol && client::is_trusted(server, remote.ip()) {
+        spawn_local(proxied::serve(open, stream, tls));
+        return;
+    }
+    match tls {
         None => spawn_local(serve(open, stream)),
-        Some(tls) => spawn_local(serve_tls(open, stream, TlsAcceptor::from(tls.clone()))),
+        Some(tls) => spawn_local(serve_tls(open, stream, tls)),
     };
 }
 
@@ -102,7 +111,7 @@ impl<A: Application> Drop for Open<A> {
 }
 
 async fn serve_tls<A: Application>(open: Open<A>, stream: TcpStream, acceptor: TlsAcceptor) {
-    open.conn.on_tls_handshake();
+    open.conn.begin_handshake();
     let Ok(handshake) = open.unless_expired(acceptor.accept(stream)).await else { return };
     match handshake {
         Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
@@ -111,7 +120,7 @@ async fn serve_tls<A: Application>(open: Open<A>, stream: TcpStream, acceptor: T
         Ok(stream) => serve_http1(open, stream, Prefix::default()).await,
         Err(error) => {
             open.worker.stats.tls_failures.add(1);
-            tracing::debug!(%error, remote = %open.conn.remote, "TLS handshake failed");
+            tracing::debug!(%error, remote = %open.conn.client.remote(), "TLS handshake failed");
         }
     }
 }
@@ -169,9 +178,9 @@ where
             if error.is_parse() && !open.conn.has_pre_request_error() {
                 open.worker.stats.protocol_errors.add(1);
             }
-            tracing::debug!(%error, remote = %open.conn.remote, "connection ended");
+            tracing::debug!(%error, remote = %open.conn.client.remote(), "connection ended");
         }
-        Ended::WriteFailed(error) => tracing::debug!(%error, remote = %open.conn.remote, "connection ended"),
+        Ended::WriteFailed(error) => tracing::debug!(%error, remote = %open.conn.client.remote(), "connection ended"),
         Ended::Expired(Closed::Header) => send_head_timeout(&open, &socket).await,
         Ended::ByItself(Ok(())) | Ended::Expired(_) => {}
     }
@@ -250,7 +259,7 @@ where
         if error.is_parse() {
             open.worker.stats.protocol_errors.add(1);
         }
-        tracing::debug!(%error, remote = %open.conn.remote, "connection ended");
+        tracing::debug!(%error, remote = %open.conn.client.remote(), "connection ended");
     }
 }
 

@@ -1,6 +1,6 @@
 //! A connection's state: its phase and since when, for its timeouts.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::client::ClientAddress;
 use crate::metrics::{Closed, WorkerStats};
 
 /// How long a client may take to close after the response to a request that was not read to its end.
@@ -17,9 +18,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// One connection, as the worker's housekeeping sees it. A request costs it a few stores.
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
-    pub(crate) remote: SocketAddr,
-    /// The same as text, for the log.
-    remote_text: OnceCell<Box<str>>,
+    pub(crate) client: ClientAddress,
     /// The worker's coarse time.
     now: Rc<Cell<Instant>>,
     phase: Cell<Phase>,
@@ -56,7 +55,7 @@ pub(crate) struct ConnectionState {
 enum Phase {
     /// No byte of a next request has come.
     Idle,
-    /// A TLS handshake or a request's head is arriving.
+    /// A PROXY header, a TLS handshake or a request's head is arriving.
     Head,
     /// A request is being served.
     Busy,
@@ -65,12 +64,11 @@ enum Phase {
 }
 
 impl ConnectionState {
-    pub(crate) fn new(remote: SocketAddr, now: Rc<Cell<Instant>>, stats: Arc<WorkerStats>) -> ConnectionState {
+    pub(crate) fn new(peer: SocketAddr, now: Rc<Cell<Instant>>, stats: Arc<WorkerStats>) -> ConnectionState {
         // The coarse time may be old when the worker was idle.
         now.set(Instant::now());
         ConnectionState {
-            remote,
-            remote_text: OnceCell::new(),
+            client: ClientAddress::new(peer),
             phase: Cell::new(Phase::Idle),
             since: Cell::new(now.get()),
             window_began: Cell::new(now.get()),
@@ -90,11 +88,6 @@ impl ConnectionState {
             expired: Cell::new(None),
             waker: RefCell::new(None),
         }
-    }
-
-    /// The client's address as text.
-    pub(crate) fn remote_text(&self) -> &str {
-        self.remote_text.get_or_init(|| self.remote.to_string().into())
     }
 
     fn enter(&self, phase: Phase) {
@@ -117,9 +110,14 @@ impl ConnectionState {
         }
     }
 
-    /// A TLS handshake begins.
-    pub(super) fn on_tls_handshake(&self) {
+    /// A TLS handshake or a PROXY header is due.
+    pub(super) fn begin_handshake(&self) {
         self.enter(Phase::Head);
+    }
+
+    /// It has come; the first request has not.
+    pub(super) fn end_handshake(&self) {
+        self.enter(Phase::Idle);
     }
 
     /// Bytes came in.

@@ -178,13 +178,18 @@ impl Metrics {
             })
         })?;
         type Of = fn(&WorkerStats) -> &Count;
-        let counters: [(&str, &str, Of); 8] = [
+        let counters: [(&str, &str, Of); 9] = [
             ("fanin_connections_accepted", "Client connections accepted.", |stats| &stats.accepted),
             ("fanin_connections_refused", "Client connections refused because of max_connections.", |stats| {
                 &stats.refused
             }),
             ("fanin_accept_errors", "Failed attempts to accept a connection.", |stats| &stats.accept_errors),
             ("fanin_tls_failures", "TLS handshakes that failed.", |stats| &stats.tls_failures),
+            (
+                "fanin_proxy_protocol_errors",
+                "Connections closed because they did not begin with a valid PROXY header.",
+                |stats| &stats.proxy_protocol_errors,
+            ),
             ("fanin_protocol_errors", "Requests that are not valid HTTP or did not arrive in time.", |stats| {
                 &stats.protocol_errors
             }),

@@ -75,6 +75,8 @@ pub(crate) struct WorkerStats {
     pub(crate) refused: Count,
     pub(crate) accept_errors: Count,
     pub(crate) tls_failures: Count,
+    /// Connections closed because of their PROXY header.
+    pub(crate) proxy_protocol_errors: Count,
     /// By [`Closed`].
     pub(crate) timeouts: [Count; Closed::ALL.len()],
     /// Pre-request errors: not HTTP, head too large, head too slow.

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::server_responses::ServerResponse;
 use crate::access_log::Line;
 use crate::admission::Refusal;
+use crate::client;
 use crate::connection::{ConnectionState, FastRejection};
 use crate::http_date::{DATE_LEN, HttpDate};
 use crate::router::Found;
@@ -60,8 +61,10 @@ impl<A: Application> FastRejection for WorkerState<A> {
         if bytes.len() > server.max_header_size {
             return false;
         }
-        let decides =
-            [server.timeout_header.as_ref(), server.priority_header.as_ref()].map(|name| name.map(|n| n.as_str()));
+        // Whom a proxy names is of interest to the log only.
+        let forwarded = server.forwarded_header.as_ref().filter(|_| self.log.borrow().enabled());
+        let decides = [server.timeout_header.as_ref(), server.priority_header.as_ref(), forwarded]
+            .map(|name| name.map(|n| n.as_str()));
         let Some(path) = plain_get(bytes, decides) else { return false };
         let Found::Route { route, .. } = generation.shared.router.find(&Method::GET, path) else { return false };
         let route = &generation.routes[route];
@@ -76,6 +79,7 @@ impl<A: Application> FastRejection for WorkerState<A> {
         route.stats.responded(StatusCode::SERVICE_UNAVAILABLE, Duration::ZERO, &Report::default());
         let mut log = self.log.borrow_mut();
         if log.enabled() {
+            let peer = conn.client.peer_besides(conn.client.remote()).map(client::text);
             log.write(&Line {
                 start: now,
                 duration: Duration::ZERO,
@@ -85,7 +89,8 @@ impl<A: Application> FastRejection for WorkerState<A> {
                 status: StatusCode::SERVICE_UNAVAILABLE.as_u16(),
                 report: Report::default(),
                 bytes,
-                remote: conn.remote_text(),
+                remote: conn.client.remote_text(),
+                peer: peer.as_deref(),
                 version: Version::HTTP_11,
                 id,
             });
@@ -97,7 +102,7 @@ impl<A: Application> FastRejection for WorkerState<A> {
 
 /// The path of a request, if it is one whole GET in HTTP/1.1 without a body and without anything that needs the usual path: a connection
 /// that ends, an expectation, or one of the headers that influence admission.
-fn plain_get<'a>(bytes: &'a [u8], decides: [Option<&str>; 2]) -> Option<&'a str> {
+fn plain_get<'a>(bytes: &'a [u8], decides: [Option<&str>; 3]) -> Option<&'a str> {
     if !bytes.starts_with(b"GET /") {
         return None;
     }
@@ -186,7 +191,7 @@ mod tests {
     use super::*;
 
     fn path(request: &str) -> Option<&str> {
-        plain_get(request.as_bytes(), [Some("x-priority"), None])
+        plain_get(request.as_bytes(), [Some("x-priority"), None, None])
     }
 
     #[test]

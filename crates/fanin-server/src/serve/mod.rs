@@ -12,6 +12,7 @@ mod response_future;
 mod server_responses;
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use response_future::{PendingRequest, RequestState, ResponseFuture, Wait};
 use server_responses::ServerResponse;
 
 use crate::admission::{Admission, Permit, Refusal, admit};
+use crate::client;
 use crate::connection::ConnectionState;
 use crate::router::Found;
 use crate::worker::{Route, WorkerGeneration, WorkerState};
@@ -50,6 +52,8 @@ struct RequestMeta {
     target: Option<PathAndQuery>,
     version: Version,
     route: Option<Rc<Route>>,
+    /// The client that trusted proxies name in a header.
+    forwarded: Option<SocketAddr>,
 }
 
 /// A request whose body is not read yet.
@@ -85,8 +89,14 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
             target: parts.uri.path_and_query().cloned(),
             version: parts.version,
             route: None,
+            forwarded: None,
         };
         let generation = self.worker.generation();
+        let server = generation.server();
+        if let Some(name) = &server.forwarded_header {
+            let trusts = |address| client::is_trusted(server, address);
+            meta.forwarded = client::forwarded_client(&parts.headers, name, self.conn.client.remote(), trusts);
+        }
         let unread = !body.is_end_stream();
         if unread {
             self.conn.on_request_body();
@@ -110,6 +120,12 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
 impl RequestMeta {
     fn path(&self) -> &str {
         self.target.as_ref().map_or("", PathAndQuery::path)
+    }
+
+    /// The client's address.
+    #[inline]
+    fn remote(&self, conn: &ConnectionState) -> SocketAddr {
+        self.forwarded.unwrap_or_else(|| conn.client.remote())
     }
 }
 
@@ -213,8 +229,7 @@ impl<A: Application> Service<A> {
         parts: &Parts,
     ) -> Result<Option<Priority>, ServerResponse> {
         let Some(value) = parts.headers.get(name) else { return Ok(None) };
-        let from = self.conn.remote.ip();
-        if !generation.server().trusted.iter().any(|network| network.contains(from)) {
+        if !client::is_trusted(generation.server(), self.conn.client.remote().ip()) {
             return Ok(None);
         }
         let priority = value.to_str().ok().and_then(|text| text.trim().parse().ok());
@@ -275,7 +290,7 @@ fn handle<A: Application>(
         params,
         headers: parts.headers,
         body,
-        remote: conn.remote,
+        remote: meta.remote(conn),
         start: meta.start,
         deadline,
         priority,

@@ -20,6 +20,7 @@ use super::server_responses::ServerResponse;
 use super::{RequestHead, RequestMeta, admitted, handle_head};
 use crate::access_log::Line;
 use crate::admission::{Admission, PendingAdmission, Permit, Refusal, admit};
+use crate::client;
 use crate::coarse_timeout::Timeout;
 use crate::connection::ConnectionState;
 use crate::worker::{QueuedRequest, WorkerGeneration, WorkerState};
@@ -281,6 +282,8 @@ fn log<A: Application>(
 ) {
     let mut log = worker.log.borrow_mut();
     if log.enabled() {
+        let forwarded = meta.forwarded.map(client::text);
+        let peer = conn.client.peer_besides(meta.remote(conn)).map(client::text);
         log.write(&Line {
             start: meta.start,
             duration,
@@ -290,7 +293,8 @@ fn log<A: Application>(
             status,
             report,
             bytes: if meta.method == Method::HEAD { 0 } else { bytes },
-            remote: conn.remote_text(),
+            remote: forwarded.as_deref().unwrap_or_else(|| conn.client.remote_text()),
+            peer: peer.as_deref(),
             version: meta.version,
             id: meta.id,
         });

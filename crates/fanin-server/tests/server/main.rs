@@ -6,9 +6,11 @@ mod common;
 
 mod admission;
 mod bad_input;
+mod client_address;
 mod disconnect;
 mod drain;
 mod fast_rejection;
+mod haproxy;
 mod http2;
 mod observe;
 mod reload;

@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// Writes a new certificate for `localhost`, and gives what a client needs to trust it.
-fn certificate(folder: &Path) -> RootCertStore {
+pub fn certificate(folder: &Path) -> RootCertStore {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     std::fs::write(folder.join("cert.pem"), made.cert.pem()).unwrap();
     std::fs::write(folder.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
@@ -30,13 +30,20 @@ fn with_tls(folder: &Path) -> TestServer {
 }
 
 async fn connect(server: &TestServer, roots: &RootCertStore, alpn: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
+    handshake(TcpStream::connect(server.address).await?, roots, alpn).await
+}
+
+pub async fn handshake(
+    stream: TcpStream,
+    roots: &RootCertStore,
+    alpn: &[&str],
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots.clone())
         .with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-    let stream = TcpStream::connect(server.address).await?;
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
 }
 
