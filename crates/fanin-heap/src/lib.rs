@@ -26,7 +26,7 @@ mod text;
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-pub use mimalloc::{Mimalloc, return_soon};
+pub use mimalloc::{Mimalloc, collect, return_soon};
 pub use pprof::{Names, pprof};
 pub use table::MOST;
 pub use text::text;

@@ -8,8 +8,8 @@
 use std::alloc::{GlobalAlloc, Layout};
 
 use libmimalloc_sys::{
-    mi_free, mi_malloc, mi_malloc_aligned, mi_option_set_default, mi_option_t, mi_realloc, mi_realloc_aligned,
-    mi_zalloc, mi_zalloc_aligned,
+    mi_collect, mi_free, mi_malloc, mi_malloc_aligned, mi_option_set_default, mi_option_t, mi_realloc,
+    mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
 };
 
 /// The alignment of each block that is at least as large (`MI_MAX_ALIGN_SIZE` of mimalloc's `types.h`: that of C's
@@ -36,6 +36,18 @@ pub fn return_soon() {
     #[allow(unsafe_code)]
     unsafe {
         mi_option_set_default(PURGE_DELAY, 10);
+    }
+}
+
+/// Gives memory of this thread that is free, and for long enough, back to the system.
+///
+/// mimalloc looks for such memory when a thread releases whole pages. A thread that has released much at once and then
+/// does little keeps it otherwise.
+pub fn collect() {
+    // SAFETY: may be called at any time on any thread; it touches free memory only.
+    #[allow(unsafe_code)]
+    unsafe {
+        mi_collect(false);
     }
 }
 

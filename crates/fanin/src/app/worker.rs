@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use arcstr::ArcStr;
 use bytes::Bytes;
@@ -21,6 +22,20 @@ thread_local! {
     static CLIENT: OnceCell<Rc<WorkerClient>> = const { OnceCell::new() };
 }
 
+/// How long memory that a worker has freed may stay with the process: at most twice this.
+const COLLECT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Sets up what a thread has once, whatever is reloaded.
+fn first_on_this_thread() -> Rc<WorkerClient> {
+    tokio::task::spawn_local(async {
+        loop {
+            tokio::time::sleep(COLLECT_INTERVAL).await;
+            fanin_heap::collect();
+        }
+    });
+    WorkerClient::new()
+}
+
 /// The flows of one worker.
 pub struct AppWorker {
     app: Arc<App>,
@@ -30,7 +45,7 @@ pub struct AppWorker {
 impl AppWorker {
     /// Sets the flows up on this thread.
     pub(super) fn new(app: Arc<App>, context: WorkerContext) -> AppWorker {
-        let client = CLIENT.with(|client| client.get_or_init(WorkerClient::new).clone());
+        let client = CLIENT.with(|client| client.get_or_init(first_on_this_thread).clone());
         if let Some(side) = &app.models {
             client.set_model_backend(Arc::new(InProcess(side.models().clone())));
         }
