@@ -247,13 +247,27 @@ impl Out {
     }
 }
 
-/// Appends a member to a written JSON object: `{…}` becomes `{…,"name":value}`. `false` if it is not an object.
+/// Appends a member to a JSON object: `{…}` becomes `{…,"name":value}`. `false` if it is not an object. The object may have whitespace
+/// around it and inside it, because a passed-on answer is written as it came.
 pub(crate) fn add_member(pieces: &mut Pieces, name: &str, value: &[u8]) -> bool {
-    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return false };
-    if first.first() != Some(&b'{') || last.last() != Some(&b'}') {
+    let mut first = pieces.iter().flat_map(|piece| piece.iter()).filter(|byte| !is_whitespace(**byte));
+    if first.next() != Some(&b'{') {
         return false;
     }
-    let empty = pieces.len() == 1 && first.len() == 2;
+    let empty = first.next() == Some(&b'}');
+    // The object ends with the last `}`.
+    loop {
+        let Some(last) = pieces.last_mut() else { return false };
+        let Some(end) = last.iter().rposition(|byte| !is_whitespace(*byte)) else {
+            pieces.pop();
+            continue;
+        };
+        if last[end] != b'}' {
+            return false;
+        }
+        last.truncate(end);
+        break;
+    }
     let mut text = Vec::with_capacity(value.len() + name.len() + 8);
     if !empty {
         text.push(b',');
@@ -262,11 +276,13 @@ pub(crate) fn add_member(pieces: &mut Pieces, name: &str, value: &[u8]) -> bool 
     text.push(b':');
     text.extend_from_slice(value);
     text.push(b'}');
-    if let Some(last) = pieces.last_mut() {
-        *last = last.slice(..last.len() - 1);
-    }
     pieces.push(text.into());
     true
+}
+
+/// The whitespace of JSON.
+fn is_whitespace(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
 /// The list `errors` of a partial response.

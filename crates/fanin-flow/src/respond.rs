@@ -115,7 +115,9 @@ fn body(host: &FlowHost, value: &Value, limit: usize) -> Result<(Pieces, HeaderV
         && let Some(answer) = host.answer_of(slot)
         && matches!(slot.outcome(), Some(Ok(value)) if !matches!(value, Value::Absent(_)))
     {
+        // Only the answer to a HEAD counts as JSON without a body.
         match content(answer, false) {
+            _ if answer.body.is_empty() => {}
             // An answer returned by itself is passed on unchanged.
             Content::Json => return Ok((smallvec![answer.body.clone()], JSON)),
             Content::Text => {

@@ -391,9 +391,10 @@ impl FlowHost {
         failure
     }
 
-    /// The whole answer, if `slot` is a call itself.
+    /// The whole answer, if `slot` is a call itself and the answer is its value. A default may stand in for an answer.
     pub(crate) fn answer_of(&self, slot: &PendingValue) -> Option<&Answer> {
-        self.calls.iter().find(|entry| entry.slot.same(slot))?.source.whole()
+        let entry = self.calls.iter().find(|entry| entry.slot.same(slot))?;
+        if entry.state == CallState::Answered { entry.source.whole() } else { None }
     }
 
     /// Upstream and error kind of each absent call.

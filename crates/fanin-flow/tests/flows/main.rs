@@ -10,6 +10,7 @@ mod effects;
 mod failure;
 mod grpc;
 mod item_cache;
+mod json_bodies;
 mod merge_equivalence;
 mod parallel;
 mod permit_reuse;
