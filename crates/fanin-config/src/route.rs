@@ -62,7 +62,7 @@ pub struct Route {
     #[schemars(with = "types::Size<0>")]
     pub max_body: usize,
     /// Adds the member `errors` to a partial response that is a JSON object. It lists the optional calls that failed,
-    /// and why.
+    /// and why; then those that were not sent because of them (`because`).
     #[schemars(with = "types::Flag")]
     pub errors: bool,
     /// What runs the flow. With `"coroutines"`, a suspended flow costs memory only. With `{ threads = 600, waiting =

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::builtins::Abort;
 use crate::fair_scheduler::{FIRST_SLICE, SLICE, TimeSlice};
 use crate::flow_host::FlowHost;
+use crate::partial;
 use crate::reply::{FlowError, Reply, Success};
 use crate::request_object::{BODY, ClientError, HEADERS, IncomingRequest, QUERY, RequestObject};
 use crate::respond;
@@ -250,7 +251,7 @@ impl Flow {
                 Err(error)
             }
         };
-        let partial = (result.is_ok() && self.host.any_missing()).then(|| respond::missing_names(&self.host));
+        let partial = (result.is_ok() && self.host.any_missing()).then(|| partial::failed_names(self.host.missing()));
         let (calls, upstream, trace) = self.host.finish();
         Reply { result, calls, upstream, partial, usage, limit, trace }
     }

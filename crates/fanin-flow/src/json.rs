@@ -1,7 +1,7 @@
 //! Writes values as JSON. The bytes of answers are spliced.
 
 use bytes::Bytes;
-use fanin_json::{Writer, write_str};
+use fanin_json::write_str;
 use fanin_lang::value::{Frozen, view};
 use fanin_lang::{FrozenValue, Value};
 use smallvec::SmallVec;
@@ -283,21 +283,4 @@ pub(crate) fn add_member(pieces: &mut Pieces, name: &str, value: &[u8]) -> bool 
 /// The whitespace of JSON.
 fn is_whitespace(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
-}
-
-/// The list `errors` of a partial response.
-pub(crate) fn errors<'a>(errors: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut writer = Writer::new(&mut out);
-    writer.begin_array();
-    for (upstream, kind) in errors {
-        writer.begin_object();
-        writer.key("upstream");
-        writer.str(upstream);
-        writer.key("kind");
-        writer.str(kind);
-        writer.end_object();
-    }
-    writer.end_array();
-    out
 }

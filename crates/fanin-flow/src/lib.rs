@@ -31,6 +31,7 @@ mod kinds;
 mod log;
 mod merge;
 mod modules;
+mod partial;
 mod placeholder;
 mod plan;
 mod reply;

@@ -20,7 +20,7 @@ pub struct Reply {
     pub calls: u32,
     /// Wall time during which at least one call was in flight.
     pub upstream: Duration,
-    /// Names of the upstreams whose optional calls failed, comma-separated; `None` if nothing is missing.
+    /// Names of the upstreams whose optional calls failed, comma-separated; `None` if none did.
     pub partial: Option<String>,
     /// What the flow used of its limits.
     pub usage: Usage,

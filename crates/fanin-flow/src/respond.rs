@@ -11,6 +11,7 @@ use crate::builtins::ResponseObject;
 use crate::call::{header, text};
 use crate::flow_host::FlowHost;
 use crate::json::{self, Pieces};
+use crate::partial;
 use crate::reply::Success;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -35,17 +36,6 @@ pub(crate) fn pending_values(value: &Value, found: &mut dyn FnMut(&PendingValue)
         Value::Object(object) => object.visit(&mut |value| pending_values(value, found)),
         _ => {}
     }
-}
-
-/// The distinct upstreams of absent calls, separated by commas.
-pub(crate) fn missing_names(host: &FlowHost) -> String {
-    let mut names: Vec<&str> = Vec::new();
-    for (name, _) in host.missing() {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names.join(",")
 }
 
 /// The response for a returned value without pending parts.
@@ -78,12 +68,12 @@ pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure
     headers.entry(CONTENT_TYPE).or_insert(kind);
     if host.any_missing() {
         // Names of upstreams are valid in a header; an invalid one would only omit it.
-        if let Ok(names) = HeaderValue::from_str(&missing_names(host)) {
+        if let Ok(names) = HeaderValue::from_str(&partial::failed_names(host.missing())) {
             headers.insert(PARTIAL, names);
         }
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if route.errors && is_json && !has_member(value, "errors") {
-            json::add_member(&mut body, "errors", &json::errors(host.missing()));
+            json::add_member(&mut body, "errors", &partial::errors(host.missing()));
         }
     }
     if body.iter().map(bytes::Bytes::len).sum::<usize>() > limit {

@@ -28,6 +28,7 @@ use crate::answer::CallSource;
 use crate::call::{ArgumentState, Arguments, CallOptions, OnFailure};
 use crate::inflight::{Checked, InFlight, InFlightCalls};
 use crate::kinds::UpstreamObject;
+use crate::partial::Missing;
 use crate::request_object::RequestObject;
 use crate::route::RouteFlow;
 use crate::trace::CallTrace;
@@ -77,8 +78,10 @@ enum CallState {
     Answered,
     /// Failed, and the failure fails the flow.
     Failed,
-    /// Absent: optional and failed, or in need of a call that is absent.
+    /// Failed, and optional or with a default.
     Missing,
+    /// Not sent, because it needs an answer that is absent.
+    Dependent,
 }
 
 /// The calls of one running flow.
@@ -191,7 +194,11 @@ impl FlowHost {
             }
             ArgumentState::Absent(failure) => {
                 entry.unsent = None;
-                entry.state = CallState::Missing;
+                entry.state = CallState::Dependent;
+                // The error is that of the call that failed, so that nobody blames the upstream of this one.
+                if let Some(Ok(cause)) = failure.payload.clone().map(Arc::downcast::<CallError>) {
+                    entry.source.set_error(cause);
+                }
                 let value = match entry.on_failure() {
                     OnFailure::Default(value) => value.clone(),
                     _ => Value::Absent(failure),
@@ -397,12 +404,19 @@ impl FlowHost {
         if entry.state == CallState::Answered { entry.source.whole() } else { None }
     }
 
-    /// Upstream and error kind of each absent call.
-    pub(crate) fn missing(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.calls.iter().filter(|entry| entry.state == CallState::Missing).map(|entry| {
+    /// The failures of a partial response: first the calls that failed, then those that were not sent because of them.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = Missing<'_>> {
+        let with = |state| self.calls.iter().filter(move |entry| entry.state == state);
+        let failed = with(CallState::Missing).map(|entry| {
             let kind = entry.source.error().map_or("absent", |error| error.kind.as_str());
-            (entry.object.name(), kind)
-        })
+            Missing { upstream: entry.object.name(), kind, because: None }
+        });
+        // A call that needs an item that does not exist has no error: nothing has failed.
+        let dependents = with(CallState::Dependent).filter_map(|entry| {
+            let cause = entry.source.error()?;
+            Some(Missing { upstream: entry.object.name(), kind: "absent", because: Some(&cause.upstream) })
+        });
+        failed.chain(dependents)
     }
 
     pub(crate) fn any_missing(&self) -> bool {

@@ -67,9 +67,9 @@ def flow(req):
 ";
         let it = setup(star, |_, _| after(1, "").error(ErrorKind::Refused));
         let reply = it.run("/").await;
-        assert_eq!(reply.partial.as_deref(), Some("a,b,c"));
+        assert_eq!(reply.partial.as_deref(), Some("a"));
         let success = reply.result.unwrap();
-        assert_eq!(success.headers["fanin-partial"], "a,b,c");
+        assert_eq!(success.headers["fanin-partial"], "a");
         assert_eq!(success.headers["cache-control"], "no-store");
         let body = String::from_utf8(success.body.concat()).unwrap();
         assert_eq!(
@@ -77,6 +77,37 @@ def flow(req):
             "{\"recs\":null,\"items\":null,\"names\":null,\"none\":true,\"truth\":false,\"failed\":true,\"kind\":\"refused\"}"
         );
         assert_eq!(it.events(), ["0 GET a/recs"]);
+    });
+}
+
+#[test]
+fn only_root_causes_are_named_and_dependents_name_theirs() {
+    paused(async {
+        let star = "
+def flow(req):
+    recs = a.get(\"/recs\", optional = True)
+    items = b.get(\"/items\", query = {\"ids\": recs[\"ids\"]})
+    more = a.get(\"/more\", query = {\"ids\": items[\"x\"]}, default = [])
+    other = c.get(\"/other\", optional = True)
+    return {\"items\": items, \"failed\": items.failed, \"why\": items.error.upstream, \"more\": more, \"more_failed\": more.failed, \"other\": other}
+";
+        let it = setup_with(star, "errors = true", |upstream, _| match upstream {
+            "c" => after(1, "{}").status(503),
+            _ => after(1, "").error(ErrorKind::Timeout),
+        });
+        let reply = it.run("/").await;
+        assert_eq!(reply.partial.as_deref(), Some("a,c"));
+        let body = String::from_utf8(reply.result.unwrap().body.concat()).unwrap();
+        assert_eq!(
+            body,
+            "{\"items\":null,\"failed\":true,\"why\":\"a\",\"more\":[],\"more_failed\":true,\"other\":null,\"errors\":[\
+             {\"upstream\":\"a\",\"kind\":\"timeout\"},\
+             {\"upstream\":\"c\",\"kind\":\"status\"},\
+             {\"upstream\":\"b\",\"kind\":\"absent\",\"because\":\"a\"},\
+             {\"upstream\":\"a\",\"kind\":\"absent\",\"because\":\"a\"}]}"
+        );
+        // No call without an answer counts against an upstream: those that were not sent are in no metric.
+        assert_eq!(it.events(), ["0 GET a/recs", "0 GET c/other"]);
     });
 }
 

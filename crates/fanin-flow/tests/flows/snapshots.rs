@@ -32,6 +32,22 @@ fn lookup_sends_no_call() {
 }
 
 #[test]
+fn an_item_that_does_not_exist_is_no_failure_of_its_owner_nor_of_those_who_need_it() {
+    paused(async {
+        let dir = tempfile::tempdir().unwrap();
+        let flow = format!(
+            "{LOAD}def flow(req):\n    return a.get(\"/x\", query = {{\"q\": masks.lookup(\"none\")[\"attributes\"]}})\n"
+        );
+        let it = setup_toml(&dumped(&dir), &flow, |_, _| after(5, "1"));
+        let reply = it.run("/").await;
+        assert_eq!((reply.partial, it.events().len()), (None, 0));
+        let success = reply.result.unwrap();
+        assert_eq!(success.headers.get("fanin-partial"), None);
+        assert_eq!(success.body.concat(), b"null");
+    });
+}
+
+#[test]
 fn lookup_awaits_the_first_table_and_then_fails() {
     paused(async {
         let dir = tempfile::tempdir().unwrap();
