@@ -105,6 +105,12 @@ pub struct Server {
     #[serde(serialize_with = "serialize::size")]
     #[schemars(with = "types::Size<1>")]
     pub max_unsent: usize,
+    /// Most bytes of responses on all connections that clients have not read; each worker has an equal share. Above it, a
+    /// connection gets no further response until its client has read the earlier ones, and `min_read_rate` is judged every
+    /// second. Above twice as much, the connections with the most such bytes are closed.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<1>")]
+    pub max_unsent_total: usize,
     /// How long running requests may take to finish after SIGTERM.
     #[serde(serialize_with = "serialize::duration")]
     #[schemars(with = "types::DurationText")]
@@ -169,6 +175,7 @@ impl Default for Server {
             slow_reader_timeout: Some(Duration::from_secs(10)),
             min_read_rate: 512,
             max_unsent: 32 << 20,
+            max_unsent_total: 256 << 20,
             drain_timeout: Duration::from_secs(30),
             max_header_size: 32 << 10,
             max_body: 1 << 20,
@@ -304,6 +311,7 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         slow_reader_timeout: table.duration_or_off("slow_reader_timeout").unwrap_or(default.slow_reader_timeout),
         min_read_rate: table.size("min_read_rate", 1).unwrap_or(default.min_read_rate),
         max_unsent: table.size("max_unsent", 1).unwrap_or(default.max_unsent),
+        max_unsent_total: table.size("max_unsent_total", 1).unwrap_or(default.max_unsent_total),
         drain_timeout: table.duration("drain_timeout").unwrap_or(default.drain_timeout),
         max_header_size: table.size("max_header_size", 1024).unwrap_or(default.max_header_size),
         max_body: table.size("max_body", 0).unwrap_or(default.max_body),

@@ -171,7 +171,8 @@ impl<A: Application> Service<A> {
             None => route.priority,
             Some(name) => self.client_priority(generation, name, &parts)?.unwrap_or(route.priority),
         };
-        if self.conn.unsent() > generation.server().max_unsent {
+        let allowed = if self.worker.crowded.get() { 0 } else { generation.server().max_unsent };
+        if self.conn.unsent() > allowed {
             route.stats.refused(Refusal::Unsent);
             return Err(ServerResponse::Refused(Refusal::Unsent));
         }

@@ -33,10 +33,11 @@ pub(crate) use state::WorkerState;
 pub(crate) use worker_generation::WorkerGeneration;
 
 use crate::access_log::{LogSender, WorkerLog};
+use crate::connection::ConnectionState;
 use crate::generation::Generation;
 use crate::heartbeat::{Activity, Heartbeat};
 use crate::memory_budget::{Memory, MemoryPressure};
-use crate::metrics::Metrics;
+use crate::metrics::{Closed, Metrics};
 use crate::{Application, Worker, WorkerContext};
 
 /// What a worker's thread is started with.
@@ -82,7 +83,7 @@ pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::
     let generation = WorkerGeneration::new(generation, &metrics, context.clone());
     let mut log = WorkerLog::new(log, stats.clone());
     log.enable(generation.server().access_log != AccessLog::Off);
-    let worker = WorkerState::new(generation, heartbeat, stats, log, open, memory);
+    let worker = WorkerState::new(generation, heartbeat, stats, log, open, memory, workers);
 
     let listeners = match listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<Vec<_>>>() {
         Ok(listeners) => listeners.into_iter().map(Rc::new).collect::<Vec<_>>(),
@@ -169,11 +170,32 @@ async fn housekeeping<A: Application>(worker: Rc<WorkerState<A>>) {
         worker.now.set(now);
         let generation = worker.generation();
         let server = generation.server();
-        for (_, conn) in worker.connections.borrow().iter() {
-            if let Some(closed) = conn.check_timeouts(now, server) {
-                worker.stats.timeouts[closed as usize].add(1);
-                conn.wake();
-            }
+        check_connections(&worker, now, server);
+    }
+}
+
+/// Closes connections whose time is over. Measures what clients have not read; while that is more than the worker's share, slow
+/// ones are given less time, and beyond twice the share the connection with the most of it is closed at each call.
+fn check_connections<A: Application>(worker: &WorkerState<A>, now: Instant, server: &fanin_config::Server) {
+    let connections = worker.connections.borrow();
+    let crowded = worker.crowded.get();
+    let (mut total, mut largest) = (0, None::<&Rc<ConnectionState>>);
+    let close = |conn: &ConnectionState, closed: Closed| {
+        worker.stats.timeouts[closed as usize].add(1);
+        conn.wake();
+    };
+    for (_, conn) in connections.iter() {
+        if let Some(closed) = conn.check_timeouts(now, server, crowded) {
+            close(conn, closed);
         }
+        total += conn.unsent();
+        if conn.unsent() > largest.map_or(0, |largest| largest.unsent()) {
+            largest = Some(conn);
+        }
+    }
+    let share = server.max_unsent_total / worker.workers;
+    worker.crowded.set(total > share);
+    if let Some((conn, closed)) = largest.filter(|_| total / 2 > share).and_then(|conn| Some((conn, conn.evict()?))) {
+        close(conn, closed);
     }
 }

@@ -45,6 +45,10 @@ pub(crate) struct WorkerState<A: Application> {
     /// The time of the last tick or request, where an approximation is enough.
     pub(crate) now: Rc<Cell<Instant>>,
     pub(crate) draining: Cell<bool>,
+    /// Clients have not read more than this worker's share of `max_unsent_total`.
+    pub(crate) crowded: Cell<bool>,
+    /// How many workers there are.
+    pub(crate) workers: usize,
     /// Requests on this worker.
     pub(crate) active: Cell<usize>,
     /// The queueing probe sleeps until the next request.
@@ -66,6 +70,7 @@ impl<A: Application> WorkerState<A> {
         log: WorkerLog,
         open: Arc<AtomicUsize>,
         memory: Arc<Memory>,
+        workers: usize,
     ) -> Rc<WorkerState<A>> {
         let now = Instant::now();
         let run_queue = RunQueue::new(generation.server().queueing, generation.server().max_waiting);
@@ -85,6 +90,8 @@ impl<A: Application> WorkerState<A> {
             date: HttpDate::new(),
             response_batch: Rc::default(),
             draining: Cell::new(false),
+            crowded: Cell::new(false),
+            workers,
             active: Cell::new(0),
             probe_sleeps: Cell::new(false),
             wake_probe: Notify::new(),

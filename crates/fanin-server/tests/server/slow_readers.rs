@@ -40,6 +40,32 @@ async fn a_client_that_never_opens_its_window_is_refused_and_closed() {
     assert_eq!(server.get("/hello").status, 200);
 }
 
+/// Each of many connections holds less than `max_unsent`; together they hold more than `max_unsent_total`. They are closed long before
+/// `slow_reader_timeout`, while a client that reads is served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn many_clients_that_read_nothing_are_bounded_together() {
+    let server = TestServer::with(|setup| {
+        setup.server.workers = 1;
+        setup.server.max_unsent_total = 3_000_000;
+        setup.server.slow_reader_timeout = Some(Duration::from_secs(3600));
+    });
+    let mut pending = Vec::new();
+    for _ in 0..12 {
+        let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
+        let mut builder = h2::client::Builder::new();
+        let (mut sender, connection) = builder.initial_window_size(0).handshake::<_, Bytes>(stream).await.unwrap();
+        let ended = tokio::spawn(connection);
+        let request = Request::builder().uri("http://test/big").body(()).unwrap();
+        let (response, _) = sender.send_request(request, true).unwrap();
+        pending.push((sender, response, ended));
+    }
+    let closed = "fanin_connection_timeouts_total{kind=\"slow-reader\"}";
+    eventually("no more than three megabytes are left", || metric(&server.metrics(), closed) >= 9.0);
+    let mut client = server.connect();
+    client.send_get("/big");
+    assert_eq!(client.reply().body.len(), 1_000_000);
+}
+
 #[test]
 fn a_client_that_reads_a_large_response_gets_all_of_it() {
     let server = TestServer::with(|setup| setup.server.slow_reader_timeout = Some(Duration::from_secs(1)));
