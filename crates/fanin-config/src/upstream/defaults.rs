@@ -14,6 +14,7 @@ use crate::upstream::keys::Upstream;
 use crate::upstream::kind::UpstreamKind;
 use crate::upstream::limit::Limit;
 use crate::upstream::retry::Retry;
+use crate::upstream::sql::SessionReset;
 
 impl Upstream {
     /// An HTTP upstream with one endpoint and all defaults.
@@ -33,6 +34,7 @@ impl Upstream {
             files: None,
             model: None,
             password: None,
+            reset: SessionReset::default(),
             proto: Vec::new(),
             proto_path: Vec::new(),
             descriptors: None,

@@ -20,7 +20,7 @@ use crate::upstream::limit::{AdaptiveLimit, Limit};
 use crate::upstream::operation::Operation;
 use crate::upstream::retry::Retry;
 use crate::upstream::snapshot::Snapshot;
-use crate::upstream::sql::{MysqlText, PostgresText};
+use crate::upstream::sql::{MysqlText, PostgresText, SessionReset, SessionResetText};
 use crate::upstream::statement::Statement;
 use crate::upstream::tls::ClientTls;
 use crate::values::serialize;
@@ -66,6 +66,11 @@ pub struct Upstream {
     #[serde(serialize_with = "serialize::secret", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub password: Option<String>,
+    /// When a database session is reset before another call uses it: `"auto"`, after statements whose text can change
+    /// settings, locks or temporary tables, such as `call`, or `"always"`. Set `"always"` if functions of your own
+    /// change them.
+    #[schemars(with = "SessionResetText")]
+    pub reset: SessionReset,
     /// The `.proto` files that describe the services of a gRPC upstream, one or a list. They are compiled when the
     /// configuration is loaded.
     #[serde(serialize_with = "serialize::paths", skip_serializing_if = "Vec::is_empty")]

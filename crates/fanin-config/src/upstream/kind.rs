@@ -90,6 +90,7 @@ const KEYS_OF_KINDS: &[(&str, &[UpstreamKind])] = &[
     ("idle_timeout", NETWORK),
     ("ejection", NETWORK),
     ("password", SQL),
+    ("reset", SQL),
     ("statements", SQL),
     ("proto", &[UpstreamKind::Grpc]),
     ("proto_path", &[UpstreamKind::Grpc]),

@@ -34,7 +34,7 @@ mod read;
 pub(crate) mod retry;
 pub(crate) mod rows;
 pub(crate) mod snapshot;
-mod sql;
+pub(crate) mod sql;
 pub(crate) mod sql_check;
 pub(crate) mod statement;
 pub(crate) mod statement_batch;

@@ -1,10 +1,11 @@
 //! `postgres` and `mysql` of an upstream: URLs of databases.
 
 use schemars::json_schema;
+use serde::Serialize;
 use url::Url;
 
 use crate::reader::Table;
-use crate::schema::types::leaf;
+use crate::schema::types::{leaf, variable};
 use crate::upstream::http::unique;
 use crate::upstream::kind::UpstreamKind;
 
@@ -17,6 +18,29 @@ leaf!(
     /// `"mysql://user@host/database"`.
     MysqlText,
     json_schema!({ "type": "string", "pattern": r"^(mysql|mariadb)://|\$\{", "x-type": "url" })
+);
+
+/// When a session is reset before another call uses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionReset {
+    /// After statements that can change it, as far as their text shows.
+    #[default]
+    Auto,
+    /// After every statement.
+    Always,
+}
+
+impl SessionReset {
+    pub(super) fn read(table: &mut Table<'_, '_>) -> Option<SessionReset> {
+        table.choice("reset", &[("auto", SessionReset::Auto), ("always", SessionReset::Always)])
+    }
+}
+
+leaf!(
+    /// `"auto"` or `"always"`.
+    SessionResetText,
+    json_schema!({ "anyOf": [{ "enum": ["auto", "always"] }, variable()] })
 );
 
 /// Reads the URLs of a database, one or a list of endpoints.

@@ -269,3 +269,61 @@ fn a_server_that_restarts() {
         }
     });
 }
+
+#[test]
+fn a_session_is_clean_for_the_next_call() {
+    run(async {
+        let server = Server::mariadb();
+        let db = Db::new(&server, "limit = 1");
+        let other = Db::new(&server, "");
+        for sql in [
+            "create table t (id int)",
+            "create procedure leave_open() begin start transaction; insert into t values (10); end",
+            "create procedure leave_rows() begin start transaction; insert into t values (20); select 1 as a; end",
+            "create procedure fail_open() begin start transaction; signal sqlstate '45000'; end",
+            "create procedure no_commit() set autocommit = 0",
+            "create procedure configure() begin set session sql_mode = ''; set @kept = 5; do get_lock('own', 0); end",
+            "create function hidden() returns int begin set @kept = 6; return 1; end",
+        ] {
+            assert_eq!(db.write(sql, "").await.status, 200, "{sql}");
+        }
+        // What is acknowledged is there for others, whatever ran before.
+        for (number, call) in ["leave_open", "leave_rows", "fail_open", "no_commit"].into_iter().enumerate() {
+            let answer = db.write(&format!("call {call}()"), "").await;
+            match call {
+                "no_commit" => assert_eq!(answer.status, 200),
+                "fail_open" => assert_eq!(answer.status, 400),
+                _ => {
+                    assert_eq!(answer.status, 400, "{call}: {}", text(&answer));
+                    assert!(text(&answer).contains("execute left a transaction open"), "{}", text(&answer));
+                }
+            }
+            let answer = db.write("insert into t values (?)", &number.to_string()).await;
+            assert_eq!(text(&answer), "{\"affected\":1}", "{call}");
+            let seen = other.text("select max(id) as m, count(*) as n from t", "").await;
+            assert_eq!(seen, format!("[{{\"m\":{number},\"n\":{}}}]", number + 1), "{call}");
+        }
+        let show = async |db: &Db| {
+            let sql = "select @@sql_mode as mode, @kept as kept, is_used_lock('own') as lck, connection_id() as id, \
+                       @@time_zone as zone, @@tx_read_only as ro";
+            db.text(sql, "").await
+        };
+        let before = show(&db).await;
+        assert!(before.contains("STRICT_ALL_TABLES") && before.contains("+00:00"), "{before}");
+        assert_eq!(db.write("call configure()", "").await.status, 200);
+        assert_eq!(show(&db).await, before);
+        for sql in ["select get_lock('own', 0) as a", "select @kept := 7 as a", "select 7 as a into @kept"] {
+            let answer = db.query(sql, "").await.unwrap();
+            assert_eq!(answer.status, 200, "{sql}: {}", text(&answer));
+            assert_eq!(show(&db).await, before, "{sql}");
+        }
+        // A function of one's own hides what it does.
+        let hidden = "select hidden() as a";
+        db.text(hidden, "").await;
+        assert!(show(&db).await.contains("\"kept\":6"));
+        let always = Db::new(&server, "limit = 1\nreset = 'always'");
+        let before = show(&always).await;
+        always.text(hidden, "").await;
+        assert_eq!(show(&always).await, before);
+    });
+}

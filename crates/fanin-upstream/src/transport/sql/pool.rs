@@ -189,16 +189,18 @@ impl<D: Dialect> WorkerPool<D> {
             .map_err(|error| Failure::ours(format!("parameters cannot be read: {error}")))?;
         let sql;
         let mut job = Statement {
+            upstream: &attempt.config.name,
             name: attempt.request.path.path().trim_start_matches('/'),
             sql: "",
             names: &[],
             params: body.root().elements().collect(),
             writes: !attempt.request.method.is_safe(),
             rows: Rows::Many,
+            reset: attempt.config.reset,
             left: Duration::ZERO,
             max_answer: attempt.max_answer,
             phase: attempt.phase,
-            running: Cell::new(false),
+            unclean: Cell::new(false),
         };
         match attempt.config.statements.get(job.name) {
             Some(statement) => {
@@ -223,7 +225,7 @@ impl<D: Dialect> WorkerPool<D> {
         job.left = attempt.deadline.saturating_duration_since(Instant::now());
         let Some(connection) = &mut lease.connection else { return Err(Failure::ours("a connection was used twice")) };
         let result = D::run(&mut connection.connection, &job).await;
-        lease.running = job.running.get();
+        lease.unclean = job.unclean.get();
         result.map_err(|mut failure| {
             failure.detail = format!("{}: {}", self.endpoint.address, failure.detail).into();
             failure
@@ -244,7 +246,7 @@ impl<D: Dialect> WorkerPool<D> {
             Some(connection) => (connection, slot),
             None => Box::pin(self.open(slot)).await?,
         };
-        Ok(Lease { local: self, connection: Some(connection), slot: Some(slot), running: true })
+        Ok(Lease { local: self, connection: Some(connection), slot: Some(slot), unclean: true })
     }
 
     /// Opens a connection in a task of its own: a dropped call does not waste it.
@@ -325,14 +327,14 @@ struct Lease<'a, D: Dialect> {
     local: &'a WorkerPool<D>,
     connection: Option<PooledConnection<D>>,
     slot: Option<OwnedPermit>,
-    /// The database may still run the statement.
-    running: bool,
+    /// The database may still run the statement, or the session is not as it was.
+    unclean: bool,
 }
 
 impl<D: Dialect> Drop for Lease<'_, D> {
     fn drop(&mut self) {
         let (Some(connection), Some(slot)) = (self.connection.take(), self.slot.take()) else { return };
-        match self.running {
+        match self.unclean {
             false => self.local.pool.put_back(&self.local.endpoint, connection, slot),
             // Without a cleanup task, at the worker's end, the connection is closed instead.
             true => drop(self.local.cleanup.send((connection, slot))),

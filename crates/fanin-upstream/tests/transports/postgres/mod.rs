@@ -2,6 +2,7 @@
 
 mod broken;
 mod connections;
+mod sessions;
 mod statements;
 
 use std::path::Path;

@@ -8,8 +8,9 @@
 
 use std::sync::Arc;
 
-use fanin_config::Rows;
+use fanin_config::{Rows, SessionReset, can_change_session};
 use http::StatusCode;
+use mysql_async::consts::StatusFlags;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Column, Conn, Error, IoError, OptsBuilder, Params, ServerError};
 
@@ -48,6 +49,18 @@ pub(crate) struct Connection {
     timeout: u64,
     /// An error has left its state unknown.
     broken: bool,
+    session: Session,
+}
+
+/// What the last statement has left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Session {
+    Clean,
+    /// The statement may still run.
+    Unknown,
+    /// Settings, variables or locks may be left.
+    Changed,
+    InTransaction,
 }
 
 impl Dialect for Mysql {
@@ -58,19 +71,12 @@ impl Dialect for Mysql {
         let mut client = open(endpoint, access).await?;
         let set_up = async {
             let version: Option<String> = client.query_first("SELECT VERSION()").await?;
-            // Values are parsed in these formats, and invalid ones must not be adjusted, whatever the server's own
-            // settings.
-            client
-                .query_drop(
-                    "SET autocommit = 1, time_zone = '+00:00', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')",
-                )
-                .await?;
-            client.query_drop("SET SESSION TRANSACTION READ ONLY").await?;
+            set_up(&mut client).await?;
             Ok(version)
         };
         let version = set_up.await.map_err(|error| connect_failed(endpoint, &error))?;
         let is_mariadb = version.is_some_and(|version| version.contains("MariaDB"));
-        Ok(Connection { client, is_mariadb, read_only: true, timeout: 0, broken: false })
+        Ok(Connection { client, is_mariadb, read_only: true, timeout: 0, broken: false, session: Session::Clean })
     }
 
     fn is_closed(connection: &mut Connection) -> bool {
@@ -78,14 +84,34 @@ impl Dialect for Mysql {
     }
 
     async fn run(connection: &mut Connection, job: &Statement<'_>) -> Result<Received, Failure> {
-        match connection.execute(job).await {
-            Ok(received) => Ok(received),
+        connection.session = Session::Clean;
+        let result = match connection.execute(job).await {
             Err(StatementError::Client(error)) => connection.failed(&error, job),
             Err(StatementError::Other(failure)) => Err(failure),
+            Ok(received) => Ok(received),
+        };
+        if job.unclean.get() {
+            // Its rest is not read: the connection is killed.
+            connection.session = Session::Unknown;
+        } else if connection.session != Session::Clean && !connection.broken {
+            connection.session = connection.session_after(job);
+            job.unclean.set(connection.session != Session::Clean);
+        }
+        match result {
+            Ok(received) if connection.session == Session::InTransaction && received.status == StatusCode::OK => {
+                Ok(job.left_open())
+            }
+            result => result,
         }
     }
 
     async fn clean(connection: &mut Connection, endpoint: &Arc<Endpoint>, access: &Access) -> bool {
+        match connection.session {
+            Session::Clean | Session::Unknown => {}
+            // Closing it rolls back.
+            Session::InTransaction => return false,
+            Session::Changed => return connection.reset().await.unwrap_or(false),
+        }
         if let Ok(mut other) = open(endpoint, access).await {
             // The statement may have ended by itself.
             let _ = other.query_drop(format!("KILL {}", connection.client.id())).await;
@@ -107,7 +133,39 @@ impl From<Error> for StatementError {
     }
 }
 
+/// Values are parsed in these formats, and invalid ones must not be adjusted, whatever the server's own settings.
+async fn set_up(client: &mut Conn) -> Result<(), Error> {
+    const SETTINGS: &str =
+        "SET autocommit = 1, time_zone = '+00:00', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')";
+    client.query_drop(SETTINGS).await?;
+    client.query_drop("SET SESSION TRANSACTION READ ONLY").await
+}
+
 impl Connection {
+    /// What a statement has left behind, by the server's last status and the statement's text.
+    fn session_after(&self, job: &Statement<'_>) -> Session {
+        // An error has no status. What ran before it shows only in the text.
+        let status = self.client.last_ok_packet().map(|ok| ok.status_flags());
+        if status.is_some_and(|status| status.contains(StatusFlags::SERVER_STATUS_IN_TRANS)) {
+            return Session::InTransaction;
+        }
+        let autocommit = status.is_none_or(|status| status.contains(StatusFlags::SERVER_STATUS_AUTOCOMMIT));
+        match job.reset == SessionReset::Always || !autocommit || can_change_session(job.sql) {
+            true => Session::Changed,
+            false => Session::Clean,
+        }
+    }
+
+    /// Makes the session a new one. The server rolls back, and forgets prepared statements as well. Old servers cannot.
+    async fn reset(&mut self) -> Result<bool, Error> {
+        if !self.client.reset().await? {
+            return Ok(false);
+        }
+        set_up(&mut self.client).await?;
+        (self.read_only, self.timeout, self.session) = (true, 0, Session::Clean);
+        Ok(true)
+    }
+
     /// Changes the session's settings if the statement needs others.
     async fn settings(&mut self, job: &Statement<'_>) -> Result<(), Error> {
         if self.read_only == job.writes {
@@ -147,6 +205,8 @@ impl Connection {
             [] => Params::Empty,
             params => Params::Positional(params.iter().map(|value| param(*value)).collect()),
         };
+        // Until its end, which a dropped call does not see.
+        self.session = Session::Unknown;
         let mut rows = self.client.exec_iter(&statement, params).await?;
         job.phase.set(Phase::Answering);
         let columns = rows.columns().unwrap_or_default();
@@ -162,7 +222,7 @@ impl Connection {
         let readers = match readers(&columns, job) {
             Ok(readers) => readers,
             Err(problem) => {
-                job.running.set(true);
+                job.unclean.set(true);
                 return Ok(bad_request(problem));
             }
         };
@@ -178,7 +238,7 @@ impl Connection {
                 (true, 1) | (false, 1) => {}
                 (true, _) => out.push(b','),
                 (false, _) => {
-                    job.running.set(true);
+                    job.unclean.set(true);
                     return Ok(bad_request(format!(
                         "{} gave more than the one row that the statement declares",
                         job.name
@@ -190,14 +250,14 @@ impl Connection {
                 out.extend_from_slice(key);
                 if row.as_ref(at).and_then(|value| reader.write(value, &mut out)).is_none() {
                     let detail = format!("column {} is not what its type says", at + 1);
-                    job.running.set(true);
+                    job.unclean.set(true);
                     return Err(StatementError::Other(Failure::new(ErrorKind::Decode, detail)));
                 }
             }
             out.push(b'}');
             if out.len() > job.max_answer {
                 // The remaining rows are not read: the connection is killed.
-                job.running.set(true);
+                job.unclean.set(true);
                 return Err(StatementError::Other(too_large(job.max_answer)));
             }
         }

@@ -40,6 +40,8 @@ pub(super) struct MessageStream {
     sending: bool,
     /// How many times the server has still to report that it is ready.
     pending_replies: usize,
+    /// Whether a transaction was open when the server was ready last.
+    pub in_transaction: bool,
     /// Longest row that is read, in bytes.
     pub max_row: usize,
     /// The connection cannot be used any more.
@@ -92,6 +94,7 @@ impl MessageStream {
             sent: 0,
             sending: false,
             pending_replies: 0,
+            in_transaction: false,
             max_row,
             broken: false,
         }
@@ -147,6 +150,8 @@ impl MessageStream {
         };
         if tag == b'Z' {
             self.pending_replies = self.pending_replies.saturating_sub(1);
+            // `T` in a transaction, `E` in a failed one.
+            self.in_transaction = self.read_buffer.bytes[HEADER..whole] != *b"I";
         }
         Ok((tag, Body(&self.read_buffer.bytes[HEADER..whole])))
     }

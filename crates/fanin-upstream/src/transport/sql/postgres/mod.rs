@@ -15,6 +15,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fanin_config::SessionReset;
 use tokio::time::timeout;
 
 use super::access::Access;
@@ -61,6 +62,8 @@ pub(crate) struct Connection {
     read_only: bool,
     /// The present `statement_timeout` in milliseconds; 0 for none.
     timeout: u64,
+    /// A statement has run that can have changed the session.
+    changed: bool,
 }
 
 impl Dialect for Postgres {
@@ -69,7 +72,7 @@ impl Dialect for Postgres {
 
     async fn connect(endpoint: &Arc<Endpoint>, access: &Access) -> Result<Connection, Failure> {
         let (stream, key) = start_up(endpoint, access, SETTINGS).await?;
-        Ok(Connection { stream, key, statements: Statements::default(), read_only: true, timeout: 0 })
+        Ok(Connection { stream, key, statements: Statements::default(), read_only: true, timeout: 0, changed: false })
     }
 
     fn is_closed(connection: &mut Connection) -> bool {
@@ -86,14 +89,17 @@ impl Dialect for Postgres {
         if let Err(StatementError::Server(error)) = &result
             && is_outdated(error)
             && connection.stream.is_idle()
+            && !connection.stream.in_transaction
         {
             // A table has changed since the statement was prepared. It has not run yet.
             connection.statements.forget(job.sql);
             result = connection.attempt(job).await;
         }
-        // Pending replies have to be cancelled and read.
-        job.running.set(!connection.stream.is_idle() && !connection.stream.broken);
+        // Pending replies have to be cancelled and read, and changes of the session undone.
+        let stream = &connection.stream;
+        job.unclean.set((!stream.is_idle() || stream.in_transaction || connection.changed) && !stream.broken);
         match result {
+            Ok(_) if stream.in_transaction => Ok(job.left_open()),
             Ok(received) | Err(StatementError::BadRequest(received)) => Ok(received),
             Err(StatementError::Server(error)) if is_cancelled(&error) => {
                 Err(Failure::new(ErrorKind::Timeout, error.message().to_owned()))
@@ -104,14 +110,24 @@ impl Dialect for Postgres {
     }
 
     async fn clean(connection: &mut Connection, endpoint: &Arc<Endpoint>, access: &Access) -> bool {
-        // The present settings are not known: the cancelled statement may be a setting.
-        const RESET: &str = "SET default_transaction_read_only = on; SET statement_timeout = 0";
-        (connection.read_only, connection.timeout) = (true, 0);
+        // The present settings are not known: the cancelled statement may be a setting. Prepared statements stay.
+        const RESET: &str = "RESET SESSION AUTHORIZATION; RESET ALL; SET default_transaction_read_only = on; \
+                             SET client_encoding = 'UTF8'; SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; \
+                             DISCARD TEMP; DISCARD SEQUENCES";
+        (connection.read_only, connection.timeout, connection.changed) = (true, 0, false);
         let stream = &mut connection.stream;
+        if stream.is_idle() {
+            if stream.in_transaction {
+                // Closing it rolls back.
+                return false;
+            }
+            stream.simple_query(RESET);
+            return stream.drain().await.unwrap_or(false);
+        }
         // Replies come in order: this one comes after the statement's, if that has ended by itself.
         stream.simple_query(RESET);
         if let Ok(ended) = timeout(MOMENT, stream.drain()).await {
-            return ended.unwrap_or(false);
+            return ended.unwrap_or(false) && !stream.in_transaction;
         }
         if cancel_statement(endpoint, access, connection.key).await.is_err() {
             return false;
@@ -119,7 +135,7 @@ impl Dialect for Postgres {
         // A late signal would cancel the first of these.
         stream.simple_query("");
         stream.simple_query(RESET);
-        stream.drain().await.unwrap_or(false)
+        stream.drain().await.unwrap_or(false) && !stream.in_transaction
     }
 }
 
@@ -131,7 +147,9 @@ impl Connection {
         };
         // Before anything is in the write buffer: what a dropped call leaves there is sent by the cleanup task.
         write_coalescing::after_ready_tasks().await;
-        if self.send(job, &prepared)? {
+        let has_settings = self.send(job, &prepared)?;
+        self.changed |= prepared.can_change_session || job.reset == SessionReset::Always;
+        if has_settings {
             self.set().await?;
         }
         let mut rows = RowWriter::new(job, &prepared);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fanin_config::can_change_session;
 use indexmap::IndexMap;
 use postgres_types::{Kind, Type};
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -23,6 +24,8 @@ pub(super) struct Prepared {
     pub name: String,
     pub params: Vec<Type>,
     pub columns: Vec<Column>,
+    /// Its text can change the session.
+    pub can_change_session: bool,
 }
 
 /// A column of a statement's rows.
@@ -115,7 +118,8 @@ impl Statements {
             columns.push(Column { key, reader });
         }
         let name = self.gone.pop().unwrap_or_default();
-        let prepared = Arc::new(Prepared { name, params: types, columns });
+        let can_change_session = can_change_session(job.sql);
+        let prepared = Arc::new(Prepared { name, params: types, columns, can_change_session });
         if self.known.len() >= MAX_PREPARED
             && let Some((_, oldest)) = self.known.shift_remove_index(0)
         {
