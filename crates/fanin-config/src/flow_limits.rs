@@ -43,6 +43,10 @@ pub struct FlowLimits {
     /// Deepest nesting of JSON in request bodies and answers.
     #[schemars(with = "types::Count<1, 10000>")]
     pub max_json_depth: usize,
+    /// Most lines a second that `log` and `print` of a route's flow may write, over all workers; as many again in a
+    /// burst. Further lines are dropped and counted. `0`: none are written.
+    #[schemars(with = "types::Count<0, 1000000>")]
+    pub max_log_rate: u32,
 }
 
 impl Default for FlowLimits {
@@ -56,6 +60,7 @@ impl Default for FlowLimits {
             max_fibers: 10_000,
             max_response: 16 << 20,
             max_json_depth: 128,
+            max_log_rate: 100,
         }
     }
 }
@@ -72,6 +77,7 @@ impl FlowLimits {
             max_fibers: table.count("max_fibers", 1..=u64::MAX).unwrap_or(default.max_fibers),
             max_response: table.size("max_response", 1).unwrap_or(default.max_response),
             max_json_depth: table.count("max_json_depth", 1..=10_000).unwrap_or(default.max_json_depth),
+            max_log_rate: table.number("max_log_rate", 0..=1_000_000).map_or(default.max_log_rate, |rate| rate as u32),
         }
     }
 }

@@ -86,6 +86,7 @@ fn every_key_is_read() {
         max_fibers: 9,
         max_response: 4096,
         max_json_depth: 16,
+        max_log_rate: 7,
     };
     assert_eq!(config.flow, flow);
 

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU32;
 use fanin_config::{Config, Diagnostic, Executor, FILE_NAME, FlowLimits, Route, Severity, Source};
 use fanin_lang::{Instance, Limits, Machine, Program, Value};
 use fanin_upstream::Upstreams;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
 use crate::builtins;
@@ -14,7 +15,7 @@ use crate::caller::Caller;
 use crate::fair_scheduler::FairScheduler;
 use crate::flow_future::FlowFuture;
 use crate::kinds::UpstreamObject;
-use crate::log::FailureLog;
+use crate::log::{FailureLog, FlowLog};
 use crate::modules::Modules;
 use crate::plan::RoutePlan;
 use crate::request_object::IncomingRequest;
@@ -28,6 +29,8 @@ pub struct Flows {
     program: Program,
     routes: Vec<Arc<RouteFlow>>,
     sequential_waits: Arc<SequentialWaits>,
+    /// Lines of `log` and `print` above `max_log_rate`.
+    log_dropped: Counter,
     /// The pool of threads of each route that has one.
     pools: Vec<Option<Arc<Pool>>>,
 }
@@ -78,6 +81,7 @@ impl Flows {
         };
         let mut routes = Vec::new();
         let sequential_waits = Arc::new(SequentialWaits::default());
+        let log_dropped = Counter::default();
         for (index, route) in config.routes.iter().enumerate() {
             let file = route.flow.file.to_string_lossy().replace('\\', "/");
             match function(&program, &file, &route.flow.function) {
@@ -93,13 +97,14 @@ impl Flows {
                     on_disconnect: route.on_disconnect,
                     errors: route.errors,
                     sequential_waits: sequential_waits.clone(),
+                    log: FlowLog::new(route.limits.max_log_rate, log_dropped.clone()),
                 })),
                 Err((message, hint)) => diagnostics.push(at_route(config, route, message, hint)),
             }
         }
         let sound = !diagnostics.iter().any(|one| one.severity == Severity::Error);
         let pools = config.routes.iter().map(|route| pool(route, false)).collect();
-        Checked { flows: sound.then_some(Flows { program, routes, sequential_waits, pools }), diagnostics }
+        Checked { flows: sound.then_some(Flows { program, routes, sequential_waits, log_dropped, pools }), diagnostics }
     }
 
     /// The plan of each route's flow, in the order of the configuration.
@@ -140,6 +145,11 @@ impl Flows {
     /// Adds the metrics of flows, and of pools of threads if there are any.
     pub fn register(&self, registry: &mut Registry) {
         self.sequential_waits.register(registry);
+        registry.register(
+            "fanin_flow_log_lines_dropped",
+            "Lines of log and print above max_log_rate",
+            self.log_dropped.clone(),
+        );
         let pools = Pools::of(self.pools.iter().flatten());
         if !pools.is_empty() {
             registry.register_collector(Box::new(pools));

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU32;
 use fanin_config::{FlowLimits, OnDisconnect};
 use fanin_lang::{FunctionRef, Limits, Program};
 
+use crate::log::FlowLog;
 use crate::sequential_waits::SequentialWaits;
 
 /// A route's flow, ready to run.
@@ -25,4 +26,5 @@ pub(crate) struct RouteFlow {
     pub(crate) errors: bool,
     /// The detector of sequential waits, shared by all routes.
     pub(crate) sequential_waits: Arc<SequentialWaits>,
+    pub(crate) log: FlowLog,
 }

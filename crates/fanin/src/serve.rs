@@ -33,9 +33,10 @@ pub fn serve(dir: &Path) -> ExitCode {
         Err(code) => return code,
     };
     report::to_people(app.warnings());
-    if let Err(error) = logging::start(&app.config().server.log, app.config().server.log_format) {
-        return failure(&error);
-    }
+    let _flush = match logging::start(&app.config().server.log, app.config().server.log_format) {
+        Ok(flush) => flush,
+        Err(error) => return failure(&error),
+    };
     match start(origin, app, true) {
         Ok(handle) => {
             let addresses: Vec<String> = handle.addresses().iter().map(ToString::to_string).collect();

@@ -75,6 +75,7 @@ max_depth = 8
 max_fibers = 9
 max_response = 4096
 max_json_depth = 16
+max_log_rate = 7
 
 [upstreams.search]
 urls = ["https://a.internal:8080/base", "https://b.internal"]

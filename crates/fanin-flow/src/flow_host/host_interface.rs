@@ -82,6 +82,9 @@ impl Host for FlowHost {
     }
 
     fn print(&mut self, text: &str, site: CallSite) {
+        if !tracing::enabled!(target: "fanin::flow", tracing::Level::INFO) || !self.route.log.admits(&self.route.name) {
+            return;
+        }
         let position = self.position(site);
         tracing::info!(target: "fanin::flow", line = %format_args!("{}:{}", position.file, position.line), "{text}");
     }
@@ -92,6 +95,15 @@ impl Host for FlowHost {
     }
 
     fn log(&mut self, level: Level, text: &str, fields: &[(ArcStr, String)], site: CallSite) {
+        let enabled = match level {
+            Level::Debug => tracing::enabled!(target: "fanin::flow", tracing::Level::DEBUG),
+            Level::Info => tracing::enabled!(target: "fanin::flow", tracing::Level::INFO),
+            Level::Warn => tracing::enabled!(target: "fanin::flow", tracing::Level::WARN),
+            Level::Error => tracing::enabled!(target: "fanin::flow", tracing::Level::ERROR),
+        };
+        if !enabled || !self.route.log.admits(&self.route.name) {
+            return;
+        }
         let position = self.position(site);
         let line = format!("{}:{}", position.file, position.line);
         // A flow chooses the names of its fields, so they cannot become keys of the log event.

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fanin_config::AccessLog;
@@ -12,7 +13,21 @@ const QUEUE: usize = 64;
 
 /// Sends chunks of whole lines to the thread. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct LogSender(SyncSender<Message>);
+pub(crate) struct LogSender {
+    messages: SyncSender<Message>,
+    target: NextTarget,
+}
+
+/// The target to change to, or the same file to open again. Beside the queue: a full queue must not hold up a reload.
+#[derive(Clone, Debug, Default)]
+struct NextTarget(Arc<Mutex<Option<AccessLog>>>);
+
+impl NextTarget {
+    fn replace(&self, target: Option<AccessLog>) -> Option<AccessLog> {
+        // No code that can panic runs under this lock.
+        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), target)
+    }
+}
 
 /// The thread. It ends when the last sender is dropped.
 #[derive(Debug)]
@@ -23,14 +38,14 @@ pub(crate) struct LogThread {
 #[derive(Debug)]
 enum Message {
     Lines(Vec<u8>),
-    /// Change the target, or open the same file again.
-    Target(AccessLog),
+    /// There is a new target.
+    Target,
 }
 
 impl LogSender {
     /// Passes lines to the thread, or returns them if it cannot keep up.
     pub(crate) fn send(&self, lines: Vec<u8>) -> Result<(), Vec<u8>> {
-        match self.0.try_send(Message::Lines(lines)) {
+        match self.messages.try_send(Message::Lines(lines)) {
             Err(TrySendError::Full(Message::Lines(lines)) | TrySendError::Disconnected(Message::Lines(lines))) => {
                 Err(lines)
             }
@@ -38,10 +53,12 @@ impl LogSender {
         }
     }
 
-    /// Changes the target, or opens a file again that has been moved. Waits until the thread accepts the message.
+    /// Changes the target, or opens a file again that has been moved. Never waits: a thread that is held up by its reader changes the
+    /// target before it writes the next lines.
     pub(crate) fn target(&self, target: AccessLog) {
-        // The thread ends only with the server.
-        let _ = self.0.send(Message::Target(target));
+        self.target.replace(Some(target));
+        // If the queue is full, the thread is awake.
+        let _ = self.messages.try_send(Message::Target);
     }
 }
 
@@ -54,11 +71,13 @@ impl LogThread {
         let output = Output::open(target)?;
         let (sender, receiver) = sync_channel(QUEUE);
         let (ends, ended) = sync_channel::<()>(0);
+        let target = NextTarget::default();
+        let next = target.clone();
         std::thread::Builder::new().name("fanin-log".into()).spawn(move || {
-            write(output, &receiver);
+            write(output, &receiver, &next);
             drop(ends);
         })?;
-        Ok((LogSender(sender), LogThread { ended }))
+        Ok((LogSender { messages: sender, target }, LogThread { ended }))
     }
 
     /// Waits until all lines are written, at most for `timeout`: a stalled worker never drops its sender.
@@ -97,7 +116,7 @@ impl Output {
     }
 }
 
-fn write(mut output: Output, receiver: &Receiver<Message>) {
+fn write(mut output: Output, receiver: &Receiver<Message>, next: &NextTarget) {
     // A full disk fails each write; it is logged once a minute.
     const LOG_INTERVAL: Duration = Duration::from_secs(60);
     let mut logged_at = None::<Instant>;
@@ -107,10 +126,12 @@ fn write(mut output: Output, receiver: &Receiver<Message>) {
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let result = match message {
+        let changed = next.replace(None).map_or(Ok(()), |target| Output::open(&target).map(|opened| output = opened));
+        let written = match message {
             Message::Lines(lines) => output.write(&lines),
-            Message::Target(target) => Output::open(&target).map(|opened| output = opened),
+            Message::Target => Ok(()),
         };
+        let result = changed.and(written);
         if let Err(error) = result
             && logged_at.is_none_or(|at| at.elapsed() > LOG_INTERVAL)
         {
@@ -144,6 +165,18 @@ mod tests {
         thread.join(Duration::from_secs(10));
         assert_eq!(std::fs::read(folder.path().join("old")).unwrap(), b"one\n");
         assert_eq!(std::fs::read(path).unwrap(), b"two\n");
+    }
+
+    #[test]
+    fn a_new_target_does_not_wait_for_a_full_queue() {
+        // Nobody takes the messages.
+        let (messages, _receiver) = sync_channel(1);
+        let sender = LogSender { messages, target: NextTarget::default() };
+        sender.send(b"one\n".to_vec()).unwrap();
+        assert!(sender.send(b"two\n".to_vec()).is_err());
+        sender.target(AccessLog::Stdout);
+        sender.target(AccessLog::Off);
+        assert_eq!(sender.target.replace(None), Some(AccessLog::Off));
     }
 
     #[test]

@@ -19,6 +19,8 @@ use prometheus_client::registry::Registry;
 pub use load::{AppLoader, Origin};
 pub use worker::AppWorker;
 
+use crate::logging;
+
 /// A configuration with its flows compiled and its upstreams set up. All workers share it.
 pub struct App {
     config: Config,
@@ -83,6 +85,7 @@ impl Application for App {
     fn register_metrics(&self, registry: &mut Registry) {
         self.upstreams.register(registry);
         self.flows.register(registry);
+        logging::register(registry);
         if let Some(side) = &self.models {
             side.models().register(registry, Some(side.service()));
         }

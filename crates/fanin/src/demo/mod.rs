@@ -110,7 +110,7 @@ pub fn run(example: Example, once: bool) -> ExitCode {
 }
 
 fn show(example: Example, once: bool) -> Result<ExitCode, DemoError> {
-    logging::start("warn", LogFormat::Text)?;
+    let _flush = logging::start("warn", LogFormat::Text)?;
     let backends = Backends::start(example.backends())?;
     let folder = Folder::of(example, Path::new(""))?;
     let traces = Traces::default();
