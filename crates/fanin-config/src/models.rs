@@ -70,6 +70,15 @@ pub struct Models {
     /// Most open connections. Further connections are closed at once.
     #[schemars(with = "types::Count<1>")]
     pub max_connections: usize,
+    /// How long a client may wait after connecting until it sends something.
+    #[serde(serialize_with = "serialize::duration")]
+    #[schemars(with = "types::DurationText")]
+    pub header_timeout: Duration,
+    /// How long a connection may stay open without a request, whether it answers pings or not. It is closed
+    /// gracefully. Over HTTP/1.1 at most 75 seconds.
+    #[serde(serialize_with = "serialize::duration")]
+    #[schemars(with = "types::DurationText")]
+    pub idle_timeout: Duration,
     /// Interval of pings on an idle HTTP/2 connection.
     #[serde(serialize_with = "serialize::duration")]
     #[schemars(with = "types::DurationText")]
@@ -170,6 +179,8 @@ impl Models {
             max_in_progress: 256 << 20,
             limit: 10_000,
             max_connections: 10_000,
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(300),
             keepalive: Duration::from_secs(10),
             keepalive_timeout: Duration::from_secs(5),
             max_connection_age: None,
@@ -232,6 +243,8 @@ impl Models {
         };
         replace(&mut models.limit, table.count("limit", 1..=u64::MAX));
         replace(&mut models.max_connections, table.count("max_connections", 1..=u64::MAX));
+        replace(&mut models.header_timeout, table.duration("header_timeout"));
+        replace(&mut models.idle_timeout, table.duration("idle_timeout"));
         replace(&mut models.keepalive, table.duration("keepalive"));
         replace(&mut models.keepalive_timeout, table.duration("keepalive_timeout"));
         replace(&mut models.max_connection_age, table.duration_or_off("max_connection_age"));

@@ -63,6 +63,7 @@ fn every_key_is_read() {
         (Duration::from_millis(50), 4 << 20, 8 << 20)
     );
     assert_eq!((models.limit, models.max_connections, models.control), (100, 200, true));
+    assert_eq!((models.header_timeout, models.idle_timeout), (Duration::from_secs(4), Duration::from_secs(60)));
     assert_eq!((models.keepalive, models.keepalive_timeout), (Duration::from_secs(3), Duration::from_secs(1)));
     assert_eq!(models.max_connection_age, Some(Duration::from_secs(600)));
     assert_eq!(models.max_connection_age_grace, Duration::from_secs(5));

@@ -91,3 +91,59 @@ fn a_request_that_does_not_end_is_given_up_whatever_its_deadline() {
         assert_eq!(service.bytes(), 0);
     });
 }
+
+/// Waits until no connection is open; for no longer than `LONG`.
+async fn all_closed(serving: &Serving) -> bool {
+    let started = tokio::time::Instant::now();
+    while serving.open() > 0 && started.elapsed() < LONG {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    serving.open() == 0
+}
+
+#[test]
+fn silent_connections_are_closed() {
+    served(|address, service, serving| async move {
+        // Nothing; a part of the preface of HTTP/2; all of it, and an answer to each ping would follow.
+        let preface: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        let settings = [preface, &frame(4, 0, 0, &[])].concat();
+        let mut clients = Vec::new();
+        for sent in [&b""[..], &preface[..10], &settings] {
+            let mut client = TcpStream::connect(address).await.expect("connected");
+            client.write_all(sent).await.expect("sent");
+            clients.push(client);
+        }
+        while serving.open() < clients.len() {
+            tokio::task::yield_now().await;
+        }
+        assert!(all_closed(&serving).await, "{} are open", serving.open());
+        assert_eq!(service.connections(), 0);
+    });
+}
+
+#[test]
+fn loading_a_model_takes_a_place_among_the_requests_in_progress() {
+    served(|address, service, _serving| async move {
+        let mut config = (*service.models().config()).clone();
+        config.limit = 1;
+        service.models().configure(&config);
+        let mut first = TcpStream::connect(address).await.expect("connected");
+        let head = b"POST /v2/models/spam/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{\"inputs\":";
+        first.write_all(head).await.expect("sent");
+        while service.in_flight() == 0 {
+            tokio::task::yield_now().await;
+        }
+        for action in ["load", "unload"] {
+            let mut second = TcpStream::connect(address).await.expect("connected");
+            let head = format!(
+                "POST /v2/repository/models/spam/{action} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            );
+            second.write_all(head.as_bytes()).await.expect("sent");
+            let mut answer = String::new();
+            second.read_to_string(&mut answer).await.expect("an answer");
+            assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+            assert!(answer.contains("models.limit"), "{answer}");
+        }
+        drop(first);
+    });
+}

@@ -22,7 +22,7 @@ use super::service::Service;
 use super::serving::Serving;
 use super::{grpc, rest};
 
-/// Time for a request's head over HTTP/1.1, and between requests.
+/// Most time for a request's head over HTTP/1.1, and between requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// Concurrent streams of one HTTP/2 connection. Further requests wait at the client.
 const MAX_STREAMS: u32 = 1024;
@@ -52,7 +52,7 @@ struct OpenConnection {
 
 impl OpenConnection {
     fn new(service: Arc<Service>, serving: Rc<Serving>) -> OpenConnection {
-        let state = Rc::new(ConnectionState::default());
+        let state = Rc::new(ConnectionState::new(service.models.config().idle_timeout));
         if serving.draining.get() {
             state.close(CloseReason::Drain);
         }
@@ -74,16 +74,19 @@ enum Stop {
     Now,
     /// Gracefully, once its requests are answered.
     Drain,
-    /// Gracefully, within `max_connection_age_grace`.
-    TooOld,
+    /// Gracefully, within `max_connection_age_grace`: too old, or idle.
+    Retire,
 }
 
 pub(super) async fn run(service: Arc<Service>, serving: Rc<Serving>, stream: TcpStream) {
     let open = OpenConnection::new(service, serving);
     let shared = &open.shared;
     let config = shared.service.models.config();
+    if !sends(&stream, &shared.state, config.header_timeout).await {
+        return;
+    }
     let mut builder = Builder::new(LocalExecutor);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(config.idle_timeout.min(HEAD_TIMEOUT));
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -94,6 +97,7 @@ pub(super) async fn run(service: Arc<Service>, serving: Rc<Serving>, stream: Tcp
     let handler = service_fn(move |request: Request<Incoming>| {
         let shared = for_requests.clone();
         async move {
+            let _request = shared.state.request();
             let mut response = handle(&shared, request).await;
             response.body_mut().attach(&shared.state);
             Ok::<_, Infallible>(response)
@@ -114,10 +118,11 @@ pub(super) async fn run(service: Arc<Service>, serving: Rc<Serving>, stream: Tcp
                 return Poll::Ready(Stop::Now);
             }
             Some(CloseReason::Drain) => return Poll::Ready(Stop::Drain),
+            Some(CloseReason::Idle) => return Poll::Ready(Stop::Retire),
             None => {}
         }
         match age.as_mut().as_pin_mut().map(|age| age.poll(cx)) {
-            Some(Poll::Ready(())) => Poll::Ready(Stop::TooOld),
+            Some(Poll::Ready(())) => Poll::Ready(Stop::Retire),
             _ => Poll::Pending,
         }
     });
@@ -128,12 +133,26 @@ pub(super) async fn run(service: Arc<Service>, serving: Rc<Serving>, stream: Tcp
             // The server bounds how long draining may take.
             let _ = connection.await;
         }
-        Stop::TooOld => {
+        Stop::Retire => {
             connection.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(config.max_connection_age_grace, connection).await;
         }
     }
     drop(open);
+}
+
+/// Waits for the first bytes of a client. `false` if none come in time, or the server drains. Before them it is not known which protocol
+/// the client speaks, so that no timeout of HTTP applies.
+async fn sends(stream: &TcpStream, state: &ConnectionState, within: Duration) -> bool {
+    let mut first = pin!(tokio::time::timeout(within, stream.readable()));
+    poll_fn(|cx| match first.as_mut().poll(cx) {
+        Poll::Ready(first) => Poll::Ready(matches!(first, Ok(Ok(())))),
+        Poll::Pending => match state.poll_close(cx) {
+            Some(_) => Poll::Ready(false),
+            None => Poll::Pending,
+        },
+    })
+    .await
 }
 
 async fn handle(shared: &Shared, request: Request<Incoming>) -> Response<Reply> {

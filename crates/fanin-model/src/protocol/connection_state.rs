@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use slab::Slab;
 
-/// Interval of the check for stalled readers.
+/// Interval of the check for stalled readers and idle connections.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// A connection whose pending answers did not advance during this many checks is closed: after 30 to 35 seconds.
 const MAX_STALLED_CHECKS: u32 = 7;
@@ -18,6 +18,8 @@ const MAX_STALLED_CHECKS: u32 = 7;
 pub(super) enum CloseReason {
     /// Its client stopped reading an answer.
     StalledReader,
+    /// Its client has made no request for `models.idle_timeout`.
+    Idle,
     /// The server drains.
     Drain,
 }
@@ -29,6 +31,12 @@ pub(super) struct ConnectionState {
     pending_answers: Cell<usize>,
     /// Checks since a part of an answer was handed over.
     stalled_checks: Cell<u32>,
+    /// Requests that are being read or answered.
+    requests: Cell<usize>,
+    /// Checks since the last request or answer, or since the connection was opened.
+    idle_checks: Cell<u32>,
+    /// A connection is idle after this many checks; 0: never.
+    max_idle_checks: u32,
     close: Cell<Option<CloseReason>>,
     /// Wakes the connection's task.
     waker: Cell<Option<Waker>>,
@@ -40,7 +48,29 @@ impl fmt::Debug for ConnectionState {
     }
 }
 
+/// Counts a request of a connection until dropped.
+pub(super) struct OpenRequest<'a>(&'a ConnectionState);
+
+impl Drop for OpenRequest<'_> {
+    fn drop(&mut self) {
+        self.0.requests.set(self.0.requests.get() - 1);
+    }
+}
+
 impl ConnectionState {
+    /// A connection that may be idle for this long.
+    pub fn new(idle_timeout: Duration) -> ConnectionState {
+        let checks = idle_timeout.as_millis().div_ceil(CHECK_INTERVAL.as_millis()) + 1;
+        ConnectionState { max_idle_checks: u32::try_from(checks).unwrap_or(u32::MAX), ..ConnectionState::default() }
+    }
+
+    /// A request has come.
+    pub fn request(&self) -> OpenRequest<'_> {
+        self.requests.set(self.requests.get() + 1);
+        self.idle_checks.set(0);
+        OpenRequest(self)
+    }
+
     /// An answer begins to go out on the connection.
     pub fn answer_started(&self) {
         self.pending_answers.set(self.pending_answers.get() + 1);
@@ -82,6 +112,14 @@ impl ConnectionState {
                 self.close(CloseReason::StalledReader);
             }
         }
+        if self.pending_answers.get() > 0 || self.requests.get() > 0 {
+            self.idle_checks.set(0);
+        } else if self.max_idle_checks > 0 {
+            self.idle_checks.set(self.idle_checks.get().saturating_add(1));
+            if self.idle_checks.get() >= self.max_idle_checks && self.close.get().is_none() {
+                self.close(CloseReason::Idle);
+            }
+        }
     }
 }
 
@@ -108,7 +146,7 @@ impl Connections {
         self.0.borrow().iter().for_each(|(_, state)| state.close(CloseReason::Drain));
     }
 
-    /// Checks all of them periodically for stalled readers. Ends with the thread's runtime.
+    /// Checks all of them periodically for stalled readers and idle ones. Ends with the thread's runtime.
     pub async fn watch(&self) {
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
@@ -142,5 +180,23 @@ mod tests {
         state.answer_started();
         checks(MAX_STALLED_CHECKS);
         assert_eq!(state.poll_close(&cx), Some(CloseReason::StalledReader));
+    }
+
+    #[test]
+    fn a_connection_is_idle_without_requests_and_answers() {
+        let state = ConnectionState::new(4 * CHECK_INTERVAL);
+        let checks = |count| (0..count).for_each(|_| state.check());
+        let cx = Context::from_waker(Waker::noop());
+        checks(4);
+        let request = state.request();
+        checks(100);
+        drop(request);
+        state.answer_started();
+        checks(1);
+        state.answer_ended();
+        checks(4);
+        assert_eq!(state.poll_close(&cx), None);
+        checks(1);
+        assert_eq!(state.poll_close(&cx), Some(CloseReason::Idle));
     }
 }

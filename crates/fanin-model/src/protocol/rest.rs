@@ -121,6 +121,7 @@ async fn answer(service: &Arc<Service>, request: Request<Incoming>) -> Result<Re
         }
         ["v2", "repository", "models", name, action @ ("load" | "unload")] if post => {
             methods::allowed(models)?;
+            let _permit = InFlightPermit::acquire(service, &models.bounds())?;
             if *action == "load" {
                 models.load(name).await?
             } else {
