@@ -61,7 +61,7 @@ pub struct Server {
     #[schemars(with = "types::Or<types::Off, types::Text>")]
     pub priority_header: Option<HeaderName>,
     /// Addresses and networks of load balancers and services that are believed: `["10.0.0.0/8"]`. It concerns
-    /// `proxy_protocol`, `forwarded_header` and `priority_header`. The same header from others is ignored.
+    /// `proxy_protocol`, `forwarded_header` and `priority_header`. The same header from others is ignored. They have no bounds per client.
     #[serde(serialize_with = "serialize::list")]
     #[schemars(with = "Vec<types::NetworkText>")]
     pub trusted: Vec<Network>,
@@ -79,6 +79,27 @@ pub struct Server {
     /// Most open client connections. A further client gets 503 with the reason `max-connections`, and is disconnected.
     #[schemars(with = "types::Count<1>")]
     pub max_connections: usize,
+    /// Most open connections of one client. Further ones are closed. A client is an IPv4 address or an IPv6 network of 64
+    /// bits. Loopback and `trusted` have no such bound. Default: a quarter of `max_connections`. `"off"`: no bound.
+    #[serde(serialize_with = "serialize::count_or_off")]
+    #[schemars(with = "types::Or<types::Count<1>, types::Off>")]
+    pub max_connections_per_client: Option<usize>,
+    /// Most TLS handshakes of one client at a time. Further connections are closed. Loopback and `trusted` have no such
+    /// bound. `"off"`: no bound.
+    #[serde(serialize_with = "serialize::count_or_off")]
+    #[schemars(with = "types::Or<types::Count<1>, types::Off>")]
+    pub max_handshakes_per_client: Option<usize>,
+    /// Most requests in progress of one client. Further ones are answered with 429. Behind a load balancer, the client is the
+    /// one that `forwarded_header` or `proxy_protocol` names. Loopback and `trusted` have no such bound. `"off"`: no bound.
+    #[serde(serialize_with = "serialize::count_or_off")]
+    #[schemars(with = "types::Or<types::Count<1>, types::Off>")]
+    pub max_in_progress_per_client: Option<usize>,
+    /// Most HTTP/2 requests that a client may reset within ten seconds before it has their answers. Then its connection is
+    /// closed with ENHANCE_YOUR_CALM, and its further HTTP/2 requests are answered with 429 until the ten seconds are over. For
+    /// loopback it counts by connection; `trusted` has no such bound. `"off"`: no bound.
+    #[serde(serialize_with = "serialize::count_or_off")]
+    #[schemars(with = "types::Or<types::Count<1>, types::Off>")]
+    pub max_resets_per_client: Option<usize>,
     /// How long a client may take to send the head of a request, from its first byte.
     #[serde(serialize_with = "serialize::duration")]
     #[schemars(with = "types::DurationText")]
@@ -169,6 +190,10 @@ impl Default for Server {
             proxy_protocol: false,
             forwarded_header: None,
             max_connections: 10_000,
+            max_connections_per_client: Some(share_of(10_000)),
+            max_handshakes_per_client: Some(256),
+            max_in_progress_per_client: None,
+            max_resets_per_client: Some(1_000),
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             body_timeout: Duration::from_secs(10),
@@ -236,6 +261,11 @@ impl Serialize for AccessLog {
     }
 }
 
+/// How many of `max_connections` one client may have by default.
+fn share_of(max_connections: usize) -> usize {
+    (max_connections / 4).max(1)
+}
+
 /// Reads `[server]`.
 pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
     let default = Server::default();
@@ -287,10 +317,7 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
             table.error(key, "is believed of nobody; name the addresses of those who may send it in `trusted`");
         }
     }
-    if !trusted.is_empty() && need_trust.iter().all(|(_, is_on)| !is_on) {
-        let help = "it says whose `priority_header`, `forwarded_header` and `proxy_protocol` is believed; set one";
-        table.warning("trusted", "is of no use", help);
-    }
+    let max_connections = table.count("max_connections", 1..=u64::MAX).unwrap_or(default.max_connections);
     let server = Server {
         listen,
         admin,
@@ -304,7 +331,17 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         trusted,
         proxy_protocol,
         forwarded_header,
-        max_connections: table.count("max_connections", 1..=u64::MAX).unwrap_or(default.max_connections),
+        max_connections,
+        max_connections_per_client: table
+            .count_or_off("max_connections_per_client")
+            .unwrap_or(Some(share_of(max_connections))),
+        max_handshakes_per_client: table
+            .count_or_off("max_handshakes_per_client")
+            .unwrap_or(default.max_handshakes_per_client),
+        max_in_progress_per_client: table
+            .count_or_off("max_in_progress_per_client")
+            .unwrap_or(default.max_in_progress_per_client),
+        max_resets_per_client: table.count_or_off("max_resets_per_client").unwrap_or(default.max_resets_per_client),
         header_timeout: table.duration("header_timeout").unwrap_or(default.header_timeout),
         idle_timeout: table.duration("idle_timeout").unwrap_or(default.idle_timeout),
         body_timeout: table.duration("body_timeout").unwrap_or(default.body_timeout),

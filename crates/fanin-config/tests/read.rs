@@ -38,6 +38,8 @@ fn every_key_is_read() {
     assert_eq!(server.priority_header.as_ref().map(|name| name.as_str()), Some("x-priority"));
     assert_eq!(server.trusted.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "::1"]);
     assert!(server.proxy_protocol);
+    assert_eq!((server.max_connections_per_client, server.max_handshakes_per_client), (Some(60), Some(6)));
+    assert_eq!((server.max_in_progress_per_client, server.max_resets_per_client), (Some(30), None));
     assert_eq!(server.forwarded_header.as_ref().map(|name| name.as_str()), Some("x-forwarded-for"));
     assert_eq!(server.header_timeout, Duration::from_secs(5));
     assert_eq!(server.idle_timeout, Duration::from_secs(90));

@@ -9,7 +9,7 @@
 //! | `application`, `request`, `response`, `body`, `problem`, `report`, `route_spec` | the interface to the application |
 //! | `server`, `control`, `generation`, `watchdog` | start, reload, drain, admin pages, stall detection |
 //! | `worker` | a thread with an event loop: accept, run queue, overload detector |
-//! | `client` | the client's address behind load balancers |
+//! | `client` | the client's address behind load balancers, and the bounds of each client |
 //! | `connection` | sockets: protocol detection, timeouts, write coalescing, pre-request errors |
 //! | `serve` | one request: from the parsed head to the response |
 //! | `router`, `path`, `host` | routes, path checks, the `Host` header |
@@ -27,7 +27,8 @@
 //! 4. The response is measured, logged and sent.
 //!
 //! # Admission
-//! Three checks, in this order, before any work is done for the request:
+//! First the bounds of the client, if any are set (`client`). Then three checks, in this order, before any work is done for the
+//! request:
 //! 1. the memory budget (`memory_budget`),
 //! 2. the run queue of a worker that cannot keep up (`worker::run_queue`),
 //! 3. the limits of the route and of the server (`admission`).
@@ -51,7 +52,7 @@
 //! Every error that the server makes itself is a problem document (RFC 9457, [`Problem`]). That includes those that hyper would answer
 //! with an empty body. For HTTP/1.1: 400 `malformed-request`, 408 `head-timeout`, 414 `uri-too-long`, 431 `head-too-large`. For
 //! requests: 400 `bad-request`, 404 `no-route`, 405 `method-not-allowed` with `Allow`, 408 `body-timeout`, 413 `body-too-large`,
-//! 500 `internal`, 504 `deadline`, and 503 `overloaded` with `Retry-After`. The `reason` of a 503 is `route-limit`, `server-limit`,
+//! 429 `client-limit` with `Retry-After`, 500 `internal`, 504 `deadline`, and 503 `overloaded` with `Retry-After`. The `reason` of a 503 is `route-limit`, `server-limit`,
 //! `priority`, `deadline`, `queueing`, `memory` or `max-connections`. After the answer to a request that was not read to its end, the
 //! server keeps reading for a moment, so that a reset does not destroy the answer.
 //!

@@ -88,6 +88,15 @@ impl Table<'_, '_> {
         self.number(key, range).map(saturating_usize)
     }
 
+    /// A whole number above zero, or `"off"`.
+    pub fn count_or_off(&mut self, key: &'static str) -> Option<Option<usize>> {
+        let item = self.item(key)?;
+        match item.get() {
+            DeValue::String(text) if text == "off" => Some(None),
+            _ => item.number(&(1..=u64::MAX)).map(|number| Some(saturating_usize(number))),
+        }
+    }
+
     /// A whole number in a range, as `u64`.
     pub fn number(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         self.item(key)?.number(&range)

@@ -37,6 +37,13 @@ pub(crate) fn or_off<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Res
     }
 }
 
+pub(crate) fn count_or_off<S: Serializer>(value: &Option<usize>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => to.serialize_u64(*value as u64),
+        None => to.serialize_str("off"),
+    }
+}
+
 pub(crate) fn duration<S: Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&format_duration(*value))
 }

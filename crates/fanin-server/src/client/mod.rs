@@ -3,15 +3,20 @@
 //! - `address`: the addresses of a connection.
 //! - `proxy_protocol`: the PROXY header in front of a connection.
 //! - `forwarded`: `X-Forwarded-For` and `Forwarded` of a request.
+//! - `limits`: what each client has open. `connection_limits`: the bounds of a connection's client.
 
 mod address;
+mod connection_limits;
 mod forwarded;
+mod limits;
 mod proxy_protocol;
 
 use std::net::IpAddr;
 
 pub(crate) use address::{ClientAddress, text};
+pub(crate) use connection_limits::{ConnectionLimits, InProgress};
 pub(crate) use forwarded::client as forwarded_client;
+pub(crate) use limits::{Bound, Clients, WINDOW};
 pub(crate) use proxy_protocol::{HeaderError, read as read_proxy_header};
 
 /// Entries for the fuzz targets.

@@ -4,8 +4,10 @@
 //! - `protocol_detection`: HTTP/1.1 or HTTP/2.
 //! - `state`: phase and timeouts.
 //! - `hyper_io`: the socket as hyper sees it; `coalesced_socket`: write coalescing.
+//! - `calm`: the end of a connection whose client resets too many requests.
 //! - `fast_rejection`, `pre_request_errors`: responses without hyper.
 
+mod calm;
 mod coalesced_socket;
 mod fast_rejection;
 mod hyper_io;
@@ -59,6 +61,9 @@ pub(crate) fn start<A: Application>(
         spawn_local(proxied::serve(open, stream, tls));
         return;
     }
+    if !open.set_client() {
+        return;
+    }
     match tls {
         None => spawn_local(serve(open, stream)),
         Some(tls) => spawn_local(serve_tls(open, stream, tls)),
@@ -81,6 +86,13 @@ impl<A: Application> Open<A> {
         }
         worker.stats.accepted.add(1);
         Open { worker: worker.clone(), key: connections.insert(conn.clone()), conn }
+    }
+
+    /// Its client is known. `false`: it has too many connections already.
+    fn set_client(&self) -> bool {
+        let (generation, address) = (self.worker.generation(), self.conn.client.remote().ip());
+        let set = self.conn.limits.set_client(&self.worker.clients, generation.server(), address);
+        set.map_err(|bound| self.worker.stats.client_limits[bound as usize].add(1)).is_ok()
     }
 
     /// Runs a part of the connection's life until it ends, times out, or the server drains. For parts before the first request.
@@ -112,7 +124,12 @@ impl<A: Application> Drop for Open<A> {
 
 async fn serve_tls<A: Application>(open: Open<A>, stream: TcpStream, acceptor: TlsAcceptor) {
     open.conn.begin_handshake();
+    let counted = match open.conn.limits.begin_handshake(open.worker.generation().server()) {
+        Ok(counted) => counted,
+        Err(bound) => return open.worker.stats.client_limits[bound as usize].add(1),
+    };
     let Ok(handshake) = open.unless_expired(acceptor.accept(stream)).await else { return };
+    drop(counted);
     match handshake {
         Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
             serve_http2(open, stream, Prefix::default()).await;
@@ -182,7 +199,7 @@ where
         }
         Ended::WriteFailed(error) => tracing::debug!(%error, remote = %open.conn.client.remote(), "connection ended"),
         Ended::Expired(Closed::Header) => send_head_timeout(&open, &socket).await,
-        Ended::ByItself(Ok(())) | Ended::Expired(_) => {}
+        Ended::ByItself(Ok(())) | Ended::Expired(_) | Ended::TooManyResets => {}
     }
 }
 
@@ -191,6 +208,8 @@ enum Ended {
     /// A batched write failed.
     WriteFailed(std::io::Error),
     Expired(Closed),
+    /// HTTP/2: the client resets too many requests.
+    TooManyResets,
 }
 
 /// Sends 408 to a client whose request's head did not arrive in time. One attempt: if the socket has no room, nothing is sent.
@@ -233,6 +252,9 @@ where
         if let Poll::Ready(Err(error)) = socket.poll_unsent(cx) {
             return Poll::Ready(Ended::WriteFailed(error));
         }
+        if open.conn.limits.is_over() {
+            return Poll::Ready(Ended::TooManyResets);
+        }
         if open.worker.draining.get() && !shutting_down {
             shutting_down = true;
             open.conn.begin_shutdown();
@@ -255,11 +277,21 @@ where
         }
     })
     .await;
-    if let Ended::ByItself(Err(error)) = ended {
-        if error.is_parse() {
-            open.worker.stats.protocol_errors.add(1);
+    // Its requests end with it; none of them was reset.
+    open.conn.limits.end();
+    drop(connection);
+    match ended {
+        Ended::ByItself(Err(error)) => {
+            if error.is_parse() {
+                open.worker.stats.protocol_errors.add(1);
+            }
+            tracing::debug!(%error, remote = %open.conn.client.remote(), "connection ended");
         }
-        tracing::debug!(%error, remote = %open.conn.client.remote(), "connection ended");
+        Ended::TooManyResets => {
+            tracing::debug!(remote = %open.conn.client.remote(), "the client resets too many requests");
+            calm::send(&open, &socket).await;
+        }
+        _ => {}
     }
 }
 

@@ -22,6 +22,9 @@ pub(super) async fn serve<A: Application>(open: Open<A>, stream: TcpStream, tls:
         }
         Err(_) => return,
     }
+    if !open.set_client() {
+        return;
+    }
     open.conn.end_handshake();
     match tls {
         None => serve_plain(open, stream).await,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::client::ClientAddress;
+use crate::client::{ClientAddress, ConnectionLimits};
 use crate::metrics::{Closed, WorkerStats};
 
 /// How long a client may take to close after the response to a request that was not read to its end.
@@ -22,6 +22,7 @@ const CROWDED_WINDOW: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     pub(crate) client: ClientAddress,
+    pub(crate) limits: ConnectionLimits,
     /// The worker's coarse time.
     now: Rc<Cell<Instant>>,
     phase: Cell<Phase>,
@@ -72,6 +73,7 @@ impl ConnectionState {
         now.set(Instant::now());
         ConnectionState {
             client: ClientAddress::new(peer),
+            limits: ConnectionLimits::default(),
             phase: Cell::new(Phase::Idle),
             since: Cell::new(now.get()),
             window_began: Cell::new(now.get()),
@@ -259,6 +261,10 @@ impl ConnectionState {
     /// Whether [`on_pre_request_error`](Self::on_pre_request_error) was called.
     pub(super) fn has_pre_request_error(&self) -> bool {
         self.pre_request_error.get()
+    }
+
+    pub(super) fn is_write_blocked(&self) -> bool {
+        self.blocked_since.get().is_some()
     }
 
     /// All bytes have been written.

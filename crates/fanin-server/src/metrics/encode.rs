@@ -13,6 +13,7 @@ use super::single_writer::{Count, Merged};
 use super::stats::{Closed, RouteStats, WorkerStats};
 use super::{Label, Metrics};
 use crate::admission::Refusal;
+use crate::client::Bound;
 use crate::report::LIMITS;
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
@@ -215,6 +216,13 @@ impl Metrics {
                 metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)
             })
         })?;
+        let help = "Refusals and closed connections because of a bound of one client.";
+        family(to, "fanin_client_limits", help, MetricType::Counter, |metric| {
+            Bound::ALL.iter().try_for_each(|bound| {
+                let sum = self.workers.iter().map(|stats| stats.client_limits[*bound as usize].get()).sum();
+                count(metric, &vec![("bound", bound.label())], sum)
+            })
+        })?;
         let help = "Client connections closed by a timeout.";
         family(to, "fanin_connection_timeouts", help, MetricType::Counter, |metric| {
             Closed::ALL.iter().try_for_each(|closed| {
@@ -229,6 +237,7 @@ impl Metrics {
         let gauges = [
             ("fanin_workers", "Worker threads.", self.workers.len() as f64),
             ("fanin_threads", "Threads of the process.", process.threads as f64),
+            ("fanin_clients", "Clients with something open that counts for their bounds.", self.clients.len() as f64),
             ("fanin_resident_memory_bytes", "Resident memory of the process.", process.resident_bytes as f64),
             ("fanin_memory_budget_bytes", "The memory budget; 0: no bound.", self.memory.budget() as f64),
             ("fanin_memory_used_bytes", "Memory that counts towards the budget.", self.memory.used() as f64),

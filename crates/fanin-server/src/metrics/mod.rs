@@ -20,6 +20,7 @@ pub(crate) use stats::{Closed, RouteStats, WorkerStats};
 
 use crate::BuildInfo;
 use crate::admission::{Limiter, Limiters};
+use crate::client::Clients;
 use crate::memory_budget::Memory;
 
 /// Everything that the server counts.
@@ -29,6 +30,7 @@ pub(crate) struct Metrics {
     started: Instant,
     pub(crate) limiters: Arc<Limiters>,
     pub(crate) memory: Arc<Memory>,
+    pub(crate) clients: Arc<Clients>,
     workers: Vec<Arc<WorkerStats>>,
     routes: Mutex<BTreeMap<Label, PerWorkerStats>>,
     pub(crate) reloads_ok: AtomicU64,
@@ -58,6 +60,7 @@ impl Metrics {
             started: Instant::now(),
             limiters,
             memory: Arc::default(),
+            clients: Clients::new(),
             workers: (0..workers).map(|_| Arc::default()).collect(),
             routes: Mutex::default(),
             reloads_ok: AtomicU64::new(0),

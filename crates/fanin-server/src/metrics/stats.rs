@@ -6,6 +6,7 @@ use http::StatusCode;
 
 use super::single_writer::{Count, Histogram};
 use crate::admission::Refusal;
+use crate::client::Bound;
 use crate::report::LIMITS;
 
 /// One route on one worker. Written by that worker only.
@@ -75,6 +76,8 @@ pub(crate) struct WorkerStats {
     pub(crate) refused: Count,
     pub(crate) accept_errors: Count,
     pub(crate) tls_failures: Count,
+    /// By [`Bound`].
+    pub(crate) client_limits: [Count; Bound::ALL.len()],
     /// Connections closed because of their PROXY header.
     pub(crate) proxy_protocol_errors: Count,
     /// By [`Closed`].

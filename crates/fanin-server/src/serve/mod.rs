@@ -30,7 +30,7 @@ use response_future::{PendingRequest, RequestState, ResponseFuture, Wait};
 use server_responses::ServerResponse;
 
 use crate::admission::{Admission, Permit, Refusal, admit};
-use crate::client;
+use crate::client::{self, InProgress};
 use crate::connection::ConnectionState;
 use crate::router::Found;
 use crate::worker::{Route, WorkerGeneration, WorkerState};
@@ -54,6 +54,8 @@ struct RequestMeta {
     route: Option<Rc<Route>>,
     /// The client that trusted proxies name in a header.
     forwarded: Option<SocketAddr>,
+    /// It counts for its client until it is answered or given up.
+    in_progress: Option<InProgress>,
 }
 
 /// A request whose body is not read yet.
@@ -90,6 +92,7 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
             version: parts.version,
             route: None,
             forwarded: None,
+            in_progress: None,
         };
         let generation = self.worker.generation();
         let server = generation.server();
@@ -101,17 +104,10 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
         if unread {
             self.conn.on_request_body();
         }
-        let state = match self.begin(&generation, &mut meta, parts, body) {
-            Ok(state) => state,
-            Err(answer) => {
-                if unread {
-                    self.conn.mark_unread();
-                }
-                if matches!(answer, ServerResponse::Refused(_)) {
-                    self.worker.note_refusal(start);
-                }
-                RequestState::ServerResponse { answer: Some(answer) }
-            }
+        let state = if self.conn.limits.has_resets() {
+            RequestState::Deferred { request: Some(Box::new((parts, body))), deferred: false }
+        } else {
+            begin(&self.worker, &self.conn, &generation, &mut meta, parts, body)
         };
         ResponseFuture::new(self.worker.clone(), self.conn.clone(), generation, meta, state)
     }
@@ -129,113 +125,132 @@ impl RequestMeta {
     }
 }
 
-impl<A: Application> Service<A> {
-    /// Every check that needs no waiting. Does not read the body.
-    fn begin(
-        &self,
-        generation: &WorkerGeneration<A>,
-        meta: &mut RequestMeta,
-        parts: Parts,
-        body: Incoming,
-    ) -> Result<RequestState<<A::Worker as Worker>::Future>, ServerResponse> {
-        host::check(parts.version, &parts.headers).map_err(ServerResponse::Host)?;
-        let (route, values) = match generation.shared.router.find(&parts.method, parts.uri.path()) {
-            Found::Route { route, values } => (&generation.routes[route], values),
-            Found::NoPath => return Err(ServerResponse::NotFound),
-            Found::NoMethod { allow } => return Err(ServerResponse::NotAllowed { allow }),
-            Found::Options { allow } => return Err(ServerResponse::Options { allow }),
-            Found::Bad(error) => return Err(ServerResponse::Path(error)),
-        };
-        meta.route = Some(route.clone());
-        let timeout = match &generation.server().timeout_header {
+/// The first state of a request.
+#[inline]
+fn begin<A: Application>(
+    worker: &WorkerState<A>,
+    conn: &ConnectionState,
+    generation: &WorkerGeneration<A>,
+    meta: &mut RequestMeta,
+    parts: Parts,
+    body: Incoming,
+) -> RequestState<<A::Worker as Worker>::Future> {
+    let unread = !body.is_end_stream();
+    check(worker, conn, generation, meta, parts, body).unwrap_or_else(|answer| {
+        if unread {
+            conn.mark_unread();
+        }
+        if matches!(answer, ServerResponse::Refused(_)) {
+            worker.note_refusal(meta.start);
+        }
+        RequestState::ServerResponse { answer: Some(answer) }
+    })
+}
+
+/// Every check that needs no waiting. Does not read the body.
+#[inline]
+fn check<A: Application>(
+    worker: &WorkerState<A>,
+    conn: &ConnectionState,
+    generation: &WorkerGeneration<A>,
+    meta: &mut RequestMeta,
+    parts: Parts,
+    body: Incoming,
+) -> Result<RequestState<<A::Worker as Worker>::Future>, ServerResponse> {
+    let (is_http2, forwarded) = (parts.version == Version::HTTP_2, meta.forwarded.map(|client| client.ip()));
+    let now = meta.start.into_std();
+    meta.in_progress =
+        conn.limits.begin_request(&worker.clients, generation.server(), is_http2, forwarded, now).map_err(|bound| {
+            worker.stats.client_limits[bound as usize].add(1);
+            ServerResponse::ClientLimit(bound)
+        })?;
+    host::check(parts.version, &parts.headers).map_err(ServerResponse::Host)?;
+    let (route, values) = match generation.shared.router.find(&parts.method, parts.uri.path()) {
+        Found::Route { route, values } => (&generation.routes[route], values),
+        Found::NoPath => return Err(ServerResponse::NotFound),
+        Found::NoMethod { allow } => return Err(ServerResponse::NotAllowed { allow }),
+        Found::Options { allow } => return Err(ServerResponse::Options { allow }),
+        Found::Bad(error) => return Err(ServerResponse::Path(error)),
+    };
+    meta.route = Some(route.clone());
+    let timeout = match &generation.server().timeout_header {
+        None => route.timeout,
+        Some(name) => match parts.headers.get(name) {
             None => route.timeout,
-            Some(name) => match parts.headers.get(name) {
-                None => route.timeout,
-                Some(value) => {
-                    let millis = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-                    let sent =
-                        millis.map(Duration::from_millis).ok_or_else(|| ServerResponse::TimeoutHeader(name.clone()))?;
-                    if sent.is_zero() {
-                        return Err(ServerResponse::Deadline);
-                    }
-                    sent.min(route.timeout)
+            Some(value) => {
+                let millis = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+                let sent =
+                    millis.map(Duration::from_millis).ok_or_else(|| ServerResponse::TimeoutHeader(name.clone()))?;
+                if sent.is_zero() {
+                    return Err(ServerResponse::Deadline);
                 }
-            },
+                sent.min(route.timeout)
+            }
+        },
+    };
+    if body.size_hint().lower() > route.max_body as u64 {
+        return Err(ServerResponse::TooLarge { limit: route.max_body });
+    }
+    let deadline = meta.start + timeout;
+    let params = Params { names: if values.is_empty() { None } else { route.names.clone() }, values };
+    let priority = match &generation.server().priority_header {
+        None => route.priority,
+        Some(name) => client_priority(conn, generation, name, &parts)?.unwrap_or(route.priority),
+    };
+    let allowed = if worker.crowded.get() { 0 } else { generation.server().max_unsent };
+    if conn.unsent() > allowed {
+        route.stats.refused(Refusal::Unsent);
+        return Err(ServerResponse::Refused(Refusal::Unsent));
+    }
+    if worker.memory.refuses(priority) {
+        route.stats.refused(Refusal::Memory);
+        return Err(ServerResponse::Refused(Refusal::Memory));
+    }
+    if worker.run_queue.is_active() {
+        let Ok(queued) = worker.run_queue.enqueue(priority, meta.start) else {
+            route.stats.refused(Refusal::Queueing);
+            return Err(ServerResponse::Refused(Refusal::Queueing));
         };
-        if body.size_hint().lower() > route.max_body as u64 {
-            return Err(ServerResponse::TooLarge { limit: route.max_body });
+        let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
+        return Ok(RequestState::Admit {
+            waiting: Box::new(PendingRequest { wait: Wait::Worker(queued), head: Some((head, body)) }),
+        });
+    }
+    match admit(&route.limiters, priority) {
+        // The common case, no body and a free permit: without an extra move of the head.
+        Admission::Admitted(permit) if body.is_end_stream() => {
+            Ok(handle(generation, meta, conn, route, parts, params, (deadline, priority), Bytes::new(), permit))
         }
-        let deadline = meta.start + timeout;
-        let params = Params { names: if values.is_empty() { None } else { route.names.clone() }, values };
-        let priority = match &generation.server().priority_header {
-            None => route.priority,
-            Some(name) => self.client_priority(generation, name, &parts)?.unwrap_or(route.priority),
-        };
-        let allowed = if self.worker.crowded.get() { 0 } else { generation.server().max_unsent };
-        if self.conn.unsent() > allowed {
-            route.stats.refused(Refusal::Unsent);
-            return Err(ServerResponse::Refused(Refusal::Unsent));
-        }
-        if self.worker.memory.refuses(priority) {
-            route.stats.refused(Refusal::Memory);
-            return Err(ServerResponse::Refused(Refusal::Memory));
-        }
-        if self.worker.run_queue.is_active() {
-            let Ok(queued) = self.worker.run_queue.enqueue(priority, meta.start) else {
-                route.stats.refused(Refusal::Queueing);
-                return Err(ServerResponse::Refused(Refusal::Queueing));
-            };
+        Admission::Admitted(permit) => {
             let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
-            return Ok(RequestState::Admit {
-                waiting: Box::new(PendingRequest { wait: Wait::Worker(queued), head: Some((head, body)) }),
-            });
+            Ok(admitted(generation, meta, conn, head, body, permit))
         }
-        match admit(&route.limiters, priority) {
-            // The common case, no body and a free permit: without an extra move of the head.
-            Admission::Admitted(permit) if body.is_end_stream() => Ok(handle(
-                generation,
-                meta,
-                &self.conn,
-                route,
-                parts,
-                params,
-                (deadline, priority),
-                Bytes::new(),
-                permit,
-            )),
-            Admission::Admitted(permit) => {
-                let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
-                Ok(admitted(generation, meta, &self.conn, head, body, permit))
-            }
-            Admission::Wait(admitting) => {
-                let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
-                let wait = Wait::Permit(admitting);
-                Ok(RequestState::Admit { waiting: Box::new(PendingRequest { wait, head: Some((head, body)) }) })
-            }
-            Admission::Refused(refusal) => {
-                route.stats.refused(refusal);
-                Err(ServerResponse::Refused(refusal))
-            }
+        Admission::Wait(admitting) => {
+            let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
+            let wait = Wait::Permit(admitting);
+            Ok(RequestState::Admit { waiting: Box::new(PendingRequest { wait, head: Some((head, body)) }) })
+        }
+        Admission::Refused(refusal) => {
+            route.stats.refused(refusal);
+            Err(ServerResponse::Refused(refusal))
         }
     }
 }
 
-impl<A: Application> Service<A> {
-    /// The priority that a trusted client gives in the header; `None` without one, or from other clients.
-    #[cold]
-    fn client_priority(
-        &self,
-        generation: &WorkerGeneration<A>,
-        name: &HeaderName,
-        parts: &Parts,
-    ) -> Result<Option<Priority>, ServerResponse> {
-        let Some(value) = parts.headers.get(name) else { return Ok(None) };
-        if !client::is_trusted(generation.server(), self.conn.client.remote().ip()) {
-            return Ok(None);
-        }
-        let priority = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-        priority.map(Some).ok_or_else(|| ServerResponse::PriorityHeader(name.clone()))
+/// The priority that a trusted client gives in the header; `None` without one, or from other clients.
+#[cold]
+fn client_priority<A: Application>(
+    conn: &ConnectionState,
+    generation: &WorkerGeneration<A>,
+    name: &HeaderName,
+    parts: &Parts,
+) -> Result<Option<Priority>, ServerResponse> {
+    let Some(value) = parts.headers.get(name) else { return Ok(None) };
+    if !client::is_trusted(generation.server(), conn.client.remote().ip()) {
+        return Ok(None);
     }
+    let priority = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+    priority.map(Some).ok_or_else(|| ServerResponse::PriorityHeader(name.clone()))
 }
 
 /// Reads the body if there is one, else hands the request over.

@@ -8,8 +8,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::Method;
 use http::header::{self, CONTENT_LENGTH, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Method, Version};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
@@ -17,10 +18,10 @@ use tokio::time::Instant;
 use super::read_body::{BodyError, ReadBody};
 use super::response_body::ResponseBody;
 use super::server_responses::ServerResponse;
-use super::{RequestHead, RequestMeta, admitted, handle_head};
+use super::{RequestHead, RequestMeta, admitted, begin, handle_head};
 use crate::access_log::Line;
 use crate::admission::{Admission, PendingAdmission, Permit, Refusal, admit};
-use crate::client;
+use crate::client::{self, Bound};
 use crate::coarse_timeout::Timeout;
 use crate::connection::ConnectionState;
 use crate::worker::{QueuedRequest, WorkerGeneration, WorkerState};
@@ -76,6 +77,8 @@ pin_project! {
     #[project = StateProj]
     pub(crate) enum RequestState<F> {
         ServerResponse { answer: Option<ServerResponse> },
+        // A stream of a connection with resets: it begins one poll later, so that one that is reset already calls nothing.
+        Deferred { request: Option<Box<(Parts, Incoming)>>, deferred: bool },
         Admit { waiting: Box<PendingRequest> },
         Read { reading: Box<(ReadBody, Instant, Option<(RequestHead, Permit)>)> },
         Run { #[pin] future: F, deadline: Instant },
@@ -125,7 +128,7 @@ impl<A: Application> Future for ResponseFuture<A> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let Some(meta) = this.meta.as_ref() else { return Poll::Pending };
+        let Some(meta) = this.meta.as_mut() else { return Poll::Pending };
         let timeouts = &this.worker.timeouts;
         let passed = |timeout: &mut Option<Timeout>, due: Instant, cx: &mut Context<'_>| {
             timeout.get_or_insert_with(|| Timeout::new(timeouts, due)).poll(cx).is_ready()
@@ -193,6 +196,16 @@ impl<A: Application> Future for ResponseFuture<A> {
                         RequestState::ServerResponse { answer: Some(ServerResponse::Refused(refusal)) }
                     })
                 }
+                StateProj::Deferred { deferred: deferred @ false, .. } => {
+                    *deferred = true;
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                StateProj::Deferred { request, .. } => match request.take() {
+                    Some(request) => begin(this.worker, this.conn, this.generation, meta, request.0, request.1),
+                    // Taken only when this state ends.
+                    None => return Poll::Pending,
+                },
                 StateProj::Done => return Poll::Pending,
             };
             this.state.set(next);
@@ -264,6 +277,12 @@ fn client_disconnected<A: Application>(
     meta: &RequestMeta,
 ) {
     let now = Instant::now();
+    if meta.version == Version::HTTP_2
+        && conn.limits.on_reset(&worker.clients, generation.server(), meta.forwarded.map(|client| client.ip()))
+    {
+        worker.stats.client_limits[Bound::Resets as usize].add(1);
+        conn.wake();
+    }
     meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).client_disconnected();
     log(worker, conn, meta, now.saturating_duration_since(meta.start), CLIENT_DISCONNECTED, Report::default(), 0);
     worker.on_request_end(now);

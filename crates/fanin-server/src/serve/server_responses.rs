@@ -6,6 +6,7 @@ use http::header::ALLOW;
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::admission::Refusal;
+use crate::client::{Bound, WINDOW};
 use crate::host::HostError;
 use crate::path::PathError;
 use crate::{Body, Problem, RequestId, Response};
@@ -31,6 +32,8 @@ pub(super) enum ServerResponse {
     BodyTimeout,
     BodyBroken(String),
     Refused(Refusal),
+    /// The client has too many of something.
+    ClientLimit(Bound),
     /// The deadline had passed on arrival, or the application overran it.
     Deadline,
     Panic,
@@ -77,6 +80,16 @@ impl ServerResponse {
                     .detail(refusal.detail())
                     .member("reason", refusal.reason())
                     .retry_after(Duration::from_secs(1))
+            }
+            ServerResponse::ClientLimit(bound) => {
+                let (detail, after) = match bound {
+                    Bound::Resets => ("the client reset too many requests on HTTP/2 connections", WINDOW),
+                    _ => ("the client has too many requests in progress", Duration::from_secs(1)),
+                };
+                Problem::new(StatusCode::TOO_MANY_REQUESTS, "client-limit", "The client has reached a limit")
+                    .detail(detail)
+                    .member("reason", bound.label())
+                    .retry_after(after)
             }
             ServerResponse::Deadline => {
                 Problem::new(StatusCode::GATEWAY_TIMEOUT, "deadline", "The request's deadline passed")

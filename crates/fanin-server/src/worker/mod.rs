@@ -83,7 +83,7 @@ pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::
     let generation = WorkerGeneration::new(generation, &metrics, context.clone());
     let mut log = WorkerLog::new(log, stats.clone());
     log.enable(generation.server().access_log != AccessLog::Off);
-    let worker = WorkerState::new(generation, heartbeat, stats, log, open, memory, workers);
+    let worker = WorkerState::new(generation, heartbeat, stats, log, open, &metrics, workers);
 
     let listeners = match listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<Vec<_>>>() {
         Ok(listeners) => listeners.into_iter().map(Rc::new).collect::<Vec<_>>(),

@@ -14,12 +14,13 @@ use tokio::time::Instant;
 use super::run_queue::RunQueue;
 use super::worker_generation::WorkerGeneration;
 use crate::access_log::WorkerLog;
+use crate::client::Clients;
 use crate::coarse_timeout::CoarseTimeouts;
 use crate::connection::{ConnectionState, ResponseBatch};
 use crate::heartbeat::Heartbeat;
 use crate::http_date::HttpDate;
 use crate::memory_budget::Memory;
-use crate::metrics::WorkerStats;
+use crate::metrics::{Metrics, WorkerStats};
 use crate::{Application, RequestId};
 
 /// How late a request's own timeouts may be noticed.
@@ -40,6 +41,8 @@ pub(crate) struct WorkerState<A: Application> {
     pub(crate) run_queue: Rc<RunQueue>,
     /// The memory budget, of the process.
     pub(crate) memory: Arc<Memory>,
+    /// What each client has open, in the process.
+    pub(crate) clients: Arc<Clients>,
     /// How many connections are open, in the process.
     pub(crate) open: Arc<AtomicUsize>,
     /// The time of the last tick or request, where an approximation is enough.
@@ -69,7 +72,7 @@ impl<A: Application> WorkerState<A> {
         stats: Arc<WorkerStats>,
         log: WorkerLog,
         open: Arc<AtomicUsize>,
-        memory: Arc<Memory>,
+        metrics: &Metrics,
         workers: usize,
     ) -> Rc<WorkerState<A>> {
         let now = Instant::now();
@@ -83,7 +86,8 @@ impl<A: Application> WorkerState<A> {
             connections: RefCell::default(),
             first_connection: Notify::new(),
             run_queue,
-            memory,
+            memory: metrics.memory.clone(),
+            clients: metrics.clients.clone(),
             open,
             now: Rc::new(Cell::new(now)),
             fast_rejection_until: Cell::new(now),

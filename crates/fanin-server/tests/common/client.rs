@@ -126,6 +126,12 @@ impl Client {
         }
     }
 
+    /// Everything that comes until the server closes.
+    pub fn rest(&mut self) -> Vec<u8> {
+        while self.fill() {}
+        std::mem::take(&mut self.buffer)
+    }
+
     /// Whether the server closes without another byte. Waits for it.
     pub fn is_closed(&mut self) -> bool {
         self.buffer.is_empty() && !self.fill()
