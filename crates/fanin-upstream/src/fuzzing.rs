@@ -1,4 +1,5 @@
 //! Parsers of upstreams' bytes, for the fuzz targets in `fuzz/` and their bounded runs in the tests.
 
 pub use crate::transport::http1::fuzz::answer;
-pub use crate::transport::sql::postgres::fuzz::value;
+pub use crate::transport::sql::mysql::fuzz::value as mysql_value;
+pub use crate::transport::sql::postgres::fuzz::{messages, value};

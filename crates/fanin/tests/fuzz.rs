@@ -89,3 +89,22 @@ fn clients_that_proxies_name() {
 fn answers_over_http() {
     assert_eq!(run("answer", 20_000, fanin_upstream::fuzzing::answer), corpus("answer").len());
 }
+
+#[test]
+fn values_of_postgres() {
+    let value = |bytes: &[u8]| {
+        let typed = bytes.split_first_chunk();
+        typed.is_some_and(|(number, bytes)| fanin_upstream::fuzzing::value(u16::from_le_bytes(*number), bytes))
+    };
+    assert_eq!(run("value", 20_000, value), corpus("value").len());
+}
+
+#[test]
+fn messages_of_postgres() {
+    assert_eq!(run("postgres", 5000, fanin_upstream::fuzzing::messages), corpus("postgres").len());
+}
+
+#[test]
+fn values_of_mysql() {
+    assert_eq!(run("mysql_value", 20_000, fanin_upstream::fuzzing::mysql_value), corpus("mysql_value").len());
+}

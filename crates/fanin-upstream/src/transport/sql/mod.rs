@@ -7,7 +7,7 @@
 mod access;
 mod answer;
 mod dialect;
-mod mysql;
+pub(crate) mod mysql;
 mod outage;
 mod pool;
 pub(crate) mod postgres;

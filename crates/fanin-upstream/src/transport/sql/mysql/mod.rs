@@ -23,6 +23,7 @@ use crate::transport::attempt::{Phase, Received};
 use params::param;
 use values::Reader;
 
+pub(crate) mod fuzz;
 mod params;
 pub(super) mod tls;
 mod values;

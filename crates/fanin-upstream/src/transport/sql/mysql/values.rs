@@ -27,6 +27,20 @@ pub(crate) enum Reader {
 }
 
 impl Reader {
+    /// All readers.
+    pub const ALL: [Reader; 10] = [
+        Reader::Number,
+        Reader::Decimal,
+        Reader::Text,
+        Reader::Base64,
+        Reader::Json,
+        Reader::Bits,
+        Reader::Date,
+        Reader::Datetime,
+        Reader::Timestamp,
+        Reader::Time,
+    ];
+
     /// The reader of a column, or the name of its type if that has no form in JSON.
     pub fn of(column: &Column) -> Result<Reader, &'static str> {
         use ColumnType::*;
@@ -66,7 +80,7 @@ impl Reader {
             (Reader::Number, Value::Int(value)) => write_int(out, *value),
             (Reader::Number, Value::UInt(value)) => plain(out, format_args!("{value}")),
             // The shortest digits of the f32, not of the f64.
-            (Reader::Number, Value::Float(value)) => plain(out, format_args!("{value:?}")),
+            (Reader::Number, Value::Float(value)) if value.is_finite() => plain(out, format_args!("{value:?}")),
             (Reader::Number, Value::Double(value)) => fanin_json::write_float(out, *value).ok()?,
             (Reader::Decimal, Value::Bytes(digits)) => decimal(digits, out)?,
             (Reader::Text, Value::Bytes(text)) => write_str(out, std::str::from_utf8(text).ok()?),
@@ -86,7 +100,7 @@ impl Reader {
                 out.extend_from_slice(if self == Reader::Timestamp { b"Z\"" } else { b"\"" });
             }
             (Reader::Time, Value::Time(negative, days, hours, minutes, seconds, micros)) => {
-                let (sign, hours) = (if *negative { "-" } else { "" }, days * 24 + u32::from(*hours));
+                let (sign, hours) = (if *negative { "-" } else { "" }, u64::from(*days) * 24 + u64::from(*hours));
                 plain(out, format_args!("\"{sign}{hours:02}:{minutes:02}:{seconds:02}"));
                 fraction(out, *micros);
                 out.push(b'"');
@@ -125,7 +139,8 @@ fn decimal(digits: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let zeros =
         rest.iter().zip(rest.iter().skip(1)).take_while(|(zero, next)| **zero == b'0' && **next != b'.').count();
     let rest = &rest[zeros..];
-    if !rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.') || !rest.first()?.is_ascii_digit() {
+    let mut parts = rest.splitn(2, |byte| *byte == b'.');
+    if !parts.all(|part| !part.is_empty() && part.iter().all(u8::is_ascii_digit)) {
         return None;
     }
     out.extend_from_slice(sign);
@@ -159,11 +174,15 @@ mod tests {
             (Reader::Timestamp, Value::Date(2024, 1, 2, 3, 4, 5, 500_000), "\"2024-01-02T03:04:05.5Z\""),
             (Reader::Datetime, Value::Date(2024, 1, 2, 3, 4, 5, 1), "\"2024-01-02T03:04:05.000001\""),
             (Reader::Time, Value::Time(true, 1, 2, 3, 4, 0), "\"-26:03:04\""),
+            (Reader::Time, Value::Time(false, u32::MAX, 23, 0, 0, 0), "\"103079215103:00:00\""),
             (Reader::Text, Value::NULL, "null"),
         ] {
             assert_eq!(written(reader, value.clone()).as_deref(), Some(json), "{reader:?} {value:?}");
         }
         assert_eq!(written(Reader::Text, Value::Bytes(vec![0xff])), None);
         assert_eq!(written(Reader::Number, bytes("7")), None);
+        for text in ["", "-", ".", ".5", "12.", "1.2.3", "1e5", "--1", "00.", "0x1"] {
+            assert_eq!(written(Reader::Decimal, bytes(text)), None, "{text}");
+        }
     }
 }

@@ -241,6 +241,28 @@ impl Drop for MessageStream {
     }
 }
 
+/// For [`super::fuzz`].
+pub(super) mod fuzz {
+    use super::*;
+
+    /// The messages in bytes that come in pieces, and whether all bytes are messages.
+    pub fn whole_messages(bytes: &[u8], piece: usize, max_row: usize) -> (Vec<(u8, Vec<u8>)>, bool) {
+        let mut read_buffer = ReadBuffer::default();
+        let mut found = Vec::new();
+        for piece in bytes.chunks(piece) {
+            read_buffer.bytes.extend_from_slice(piece);
+            loop {
+                match read_buffer.next(max_row) {
+                    Ok(Some((tag, whole))) => found.push((tag, read_buffer.bytes[HEADER..whole].to_vec())),
+                    Ok(None) => break,
+                    Err(_) => return (found, false),
+                }
+            }
+        }
+        (found, read_buffer.bytes.is_empty())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

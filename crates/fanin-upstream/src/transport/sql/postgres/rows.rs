@@ -53,13 +53,16 @@ impl<'a> RowWriter<'a> {
         for (at, column) in self.prepared.columns.iter().enumerate() {
             out.extend_from_slice(&column.key);
             let written = match body.value() {
-                Some(Some(value)) => column.reader.write(value, out),
+                Some(Some(value)) => column.reader.write(value, self.job.max_answer, out),
                 Some(None) => {
                     out.extend_from_slice(b"null");
                     Some(())
                 }
                 None => None,
             };
+            if out.len() > self.job.max_answer {
+                return Err(too_large(self.job.max_answer).into());
+            }
             if written.is_none() {
                 return Err(wrong_type(at));
             }

@@ -172,12 +172,12 @@ async fn described(stream: &mut MessageStream) -> Result<(Vec<u32>, Vec<(String,
     Ok((params, columns))
 }
 
-fn param_types(mut body: Body<'_>) -> Option<Vec<u32>> {
+pub(super) fn param_types(mut body: Body<'_>) -> Option<Vec<u32>> {
     let count = body.u16()?;
     (0..count).map(|_| body.u32()).collect()
 }
 
-fn fields(mut body: Body<'_>) -> Option<Vec<(String, u32)>> {
+pub(super) fn fields(mut body: Body<'_>) -> Option<Vec<(String, u32)>> {
     let count = body.u16()?;
     let field = |_| {
         let name = body.text()?.to_owned();

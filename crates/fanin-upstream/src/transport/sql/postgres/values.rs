@@ -17,6 +17,9 @@ use postgres_types::{Kind, Type};
 use self::calendar::{date, interval, time, timestamp};
 use self::digits::padded;
 
+/// Most digits of a numeric after its point (PostgreSQL manual, 8.1.2).
+const MAX_SCALE: usize = 16_383;
+
 /// How the values of a column are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnReader {
@@ -94,8 +97,9 @@ impl ColumnReader {
         }
     }
 
-    /// Writes a value. `None` if the bytes are not what the type says.
-    pub fn write(&self, bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    /// Writes a value. `None` if the bytes are not what the type says, or if an array becomes longer than `most` bytes: a
+    /// few bytes of a number may stand for thousands of digits.
+    pub fn write(&self, bytes: &[u8], most: usize, out: &mut Vec<u8>) -> Option<()> {
         let mut from = Bytes(bytes);
         match self {
             ColumnReader::Bool => out.extend_from_slice(if from.u8()? != 0 { b"true" } else { b"false" }),
@@ -151,8 +155,8 @@ impl ColumnReader {
                 out.push(b'"');
                 time(out, from.i64()?);
                 // Seconds west of Greenwich.
-                let east = -from.i32()?;
-                let size = i64::from(east.unsigned_abs());
+                let east = -i64::from(from.i32()?);
+                let size = east.abs();
                 out.push(if east < 0 { b'-' } else { b'+' });
                 padded(out, size / 3600, 2);
                 out.push(b':');
@@ -174,7 +178,7 @@ impl ColumnReader {
             }
             ColumnReader::Char => write_str(out, char::from(from.u8()?).encode_utf8(&mut [0; 4])),
             ColumnReader::Void => out.extend_from_slice(b"null"),
-            ColumnReader::Array(element) => array(element, &mut from, out)?,
+            ColumnReader::Array(element) => array(element, &mut from, most, out)?,
         }
         Some(())
     }
@@ -254,6 +258,10 @@ fn numeric(from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
         _ => return None,
     }
     let digits = from.0.get(..2 * usize::from(groups))?;
+    // Most digits after the point, and it bounds what a few bytes become.
+    if scale > MAX_SCALE {
+        return None;
+    }
     if digits.as_chunks().0.iter().any(|pair| u16::from_be_bytes(*pair) > 9999) {
         return None;
     }
@@ -301,32 +309,47 @@ fn inet(from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
 }
 
 /// Dimensions, whether any is NULL, the elements' type, each dimension's length and first index, the elements.
-fn array(element: &ColumnReader, from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
+fn array(element: &ColumnReader, from: &mut Bytes<'_>, most: usize, out: &mut Vec<u8>) -> Option<()> {
     let (dimensions, _, _) = (from.i32()?, from.i32()?, from.u32()?);
     // PostgreSQL allows six dimensions.
-    let lengths: Vec<i32> = match dimensions {
+    let lengths: Vec<usize> = match dimensions {
         0 => vec![0],
         1..=6 => (0..dimensions)
             .map(|_| {
-                let length = from.i32()?;
+                let length = usize::try_from(from.i32()?).ok()?;
                 from.i32()?;
                 Some(length)
             })
             .collect::<Option<_>>()?,
         _ => return None,
     };
-    level(element, &lengths, from, out)
+    // Each element has a length of four bytes, and only an array without dimensions is empty. So no loop runs longer
+    // than the bytes that have come.
+    let elements = lengths.iter().try_fold(1_usize, |product, length| product.checked_mul(*length))?;
+    if elements > from.0.len() / 4 || elements == 0 && dimensions > 0 {
+        return None;
+    }
+    level(element, &lengths, from, most, out)
 }
 
-fn level(element: &ColumnReader, lengths: &[i32], from: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
+fn level(
+    element: &ColumnReader,
+    lengths: &[usize],
+    from: &mut Bytes<'_>,
+    most: usize,
+    out: &mut Vec<u8>,
+) -> Option<()> {
     let (length, inner) = lengths.split_first()?;
     out.push(b'[');
     for at in 0..*length {
         if at > 0 {
             out.push(b',');
         }
+        if out.len() > most {
+            return None;
+        }
         if !inner.is_empty() {
-            level(element, inner, from, out)?;
+            level(element, inner, from, most, out)?;
             continue;
         }
         match usize::try_from(from.i32()?) {
@@ -334,7 +357,7 @@ fn level(element: &ColumnReader, lengths: &[i32], from: &mut Bytes<'_>, out: &mu
             Ok(size) => {
                 let (value, rest) = from.0.split_at_checked(size)?;
                 from.0 = rest;
-                element.write(value, out)?;
+                element.write(value, most, out)?;
             }
         }
     }
@@ -360,9 +383,34 @@ mod tests {
             ColumnReader::Jsonb,
             ColumnReader::Array(Box::new(ColumnReader::Int4)),
         ] {
-            assert_eq!(reader.write(&[], &mut out), None, "{reader:?}");
+            assert_eq!(reader.write(&[], usize::MAX, &mut out), None, "{reader:?}");
         }
         let array = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0];
-        assert_eq!(ColumnReader::Array(Box::new(ColumnReader::Int4)).write(&array, &mut out), None);
+        assert_eq!(ColumnReader::Array(Box::new(ColumnReader::Int4)).write(&array, usize::MAX, &mut out), None);
+    }
+
+    #[test]
+    fn lengths_are_checked_against_the_bytes() {
+        let ints = ColumnReader::Array(Box::new(ColumnReader::Int4));
+        let array = |lengths: &[i32], values: &[i32]| {
+            let head = [i32::try_from(lengths.len()).unwrap(), 0, 23];
+            let lengths = lengths.iter().flat_map(|length| [*length, 1]);
+            let values = values.iter().flat_map(|value| [4, *value]);
+            let bytes: Vec<u8> = head.into_iter().chain(lengths).chain(values).flat_map(i32::to_be_bytes).collect();
+            let mut out = Vec::new();
+            ints.write(&bytes, 1000, &mut out).map(|()| String::from_utf8(out).unwrap())
+        };
+        assert_eq!(array(&[2, 1], &[7, 8]).as_deref(), Some("[[7],[8]]"));
+        assert_eq!(array(&[], &[]).as_deref(), Some("[]"));
+        // The first would be 2 billion empty lists.
+        for lengths in
+            [&[i32::MAX, 0][..], &[i32::MAX, i32::MAX, i32::MAX, i32::MAX, 0], &[0], &[-1], &[-1, -1], &[9], &[3, 3]]
+        {
+            assert_eq!(array(lengths, &[7, 8]), None, "{lengths:?}");
+        }
+        assert_eq!(array(&[500], &[77; 500]), None, "longer than 1000 bytes");
+        // Two bytes for all digits after the point.
+        let mut out = Vec::new();
+        assert_eq!(ColumnReader::Numeric.write(&[0, 0, 0, 0, 0, 0, 0x40, 0], usize::MAX, &mut out), None);
     }
 }
