@@ -13,6 +13,19 @@ fn headers(stream: u32, path: &str) -> Vec<u8> {
     [&[0, 0, block.len() as u8, 1, 5][..], &stream.to_be_bytes(), &block].concat()
 }
 
+/// The same of a client that a load balancer names.
+fn headers_of(stream: u32, path: &str, client: &str) -> Vec<u8> {
+    let mut frame = headers(stream, path);
+    for text in ["x-forwarded-for", client] {
+        frame.extend([&[text.len() as u8][..], text.as_bytes()].concat());
+    }
+    // A literal field begins with 0.
+    let block = 9 + 7 + path.len();
+    frame.insert(block, 0);
+    frame[2] = (frame.len() - 9) as u8;
+    frame
+}
+
 /// RST_STREAM with CANCEL.
 fn reset(stream: u32) -> Vec<u8> {
     [&[0, 0, 4, 3, 0][..], &stream.to_be_bytes(), &[0, 0, 0, 8]].concat()
@@ -107,6 +120,28 @@ fn a_trusted_load_balancer_has_no_bound_of_resets() {
     let mut connection = server.connect();
     connection.send(PREFACE);
     assert_eq!(flood(&server, &mut connection), 50);
+}
+
+#[test]
+fn behind_a_load_balancer_the_client_that_resets_is_refused_and_no_other() {
+    let server = TestServer::with(|setup| {
+        setup.server.trusted = vec!["127.0.0.1".parse().unwrap()];
+        setup.server.forwarded_header = Some("x-forwarded-for".parse().unwrap());
+        setup.server.max_resets_per_client = Some(10);
+    });
+    let mut connection = server.connect();
+    connection.send(PREFACE);
+    let (bad, good) = ("203.0.113.7", "203.0.113.8");
+    for request in 0..11 {
+        connection.send(headers_of(request * 2 + 1, "/limiter", bad));
+        eventually("it runs", || server.shared.begun.load(SeqCst) == request as usize + 1);
+        connection.send(reset(request * 2 + 1));
+        eventually("it is given up", || server.shared.dropped.load(SeqCst) == request as usize + 1);
+    }
+    connection.send(headers_of(101, "/limiter", bad));
+    eventually("it is refused", || refused(&server, "resets") == 1.0);
+    connection.send(headers_of(103, "/limiter", good));
+    eventually("another client's request runs on the same connection", || server.shared.begun.load(SeqCst) == 12);
 }
 
 #[test]
