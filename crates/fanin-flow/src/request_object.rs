@@ -86,7 +86,7 @@ pub(crate) struct RequestObject {
 struct LazyParts {
     query_all: OnceCell<Doc>,
     headers: OnceCell<Doc>,
-    body: OnceCell<Option<Doc>>,
+    body: OnceCell<Doc>,
     time: OnceCell<i64>,
 }
 
@@ -161,7 +161,7 @@ impl RequestObject {
             Some(QUERY)
         } else if is(&lazy.headers) {
             Some(HEADERS)
-        } else if lazy.body.get().and_then(Option::as_ref).is_some_and(|mine| mine.same(doc)) {
+        } else if lazy.body.get().is_some_and(|mine| mine.same(doc)) {
             Some(BODY)
         } else {
             None
@@ -233,23 +233,15 @@ impl RequestObject {
     }
 
     fn body(&self) -> Result<Value, Stop> {
-        let lazy = self.lazy();
-        if lazy.body.get().is_none() {
-            let body = &self.content;
-            let doc = if body.is_empty() {
-                None
-            } else {
-                Some(
-                    Doc::parse(body.clone(), self.max_depth as usize)
-                        .map_err(|error| client_error(format!("the request's body is not valid JSON: {error}")))?,
-                )
-            };
-            let _ = lazy.body.set(doc);
+        let parsed = &self.lazy().body;
+        if let Some(doc) = parsed.get() {
+            return Ok(Value::json(doc.clone()));
         }
-        match lazy.body.get() {
-            Some(Some(doc)) => Ok(Value::json(doc.clone())),
-            _ => Ok(Value::None),
-        }
+        // `null`, and not None: an operation that needs more is then the client's fault, as with any other body.
+        let text = if self.content.is_empty() { Bytes::from_static(b"null") } else { self.content.clone() };
+        let doc = Doc::parse(text, self.max_depth as usize)
+            .map_err(|error| client_error(format!("the request's body is not valid JSON: {error}")))?;
+        Ok(Value::json(parsed.get_or_init(|| doc).clone()))
     }
 }
 

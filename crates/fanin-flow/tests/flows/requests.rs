@@ -49,7 +49,7 @@ fn body_is_parsed_lazily() {
             success.body.concat(),
             b"{\"n\":10000000000000000000000.10,\"all\":{\"n\": 10000000000000000000000.10}}"
         );
-        for (body, part) in [("{\"n\":", "JSON"), ("{}", "n")] {
+        for (body, part) in [("{\"n\":", "JSON"), ("{}", "n"), ("17", "a number"), ("null", "null"), ("", "null")] {
             let mut incoming = it.incoming("/");
             incoming.body = Bytes::from_static(body.as_bytes());
             let error = it.flows.run(0, incoming).await.result.unwrap_err();
@@ -60,6 +60,16 @@ fn body_is_parsed_lazily() {
         let mut incoming = never.incoming("/");
         incoming.body = Bytes::from_static(b"{");
         assert!(never.flows.run(0, incoming).await.result.is_ok());
+    });
+}
+
+#[test]
+fn a_request_without_a_body_has_none() {
+    paused(async {
+        let star = "def flow(req):\n    return [req.body, req.body == None, not req.body, type(req.body)]\n";
+        let it = setup(star, |_, _| after(1, "1"));
+        let success = it.flows.run(0, it.incoming("/")).await.result.unwrap();
+        assert_eq!(success.body.concat(), b"[null,true,true,\"NoneType\"]");
     });
 }
 
