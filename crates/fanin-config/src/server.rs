@@ -61,7 +61,8 @@ pub struct Server {
     #[schemars(with = "types::Or<types::Off, types::Text>")]
     pub priority_header: Option<HeaderName>,
     /// Addresses and networks of load balancers and services that are believed: `["10.0.0.0/8"]`. It concerns
-    /// `proxy_protocol`, `forwarded_header` and `priority_header`. The same header from others is ignored. They have no bounds per client.
+    /// `proxy_protocol`, `forwarded_header`, `priority_header` and `timeout_header`. The same header from others is
+    /// ignored. They have no bounds per client.
     #[serde(serialize_with = "serialize::list")]
     #[schemars(with = "Vec<types::NetworkText>")]
     pub trusted: Vec<Network>,
@@ -145,7 +146,8 @@ pub struct Server {
     #[schemars(with = "types::Size<0>")]
     pub max_body: usize,
     /// Request header in which clients send how many milliseconds they still wait. The earlier of this and the route's
-    /// `timeout` is the deadline. Clients can only shorten it. `"off"`: no header does.
+    /// `timeout` is the deadline. Clients can only shorten it. Only clients in `trusted` may
+    /// use it. `"off"`: no header does.
     #[serde(serialize_with = "serialize::or_off")]
     #[schemars(with = "types::Or<types::Off, types::Text>")]
     pub timeout_header: Option<HeaderName>,
@@ -307,7 +309,9 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
     let trusted: Vec<Network> = trusted.into_iter().flatten().map(|network| network.value).collect();
     let forwarded_header = table.header_or_off("forwarded_header").unwrap_or(default.forwarded_header);
     let proxy_protocol = table.boolean("proxy_protocol").unwrap_or(default.proxy_protocol);
+    let timeout_header = table.header_or_off("timeout_header").unwrap_or(default.timeout_header);
     let need_trust = [
+        ("timeout_header", timeout_header.is_some()),
         ("priority_header", priority_header.is_some()),
         ("forwarded_header", forwarded_header.is_some()),
         ("proxy_protocol", proxy_protocol),
@@ -352,7 +356,7 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         drain_timeout: table.duration("drain_timeout").unwrap_or(default.drain_timeout),
         max_header_size: table.size("max_header_size", 1024).unwrap_or(default.max_header_size),
         max_body: table.size("max_body", 0).unwrap_or(default.max_body),
-        timeout_header: table.header_or_off("timeout_header").unwrap_or(default.timeout_header),
+        timeout_header,
         access_log,
         log: table.string("log").unwrap_or(default.log),
         log_format: table

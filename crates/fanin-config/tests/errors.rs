@@ -73,6 +73,7 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         ("[server]\nmemory = '10B'".into(), "2:10", "10 bytes is below the least, 1048576"),
         ("[server]\nmemory = 'some'".into(), "2:10", "`some` is not a size"),
         ("[server]\npriority_header = 'x-p'".into(), "2:19", "is believed of nobody"),
+        ("[server]\ntimeout_header = 'x-t'".into(), "2:18", "is believed of nobody"),
         ("[server]\nforwarded_header = 'forwarded'".into(), "2:20", "is believed of nobody"),
         ("[server]\nproxy_protocol = true".into(), "2:18", "is believed of nobody"),
         ("[server]\npriority_header = 'x-p'\ntrusted = ['a']".into(), "3:12", "is neither an address nor a network"),

@@ -19,7 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderName, Method, Version};
+use http::{HeaderName, HeaderValue, Method, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::Instant;
@@ -175,18 +175,9 @@ fn check<A: Application>(
     meta.route = Some(route.clone());
     let timeout = match &generation.server().timeout_header {
         None => route.timeout,
-        Some(name) => match parts.headers.get(name) {
-            None => route.timeout,
-            Some(value) => {
-                let millis = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-                let sent =
-                    millis.map(Duration::from_millis).ok_or_else(|| ServerResponse::TimeoutHeader(name.clone()))?;
-                if sent.is_zero() {
-                    return Err(ServerResponse::Deadline);
-                }
-                sent.min(route.timeout)
-            }
-        },
+        Some(name) => {
+            client_timeout(conn, generation, name, &parts)?.map_or(route.timeout, |sent| sent.min(route.timeout))
+        }
     };
     if body.size_hint().lower() > route.max_body as u64 {
         return Err(ServerResponse::TooLarge { limit: route.max_body });
@@ -237,7 +228,24 @@ fn check<A: Application>(
     }
 }
 
-/// The priority that a trusted client gives in the header; `None` without one, or from other clients.
+/// How long a trusted client still waits, if it says so.
+#[cold]
+fn client_timeout<A: Application>(
+    conn: &ConnectionState,
+    generation: &WorkerGeneration<A>,
+    name: &HeaderName,
+    parts: &Parts,
+) -> Result<Option<Duration>, ServerResponse> {
+    let Some(value) = trusted_header(conn, generation, name, parts) else { return Ok(None) };
+    let millis = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+    match millis.map(Duration::from_millis) {
+        None => Err(ServerResponse::TimeoutHeader(name.clone())),
+        Some(Duration::ZERO) => Err(ServerResponse::Deadline),
+        sent => Ok(sent),
+    }
+}
+
+/// The priority that a trusted client sends, if it does.
 #[cold]
 fn client_priority<A: Application>(
     conn: &ConnectionState,
@@ -245,12 +253,20 @@ fn client_priority<A: Application>(
     name: &HeaderName,
     parts: &Parts,
 ) -> Result<Option<Priority>, ServerResponse> {
-    let Some(value) = parts.headers.get(name) else { return Ok(None) };
-    if !client::is_trusted(generation.server(), conn.client.remote().ip()) {
-        return Ok(None);
-    }
+    let Some(value) = trusted_header(conn, generation, name, parts) else { return Ok(None) };
     let priority = value.to_str().ok().and_then(|text| text.trim().parse().ok());
     priority.map(Some).ok_or_else(|| ServerResponse::PriorityHeader(name.clone()))
+}
+
+/// A header that counts only if the client is in `trusted`.
+fn trusted_header<'a, A: Application>(
+    conn: &ConnectionState,
+    generation: &WorkerGeneration<A>,
+    name: &HeaderName,
+    parts: &'a Parts,
+) -> Option<&'a HeaderValue> {
+    let value = parts.headers.get(name)?;
+    client::is_trusted(generation.server(), conn.client.remote().ip()).then_some(value)
 }
 
 /// Reads the body if there is one, else hands the request over.

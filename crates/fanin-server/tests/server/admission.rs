@@ -109,7 +109,10 @@ fn an_application_that_overruns_its_deadline_is_answered_for() {
 
 #[test]
 fn a_trusted_client_can_only_shorten_the_deadline() {
-    let server = TestServer::with(|setup| setup.server.timeout_header = Some("x-timeout-ms".parse().unwrap()));
+    let server = TestServer::with(|setup| {
+        setup.server.timeout_header = Some("x-timeout-ms".parse().unwrap());
+        setup.server.trusted = vec!["127.0.0.0/8".parse().unwrap()];
+    });
     let mut client = server.connect();
     let mut with = |value: &str| {
         client.send(format!("GET /items/1 HTTP/1.1\r\nhost: a\r\nx-timeout-ms: {value}\r\n\r\n"));
@@ -121,7 +124,10 @@ fn a_trusted_client_can_only_shorten_the_deadline() {
     assert_eq!((with("soon").status, with("-1").status), (400, 400));
     assert_eq!(client.get("/items/1").json()["deadline_ms"], 10_000);
 
-    let untrusting = TestServer::start();
+    let untrusting = TestServer::with(|setup| {
+        setup.server.timeout_header = Some("x-timeout-ms".parse().unwrap());
+        setup.server.trusted = vec!["10.0.0.0/8".parse().unwrap()];
+    });
     let mut client = untrusting.connect();
     client.send("GET /items/1 HTTP/1.1\r\nhost: a\r\nx-timeout-ms: 700\r\n\r\n");
     assert_eq!(client.reply().json()["deadline_ms"], 10_000);
