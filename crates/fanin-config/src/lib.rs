@@ -63,6 +63,7 @@ pub use upstream::operation::Operation;
 pub use upstream::param::{Param, ParamKind, ParamLocation, ParamType};
 pub use upstream::retry::Retry;
 pub use upstream::rows::Rows;
+pub use upstream::shape::{Members, Shape, ShapeKind};
 pub use upstream::snapshot::Snapshot;
 pub use upstream::sql::SessionReset;
 pub use upstream::sql_check::{can_change_session, check_sql};

@@ -24,6 +24,10 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         ("[server\nlimit = 1".into(), "1:8", "invalid TOML"),
         ("[server]\nlimit = 1\nlimit = 2\n".into(), "3:1", "duplicate key `"),
         ("[upstreams.a]\nurl='http://a'\n[upstreams.a]".into(), "3:12", "duplicate key `"),
+        // Shapes.
+        (operation("returns = 'array'"), "5:11", "`array` is not a shape; use one of object, list"),
+        (operation("returns = { a = ['int', 'bool'] }"), "5:11", "a list needs one shape"),
+        (operation("method = 'HEAD'\nreturns = 'object'"), "6:11", "the answer to a HEAD has none"),
         // Unknown keys.
         ("[servers]\n".into(), "1:2", "unknown key `servers` (did you mean `server`?)"),
         ("[server]\nlimits = 1\n".into(), "2:1", "unknown key `limits` in server (did you mean `limit`?)"),

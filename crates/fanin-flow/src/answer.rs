@@ -53,6 +53,12 @@ impl CallSource {
         let _ = self.error.set(error);
     }
 
+    /// The error of an answer that cannot be used. It counts as invalid for the upstream.
+    #[cold]
+    pub(crate) fn unusable(&self, answer: &Answer, problem: String) -> CallError {
+        self.upstream.unusable(answer, problem)
+    }
+
     pub(crate) fn set_split(&self) {
         self.split.set(true);
     }

@@ -37,6 +37,7 @@ mod plan;
 mod reply;
 mod request_object;
 mod respond;
+mod returns;
 mod route;
 mod sequential_waits;
 mod threads;

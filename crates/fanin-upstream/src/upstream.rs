@@ -1,5 +1,6 @@
 //! An upstream: what a configuration makes of it, and what a reload keeps.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use tokio::time::Instant;
 
 use crate::call_options::CallOptionsTable;
-use crate::error::BuildError;
+use crate::error::{BuildError, CallError};
 use crate::grpc::Services;
 use crate::limiter::Limiter;
 use crate::metrics::{Gauges, Observed, UpstreamMetrics};
@@ -16,6 +17,7 @@ use crate::policy::adaptive::Gradient;
 use crate::policy::breaker::Breaker;
 use crate::policy::hedge::Latencies;
 use crate::policy::retry_budget::RetryBudget;
+use crate::request::Answer;
 use crate::resolve::Endpoints;
 use crate::shared::{OperationShared, Snapshot};
 use crate::transport::origins;
@@ -157,6 +159,18 @@ impl Upstream {
     /// The configuration that it was built from.
     pub fn config(&self) -> &fanin_config::Upstream {
         &self.config
+    }
+
+    /// The name of an operation, by its index in the configuration.
+    pub fn operation_name(&self, at: u32) -> Option<&Arc<str>> {
+        self.operations.get(at as usize).map(|operation| &operation.name)
+    }
+
+    /// The error of an answer that arrived and cannot be used: it is no JSON, or does not have the declared shape. Counts it.
+    #[cold]
+    pub fn unusable(&self, answer: &Answer, problem: impl Into<Cow<'static, str>>) -> CallError {
+        self.metrics.invalid_answers.fetch_add(1, Relaxed);
+        CallError::decode(&self.name, answer, problem)
     }
 
     /// What calls of an operation share, by the operation's index in the configuration.

@@ -7,7 +7,7 @@
 //! | `http`, `grpc`, `sql`, `model` | what only one kind has |
 //! | `limit`, `retry`, `hedge`, `breaker`, `timeout` | policies |
 //! | `headers`, `tls` | connections and messages |
-//! | `operation`, `param`, `batch`, `cache`, `call_options` | named calls |
+//! | `operation`, `param`, `shape`, `batch`, `cache`, `call_options` | named calls |
 //! | `statement`, `statement_batch`, `rows`, `sql_check` | named SQL statements |
 //! | `snapshot` | whole tables in memory |
 //!
@@ -33,6 +33,7 @@ pub(crate) mod param;
 mod read;
 pub(crate) mod retry;
 pub(crate) mod rows;
+pub(crate) mod shape;
 pub(crate) mod snapshot;
 pub(crate) mod sql;
 pub(crate) mod sql_check;

@@ -1,6 +1,7 @@
 //! `[upstreams.NAME.operations.NAME]`: named calls.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -16,6 +17,7 @@ use crate::upstream::cache::Cache;
 use crate::upstream::hedge::Hedge;
 use crate::upstream::param::{Param, ParamLocation, ParamType};
 use crate::upstream::retry::Retry;
+use crate::upstream::shape::Shape;
 use crate::upstream::timeout::read_shorter_timeout;
 use crate::values::names::is_identifier;
 use crate::values::serialize;
@@ -45,6 +47,11 @@ pub struct Operation {
     #[serde(serialize_with = "statuses")]
     #[schemars(with = "Vec<types::Count<100, 599>>")]
     pub ok: Vec<StatusCode>,
+    /// The shape of answers with status 2xx: `"object"`, `["string"]`, `{ id = "int", price = "float?" }`. Another answer
+    /// is a failure of the upstream. With `batch`, this is the whole answer of the backend, before it is split.
+    #[serde(serialize_with = "shape", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "types::Anything")]
+    pub returns: Option<Arc<Shape>>,
     /// How long the call may take. Default: the upstream's `timeout`.
     #[serde(serialize_with = "serialize::optional_duration", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "types::DurationText")]
@@ -104,6 +111,10 @@ fn optional_size<S: Serializer>(value: &Option<usize>, to: S) -> Result<S::Ok, S
     }
 }
 
+fn shape<S: Serializer>(shape: &Option<Arc<Shape>>, to: S) -> Result<S::Ok, S::Error> {
+    shape.as_deref().serialize(to)
+}
+
 fn statuses<S: Serializer>(statuses: &[StatusCode], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(statuses.iter().map(StatusCode::as_u16))
 }
@@ -117,6 +128,7 @@ impl Operation {
             params: None,
             safe: None,
             ok: Vec::new(),
+            returns: None,
             timeout: None,
             batch: None,
             cache: None,
@@ -160,6 +172,16 @@ impl Operation {
         let ok = table.numbers("ok", 100..=599).unwrap_or_default();
         // The range above holds status codes only, all of them below 600.
         let ok = ok.into_iter().filter_map(|code| StatusCode::from_u16(code as u16).ok()).collect();
+        let returns = table.json("returns").and_then(|shape| match Shape::read(&shape) {
+            Ok(shape) => Some(Arc::new(shape)),
+            Err(problem) => {
+                table.error("returns", problem);
+                None
+            }
+        });
+        if returns.is_some() && method == Method::HEAD {
+            table.error("returns", "describes a body, but the answer to a HEAD has none; remove it");
+        }
         let timeout = table.duration("timeout");
         let longest = timeout.unwrap_or(upstream_timeout);
         let limit = table.count("limit", 1..=u64::MAX);
@@ -189,6 +211,7 @@ impl Operation {
             params,
             safe,
             ok,
+            returns,
             timeout,
             batch,
             cache,

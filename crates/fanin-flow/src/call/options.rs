@@ -1,13 +1,19 @@
-//! Call options: `timeout`, `ok`, `optional`, `default`, `safe`, `unordered`.
+//! Call options: `timeout`, `ok`, `optional`, `default`, `returns`, `safe`, `unordered`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use fanin_config::Shape;
 use fanin_lang::value::view;
 use fanin_lang::{Failure, HostCall, Stop, Value};
 use http::Method;
 use smallvec::SmallVec;
 
 use super::argument_error;
+use crate::json;
+
+/// Longest shape of a call, in bytes of JSON.
+const LONGEST_SHAPE: usize = 64 * 1024;
 
 /// What happens when a call fails.
 #[derive(Clone)]
@@ -24,6 +30,8 @@ pub(crate) enum OnFailure {
 pub(crate) struct CallOptions {
     pub(crate) method: Method,
     pub(crate) ok: SmallVec<[u16; 2]>,
+    /// The shape that the answer must have when it reaches the flow.
+    pub(crate) returns: Option<Arc<Shape>>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) on_failure: OnFailure,
     pub(crate) safe: bool,
@@ -49,6 +57,7 @@ impl CallOptions {
         CallOptions {
             method,
             ok: SmallVec::new(),
+            returns: None,
             timeout: None,
             on_failure: OnFailure::Fail,
             safe,
@@ -65,6 +74,7 @@ impl CallOptions {
         match key {
             "timeout" => self.timeout = Some(duration(name, &known(name, key, value)?)?),
             "ok" => self.ok.extend(statuses(name, &known(name, key, value)?)?),
+            "returns" => self.returns = Some(Arc::new(shape(name, &known(name, key, value)?)?)),
             "safe" => self.safe = flag(name, key, value)?,
             "unordered" => {
                 flag(name, key, value)?;
@@ -104,6 +114,13 @@ fn duration(upstream: &str, value: &Value) -> Result<Duration, Failure> {
         .and_then(|text| fanin_config::parse_duration(text).ok())
         .filter(|duration| !duration.is_zero())
         .ok_or_else(|| argument_error(format!("timeout of a call of {upstream} must be a duration such as \"80ms\"")))
+}
+
+fn shape(upstream: &str, value: &Value) -> Result<Shape, Failure> {
+    let invalid = |problem: String| argument_error(format!("returns of a call of {upstream}: {problem}"));
+    let json = json::to_bytes(value, LONGEST_SHAPE).map_err(|error| invalid(error.to_string()))?;
+    let json = serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))?;
+    Shape::read(&json).map_err(invalid)
 }
 
 fn statuses(upstream: &str, value: &Value) -> Result<SmallVec<[u16; 2]>, Failure> {

@@ -48,8 +48,14 @@ impl Host for FlowHost {
             slot: slot.clone(),
             source,
             unsent: None,
-            outcome_options: (!required || !options.ok.is_empty())
-                .then(|| Box::new(OutcomeOptions { on_failure: options.on_failure.clone(), ok: options.ok.clone() })),
+            outcome_options: (!required || !options.ok.is_empty() || options.returns.is_some()).then(|| {
+                Box::new(OutcomeOptions {
+                    on_failure: options.on_failure.clone(),
+                    ok: options.ok.clone(),
+                    returns: options.returns.clone(),
+                    operation: options.operation,
+                })
+            }),
             order: call.order,
             site: call.call_site,
             state: CallState::Pending,

@@ -161,7 +161,7 @@ impl FlowHost {
                             upstream,
                             base,
                             context,
-                            &operation.ok,
+                            operation,
                             self.limits().max_json_depth,
                         );
                         work::unshared(shareable, call)
@@ -244,7 +244,7 @@ impl FlowHost {
             let (_, operation) = upstream.operation(at);
             let context = work::context(&upstream.upstream, at, operation.timeout, started);
             match &requested {
-                None => work::call(&caller, &upstream.upstream, base.clone(), context, &operation.ok, max_depth),
+                None => work::call(&caller, &upstream.upstream, base.clone(), context, operation, max_depth),
                 Some(requested) => {
                     let batch_context = BatchContext {
                         caller: caller.clone(),

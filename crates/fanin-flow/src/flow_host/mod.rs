@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fanin_config::FlowLimits;
+use fanin_config::{FlowLimits, Shape};
 use fanin_json::Doc;
 use fanin_lang::{
     CallSite, Failure, Host, HostRef, Kind, PendingValue, Position, ProgramOrder, Value, Waiter, name_origin,
@@ -30,6 +30,7 @@ use crate::inflight::{Checked, InFlight, InFlightCalls};
 use crate::kinds::UpstreamObject;
 use crate::partial::Missing;
 use crate::request_object::RequestObject;
+use crate::returns;
 use crate::route::RouteFlow;
 use crate::trace::CallTrace;
 use crate::worker::Worker;
@@ -68,6 +69,10 @@ struct OutcomeOptions {
     on_failure: OnFailure,
     /// Statuses besides 2xx that count as success.
     ok: SmallVec<[u16; 2]>,
+    /// The shape that the answer must have.
+    returns: Option<Arc<Shape>>,
+    /// Index of the operation, for messages.
+    operation: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -306,10 +311,15 @@ impl FlowHost {
             Ok((answer, checked)) => {
                 let status = answer.status;
                 let accepted = status.is_success() || entry.accepts(status);
-                let error = match (&checked, accepted) {
-                    (_, false) => Some(CallError::status(entry.source.upstream(), &answer)),
-                    (Err(error), true) => Some(CallError::decode(entry.source.upstream(), &answer, error.to_string())),
-                    (Ok(_), true) => None,
+                let unusable = match &checked {
+                    _ if !accepted => None,
+                    Err(error) => Some(error.to_string()),
+                    Ok(body) => entry.mismatch(status, body),
+                };
+                let error = match unusable {
+                    _ if !accepted => Some(CallError::status(entry.source.upstream(), &answer)),
+                    Some(problem) => Some(entry.source.unusable(&answer, problem)),
+                    None => None,
                 };
                 match (error, checked) {
                     (None, Ok(body)) => {
@@ -452,6 +462,15 @@ impl Entry {
             Some(Ok(Value::Frozen(parts))) => lookup::belong_to(&parts, doc),
             _ => false,
         }
+    }
+
+    /// How an answer differs from the shape that the call declares.
+    fn mismatch(&self, status: StatusCode, body: &Body) -> Option<String> {
+        let options = self.outcome_options.as_deref()?;
+        let shape = options.returns.as_deref().filter(|_| status.is_success())?;
+        let object = self.object.downcast::<UpstreamObject>()?;
+        let name = options.operation.and_then(|at| object.upstream.operation_name(at));
+        returns::mismatch(shape, body, name.map(|name| &**name))
     }
 
     fn on_failure(&self) -> &OnFailure {

@@ -80,6 +80,11 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
     let mut options = CallOptions {
         method,
         ok,
+        // The shape of shared answers is checked before they are cached or split.
+        returns: match &target {
+            Target::Operation(operation) if merging.is_none() => operation.returns.clone(),
+            _ => None,
+        },
         timeout,
         on_failure: OnFailure::Fail,
         safe,
@@ -119,7 +124,7 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
             }
             other => {
                 return Err(argument_error(format!("a call of {name} has no argument {other:?}")).with_hint(
-                    "arguments are params, query, headers, json, text, timeout, ok, optional, default, safe, unordered",
+                    "arguments are params, query, headers, json, text, timeout, ok, optional, default, returns, safe, unordered",
                 ));
             }
         }

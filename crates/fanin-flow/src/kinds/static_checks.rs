@@ -1,12 +1,12 @@
 //! Static checks of calls: reports certain errors before a flow runs.
 
-use fanin_config::Operation;
+use fanin_config::{Operation, Shape};
 use fanin_lang::{Argument, CallDiagnostic, StaticCall, Value};
 use http::Method;
 
 /// Arguments that every call takes.
-pub(crate) const NAMES: [&str; 10] =
-    ["query", "headers", "json", "text", "timeout", "ok", "optional", "default", "safe", "unordered"];
+pub(crate) const NAMES: [&str; 11] =
+    ["query", "headers", "json", "text", "timeout", "ok", "optional", "default", "returns", "safe", "unordered"];
 
 fn problem(argument: Option<Argument>, message: String) -> CallDiagnostic {
     CallDiagnostic { argument, name_is_wrong: false, message, hint: None }
@@ -138,6 +138,11 @@ fn options(shown: &str, method: &Method, call: &StaticCall<'_>, found: &mut Vec<
             });
             found.push(wrong);
         }
+    }
+    if let Some(Value::Str(name)) = literal("returns")
+        && let Err(mistake) = Shape::read(&serde_json::Value::String(name.to_string()))
+    {
+        found.push(problem(Some(named("returns")), format!("returns of {shown}(): {mistake}")));
     }
     let has = |name: &str| call.names.contains(&name);
     if has("json") && has("text") {

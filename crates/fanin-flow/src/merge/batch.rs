@@ -28,6 +28,7 @@ use super::split::{Split, gather};
 use crate::caller::Caller;
 use crate::inflight::InFlight;
 use crate::kinds::UpstreamObject;
+use crate::returns;
 
 /// What the requests of a batch have in common.
 pub(crate) struct BatchContext {
@@ -145,7 +146,7 @@ fn send_request(context: Rc<BatchContext>, parts: Vec<Part>) -> ResultsFuture {
         let started = Instant::now();
         let call = context.caller.call(&object.upstream, request, context.call);
         let (_, result) = InFlight::new(0, call, false, context.max_depth).await;
-        let (results, blames_keys) = read_answer(result, object, batch, &keys, counts);
+        let (results, blames_keys) = read_answer(result, &context, &keys, counts);
         if let Some(items) = &shared.item_cache {
             store(items, &context.base_key, batch, &keys, fields.as_deref(), &results, started);
         }
@@ -197,12 +198,13 @@ fn store(
 /// The answer for all parts of its request, and whether its failure may concern one of the keys.
 fn read_answer(
     result: Result<(fanin_upstream::Answer, crate::inflight::Checked), CallError>,
-    object: &UpstreamObject,
-    batch: &Batch,
+    context: &BatchContext,
     keys: &[&Key],
     counts: &OperationMetrics,
 ) -> (PartResult, bool) {
-    let name = object.upstream.name();
+    let Some((object, operation, batch)) = context.object() else {
+        return (Err(CallError::cancelled(&Arc::from("batch"))), false);
+    };
     let (answer, checked) = match result {
         Ok(answered) => answered,
         Err(error) => {
@@ -216,7 +218,12 @@ fn read_answer(
         let body = checked.unwrap_or(Body::Text);
         return (Ok(PartAnswer::Plain(Arc::new(ParsedAnswer { answer, body }))), blames_keys);
     }
+    let problem = match (&operation.returns, &checked) {
+        (Some(shape), Ok(body)) => returns::mismatch(shape, body, Some(object.operation(context.operation).0)),
+        _ => None,
+    };
     let split = match checked {
+        _ if problem.is_some() => Err(problem.unwrap_or_default()),
         Ok(Body::Json(doc)) => Split::read(answer.clone(), doc, batch),
         Ok(_) => Err("the answer is not JSON".to_owned()),
         Err(error) => Err(error.to_string()),
@@ -230,7 +237,7 @@ fn read_answer(
             }
             (Ok(PartAnswer::Split(Rc::new(split))), false)
         }
-        Err(problem) => (Err(CallError::decode(name, &answer, problem)), true),
+        Err(problem) => (Err(object.upstream.unusable(&answer, problem)), true),
     }
 }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fanin_config::{Operation, Shape};
 use fanin_upstream::shared::{
     Body, CacheLookup, FlightRole, Follower, Leader, OperationMetrics, OperationShared, ParsedAnswer, RequestKey,
     SharedResult,
@@ -20,6 +21,7 @@ use super::Work;
 use super::keyed::{KeyedCall, is_server_failure};
 use crate::caller::{CallFuture, Caller};
 use crate::inflight::{Checked, InFlight};
+use crate::returns;
 
 /// The wait for a flight; `None` if the flight was lost.
 type FlightFuture = Pin<Box<dyn Future<Output = Option<SharedResult>>>>;
@@ -181,24 +183,39 @@ pub(crate) fn call(
     upstream: &Arc<Upstream>,
     request: Request,
     context: CallContext,
-    ok: &[StatusCode],
+    operation: &Operation,
     max_depth: usize,
 ) -> Work {
-    let head = request.method == Method::HEAD;
+    let (head, name) = (request.method == Method::HEAD, context.operation);
     let call: CallFuture = caller.call(upstream, request, context);
-    let (name, ok) = (upstream.name().clone(), ok.to_vec());
+    let (upstream, ok, returns) = (upstream.clone(), operation.ok.clone(), operation.returns.clone());
     Box::pin(async move {
         let (_, result) = InFlight::new(0, call, head, max_depth).await;
         let (answer, checked) = result?;
-        ready(&name, answer, checked, &ok).map(Arc::new)
+        ready(&upstream, answer, checked, &ok, (returns.as_deref(), name)).map(Arc::new)
     })
 }
 
-fn ready(upstream: &Arc<str>, answer: Answer, checked: Checked, ok: &[StatusCode]) -> Result<ParsedAnswer, CallError> {
+fn ready(
+    upstream: &Upstream,
+    answer: Answer,
+    checked: Checked,
+    ok: &[StatusCode],
+    (shape, operation): (Option<&Shape>, Option<u32>),
+) -> Result<ParsedAnswer, CallError> {
     let accepted = answer.status.is_success() || ok.contains(&answer.status);
     match checked {
-        Ok(body) => Ok(ParsedAnswer { answer, body }),
-        Err(error) if accepted => Err(CallError::decode(upstream, &answer, error.to_string())),
+        Ok(body) => match shape.filter(|_| answer.status.is_success()) {
+            Some(shape) => {
+                let name = operation.and_then(|at| upstream.operation_name(at));
+                match returns::mismatch(shape, &body, name.map(|name| &**name)) {
+                    Some(problem) => Err(upstream.unusable(&answer, problem)),
+                    None => Ok(ParsedAnswer { answer, body }),
+                }
+            }
+            None => Ok(ParsedAnswer { answer, body }),
+        },
+        Err(error) if accepted => Err(upstream.unusable(&answer, error.to_string())),
         // An invalid body of a failure is ignored.
         Err(_) => Ok(ParsedAnswer { answer, body: Body::Text }),
     }

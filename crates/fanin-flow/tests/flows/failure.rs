@@ -1,6 +1,6 @@
 //! Required and optional calls, partial responses, which failure is reported.
 
-use crate::common::{after, paused, setup, setup_with};
+use crate::common::{after, load_toml, paused, setup, setup_toml, setup_with};
 use fanin_upstream::ErrorKind;
 
 #[test]
@@ -221,4 +221,104 @@ fn a_redirect_is_not_followed() {
         let it = setup(star, |_, _| after(1, "{}").status(302));
         assert_eq!(it.text("/").await, "302");
     });
+}
+
+/// An operation that declares what it returns, alone, shared, and with a batch.
+const SHAPES: &str = r#"
+[upstreams.a]
+url = "http://127.0.0.1:1"
+[upstreams.a.operations.profile]
+path = "/profile"
+returns = { id = "int", tags = ["string"] }
+[upstreams.a.operations.shared]
+path = "/shared"
+returns = "object"
+single_flight = true
+cache = { ttl = "1m", stale_if_error = "1h" }
+[upstreams.a.operations.items]
+path = "/items"
+params = { ids = "list" }
+returns = { "*" = "object" }
+batch = { key = "ids" }
+"#;
+
+#[test]
+fn an_answer_of_the_wrong_shape_is_a_failure_of_the_upstream() {
+    let load = "load(\"@upstreams\", \"a\")\n";
+    let calls = [
+        "a.profile(OPTIONS)",
+        "a.shared(OPTIONS)",
+        "a.items([1], OPTIONS)",
+        "a.get(\"/x\", returns = \"object\", OPTIONS)",
+    ];
+    for call in calls {
+        for (status, body) in
+            [(200, "null"), (200, "[]"), (200, "17"), (204, ""), (200, "{\"id\": \"7\", \"tags\": [], \"1\": 2}")]
+        {
+            // An object is all that two of these ask for.
+            if body.starts_with('{') && (call.contains("shared") || call.contains("get")) {
+                continue;
+            }
+            paused(async move {
+                let call = call.replace("OPTIONS", "optional = True");
+                let star = format!(
+                    "{load}def flow(req):\n    x = {call}\n    return {{\"x\": x[\"id\"], \"kind\": x.error.kind}}\n"
+                );
+                let it = setup_toml(SHAPES, &star, move |_, _| after(1, body).status(status));
+                let reply = it.run("/").await;
+                assert_eq!(reply.partial.as_deref(), Some("a"), "{call} {body}");
+                assert_eq!(reply.result.unwrap().body.concat(), b"{\"x\":null,\"kind\":\"decode\"}");
+                assert_eq!(it.metric("fanin_upstream_invalid_answers_total{upstream=\"a\"}"), 1.0, "{call} {body}");
+            });
+            paused(async move {
+                let star =
+                    format!("{load}def flow(req):\n    return {}\n", call.replace("OPTIONS", "timeout = \"1s\""));
+                let it = setup_toml(SHAPES, &star, move |_, _| after(1, body).status(status));
+                let error = it.error("/").await;
+                assert_eq!((error.status.as_u16(), error.kind), (502, "upstream-answer"), "{call} {body}");
+            });
+        }
+    }
+    paused(async {
+        let star = format!("{load}def flow(req):\n    return a.profile(optional = True).error.message\n");
+        let it = setup_toml(SHAPES, &star, |_, _| after(1, "{\"id\": 7, \"tags\": [\"a\", 1]}"));
+        let message = it.text("/").await;
+        assert!(message.contains(r#"profile: answer[\"tags\"][1] is an int, not a string (returns)"#), "{message}");
+    });
+}
+
+#[test]
+fn answers_of_the_right_shape_and_other_statuses_are_let_through() {
+    paused(async {
+        let star = "load(\"@upstreams\", \"a\")\ndef flow(req):\n    return [a.profile(), a.shared(), a.items([1, 2]), a.get(\"/x\", returns = [\"int?\"]), a.get(\"/y\", returns = \"object\", ok = [404])]\n";
+        let it = setup_toml(SHAPES, star, |_, request| match request.path_and_query.split('?').next() {
+            Some("/x") => after(1, "[1,null]"),
+            Some("/y") => after(1, "null").status(404),
+            Some("/items") => after(1, "{\"1\":{}}"),
+            _ => after(1, "{\"id\":7,\"tags\":[\"a\"]}"),
+        });
+        let profile = "{\"id\":7,\"tags\":[\"a\"]}";
+        assert_eq!(it.text("/").await, format!("[{profile},{profile},{{\"1\":{{}}}},[1,null],null]"));
+        assert_eq!(it.metric("fanin_upstream_invalid_answers_total{upstream=\"a\"}"), 0.0);
+    });
+}
+
+#[test]
+fn a_stale_answer_stands_in_for_one_of_the_wrong_shape() {
+    paused(async {
+        let star = "load(\"@upstreams\", \"a\")\ndef flow(req):\n    return a.shared()\n";
+        let answered = std::cell::Cell::new(false);
+        let it = setup_toml(SHAPES, star, move |_, _| after(1, if answered.replace(true) { "null" } else { "{}" }));
+        assert_eq!(it.text("/").await, "{}");
+        tokio::time::advance(std::time::Duration::from_secs(61)).await;
+        assert_eq!(it.text("/").await, "{}", "the wrong answer was not cached");
+    });
+}
+
+#[test]
+fn wrong_shapes_are_found_before_serving() {
+    let flow = |call: &str| format!("load(\"@upstreams\", \"a\")\ndef flow(req):\n    return {call}\n");
+    let problems = |toml: &str, call: &str| load_toml(toml, &flow(call), "").map(|_| ()).unwrap_err().join("\n");
+    let found = problems(SHAPES, "a.get(\"/x\", returns = \"array\")");
+    assert!(found.contains("`array` is not a shape; use one of object, list"), "{found}");
 }

@@ -60,6 +60,17 @@ impl Collector for MetricsRegistry {
                 family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
             }
         }
+        let mut invalid = encoder.encode_descriptor(
+            "fanin_upstream_invalid_answers",
+            "Answers that are no JSON, or do not have the shape that the operation or call returns",
+            None,
+            MetricType::Counter,
+        )?;
+        for (upstream, metrics) in &upstreams {
+            let count = metrics.invalid_answers.load(Relaxed);
+            let labels = [("upstream", upstream.as_ref())];
+            invalid.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        }
         let gauges: Vec<(&Arc<str>, Gauges)> = upstreams
             .iter()
             .filter_map(|(name, metrics)| metrics.current().map(|upstream| (name, upstream.gauges())))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::counters::Shard;
@@ -37,6 +38,8 @@ pub(crate) struct UpstreamMetrics {
     /// By operation.
     operations: Mutex<BTreeMap<String, Arc<OperationMetrics>>>,
     pub(crate) snapshot: Arc<SnapshotMetrics>,
+    /// Answers that arrived and could not be used. Such answers are rare, so all workers write one counter.
+    pub(crate) invalid_answers: AtomicU64,
 }
 
 impl UpstreamMetrics {
