@@ -1,6 +1,8 @@
 //! The shop of `examples/`: five variants of the same page, and the requests that each sends.
 
+use std::cell::Cell;
 use std::path::Path;
+use std::rc::Rc;
 
 use crate::common::{Script, Setup, after, paused, setup_routes};
 use fanin_upstream::{ErrorKind, Request};
@@ -9,6 +11,8 @@ use http::Method;
 const MASKS: &str = r#"{
     "page": {"name": "page", "attributes": ["name", "brand", "price", "available", "rating", "no_such_attribute"]},
     "short": {"name": "short", "attributes": ["name", "price"]},
+    "reviews": {"name": "reviews", "attributes": ["rating", "review_count"]},
+    "prices": {"name": "prices", "attributes": ["price", "rating"]},
     "empty": {"name": "empty", "attributes": ["no_such_attribute"]}
 }"#;
 const WAYS: [&str; 5] = ["/ways/sequence", "/ways/parallel", "/ways/variant1", "/ways/variant2", "/products"];
@@ -57,9 +61,13 @@ fn backend(upstream: &str, request: &Request) -> String {
 }
 
 async fn page(it: &Setup, way: &str, mask: &str) -> Result<serde_json::Value, &'static str> {
+    page_of(it, way, mask, r#"["p1", "p2"]"#).await
+}
+
+async fn page_of(it: &Setup, way: &str, mask: &str, ids: &str) -> Result<serde_json::Value, &'static str> {
     let mut incoming = it.incoming(way);
     incoming.method = Method::POST;
-    let body = format!(r#"{{"products": ["p1", "p2"], "mask": "{mask}", "recommendation_mask": "short"}}"#);
+    let body = format!(r#"{{"products": {ids}, "mask": "{mask}", "recommendation_mask": "short"}}"#);
     incoming.body = body.into();
     let reply = it.flows.run(it.route(way), incoming).await;
     reply.result.map(|success| serde_json::from_slice(&success.body.concat()).unwrap()).map_err(|error| error.kind)
@@ -138,5 +146,102 @@ fn failures_and_malformed_masks() {
             _ => after(10, backend(upstream, request)),
         });
         assert_eq!(page(&it, "/products", "page").await, Err("upstream-unreachable"));
+    });
+}
+
+/// The page for each mask, which every way gives alike.
+async fn every_way(
+    masks: &[&str],
+    answers: impl Fn(&str, &Request) -> Script + Clone + 'static,
+) -> Vec<serde_json::Value> {
+    let mut first: Option<Vec<serde_json::Value>> = None;
+    for way in WAYS {
+        let it = shop(answers.clone());
+        let mut pages = Vec::new();
+        for mask in masks {
+            pages.push(page(&it, way, mask).await.unwrap_or_else(|kind| panic!("{way} with {mask}: {kind}")));
+        }
+        assert_eq!(first.get_or_insert(pages.clone()), &pages, "{way}");
+    }
+    first.unwrap()
+}
+
+#[test]
+fn all_ways_give_the_same_page_for_every_mask() {
+    paused(async {
+        let masks = ["page", "short", "reviews", "prices", "empty"];
+        let pages = every_way(&masks, |upstream, request| after(10, backend(upstream, request))).await;
+        for (mask, page) in masks.iter().zip(pages) {
+            assert_eq!(page["products"].as_array().unwrap().len(), if *mask == "empty" { 0 } else { 2 }, "{mask}");
+            assert_eq!(page["substitutes"].as_array().unwrap().len(), 2, "{mask}");
+        }
+    });
+}
+
+#[test]
+fn a_page_of_reviews_needs_no_reviews() {
+    paused(async {
+        let pages = every_way(&["reviews"], |upstream, request| match upstream {
+            "reviews" => after(5, "").error(ErrorKind::Connect),
+            _ => after(10, backend(upstream, request)),
+        });
+        let page = &pages.await[0];
+        assert_eq!(page["products"], serde_json::json!([{"id": "p1"}, {"id": "p2"}]));
+        assert_eq!(page["substitutes"][0]["name"], "name of p7");
+    });
+}
+
+#[test]
+fn answers_of_the_wrong_shape_are_the_fault_of_their_owner() {
+    const WRONG: [&str; 7] = ["null", "[]", "17", "", "{\"products\":[null]}", "{\"p1\":17}", "{\"p1\":[]}"];
+    paused(async {
+        for way in WAYS {
+            let wrong = Rc::new(Cell::new(("", "")));
+            let answers = wrong.clone();
+            let it = shop(move |upstream, request| match answers.get() {
+                (owner, body) if upstream == owner => after(5, body),
+                _ => after(10, backend(upstream, request)),
+            });
+            for body in WRONG {
+                for (owner, kind) in
+                    [("catalog", Some("upstream-answer")), ("reviews", None), ("recommendations", None)]
+                {
+                    wrong.set((owner, body));
+                    let page = page(&it, way, "page").await;
+                    // The first way ends the request itself, as its author does not know what failed.
+                    let kind = if way == "/ways/sequence" { kind.map(|_| "abort") } else { kind };
+                    assert_eq!(page.as_ref().err().copied(), kind, "{way}, {owner} answers {body:?}");
+                    if let Ok(page) = page {
+                        assert_eq!(page["products"][1]["price"], "price of p2");
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_product_that_is_null_is_unknown() {
+    paused(async {
+        let pages = every_way(&["page"], |upstream, request| match upstream {
+            "catalog" => after(5, backend(upstream, request).replacen("\"p1\":", "\"p1\":null,\"x\":", 1)),
+            _ => after(10, backend(upstream, request)),
+        });
+        let page = &pages.await[0];
+        assert_eq!(page["products"].as_array().unwrap().len(), 1);
+        assert_eq!(page["products"][0]["id"], "p2");
+    });
+}
+
+#[test]
+fn ids_that_are_no_strings_are_the_fault_of_the_client() {
+    paused(async {
+        let it = shop(|upstream, request| after(10, backend(upstream, request)));
+        for ids in ["[null]", "[[]]", "17", "null", "{}"] {
+            for way in WAYS {
+                assert_eq!(page_of(&it, way, "page", ids).await, Err("abort"), "{way} {ids}");
+            }
+        }
+        assert_eq!(it.events(), Vec::<String>::new());
     });
 }
