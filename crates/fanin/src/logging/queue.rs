@@ -34,7 +34,7 @@ struct State {
     pending: Vec<u8>,
     /// How many events `pending` has.
     events: u64,
-    /// Events dropped since the log last said so.
+    /// Events dropped since the log last reported any.
     unreported: u64,
     /// The thread is writing what it has taken.
     writing: bool,
