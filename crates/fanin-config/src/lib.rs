@@ -65,7 +65,7 @@ pub use upstream::retry::Retry;
 pub use upstream::rows::Rows;
 pub use upstream::shape::{Members, Shape, ShapeKind};
 pub use upstream::snapshot::Snapshot;
-pub use upstream::sql::SessionReset;
+pub use upstream::sql::{PostgresAuth, SessionReset};
 pub use upstream::sql_check::{can_change_session, check_sql};
 pub use upstream::statement::Statement;
 pub use upstream::statement_batch::StatementBatch;

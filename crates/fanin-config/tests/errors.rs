@@ -157,7 +157,7 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         (
             "[upstreams.a]\nurl = 'a:80'".into(),
             "2:7",
-            "upstreams.a.url: the scheme `a` is not supported; use http or https",
+            "upstreams.a.url: the scheme is not supported; use http or https",
         ),
         ("[upstreams.a]\nurl = 'nonsense'".into(), "2:7", "is not a URL"),
         ("[upstreams.a]\nurl = 'http://a?b'".into(), "2:7", "query or fragment"),
@@ -318,7 +318,7 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
             "2:12",
             "upstreams.a.postgres: has no user; write postgres://user@host/database",
         ),
-        ("[upstreams.a]\npostgres = 'http://h/d'".into(), "2:12", "`http` is not the scheme of PostgreSQL"),
+        ("[upstreams.a]\npostgres = 'http://h/d'".into(), "2:12", "has not the scheme of PostgreSQL"),
         (
             "[upstreams.a]\npostgres = 'postgres://u@h'".into(),
             "2:12",
@@ -370,7 +370,7 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         (
             "[upstreams.a]\ngrpc = 'dns:///a'\nreflection = true".into(),
             "2:8",
-            "upstreams.a.grpc: the scheme `dns` is not supported; use http or https",
+            "upstreams.a.grpc: the scheme is not supported; use http or https",
         ),
         (
             "[upstreams.a]\ngrpc = 'http://a/b'\nreflection = true".into(),
@@ -714,5 +714,61 @@ fn broken_files_never_panic() {
         let mut bytes = FULL.as_bytes().to_vec();
         bytes[at] = b"\"'[]{}=\n#$0a.,\\-"[(state >> 60) as usize];
         check(std::str::from_utf8(&bytes).expect("ASCII"));
+    }
+}
+
+#[test]
+fn errors_about_urls_show_neither_user_nor_query() {
+    let dir = folder();
+    // Each with a reason to be refused, and with `hush` as its user, password or query.
+    let http = [
+        "http://hush:hush@a",
+        "http://hush@a",
+        "http://a?hush=hush",
+        "http://a#hush",
+        "http://hush:hush@a b",
+        "hush:hush@a",
+        "ftp://hush:hush@a",
+        "http://hush:hush@",
+        "http://a:hush/",
+        "hush",
+    ];
+    let sql = [
+        "hush:hush@h/d",
+        "http://hush:hush@h/d",
+        "SCHEME://hush:hush@h",
+        "SCHEME://hush:hush@/d",
+        "SCHEME://hush:hush@h:x/d",
+        "SCHEME://hush:hu/hush@h/d",
+        "SCHEME://hush:1/hush@h/d",
+        "SCHEME://hush:hush@h/a/b",
+        "SCHEME://hush:hush@h/d#hush",
+        "SCHEME://hush:hush@h/d?sslmode=hush",
+        "SCHEME://hush:hush@h/d?hush=hush",
+        "SCHEME://hush:hush@h/d?hush",
+        "SCHEME://hush:hu?hush@h/d",
+        "SCHEME://hush:hush@[h/d",
+        "hush",
+        "SCHEME:hush",
+        "SCHEME://:hush@h/d",
+    ];
+    let of = |key: &'static str, urls: &[&str]| {
+        let scheme = |url: &str| url.replace("SCHEME", key);
+        urls.iter().map(|url| (key, scheme(url))).collect::<Vec<_>>()
+    };
+    let cases =
+        [of("url", &http), of("urls", &http), of("grpc", &http), of("postgres", &sql), of("mysql", &sql)].concat();
+    for (key, url) in cases {
+        let list = if key == "url" { format!("'{url}'") } else { format!("['{url}']") };
+        let error = parse(&format!("[upstreams.a]\n{key} = {list}"), dir.path()).unwrap_err().to_string();
+        assert!(!error.contains("hush"), "{url}: {error}");
+    }
+    // Twice the same.
+    for (key, url) in
+        [("postgres", "postgres://hush:hush@h/d?application_name=hush"), ("mysql", "mysql://hush:hush@h/d")]
+    {
+        let text = format!("[upstreams.a]\n{key} = ['{url}', '{url}']");
+        let error = parse(&text, dir.path()).unwrap_err().to_string();
+        assert!(error.contains("the endpoint on h occurs twice") && !error.contains("hush"), "{error}");
     }
 }

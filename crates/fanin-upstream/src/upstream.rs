@@ -245,6 +245,7 @@ fn same_connections(one: &fanin_config::Upstream, other: &fanin_config::Upstream
         && one.kind() == other.kind()
         && one.endpoints() == other.endpoints()
         && one.password == other.password
+        && one.auth == other.auth
         && one.files == other.files
         && one.model == other.model
         && one.keepalive_idle == other.keepalive_idle

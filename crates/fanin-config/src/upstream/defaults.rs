@@ -34,6 +34,7 @@ impl Upstream {
             files: None,
             model: None,
             password: None,
+            auth: None,
             reset: SessionReset::default(),
             proto: Vec::new(),
             proto_path: Vec::new(),

@@ -99,16 +99,17 @@ pub(super) fn unique(table: &Table<'_, '_>, urls: impl Iterator<Item = Located<U
     unique
 }
 
+/// Parses the URL of an endpoint. No message contains the URL: it may hold a password or a token by mistake.
 fn parse_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!("the scheme `{}` is not supported; use http or https", url.scheme()));
+        return Err("the scheme is not supported; use http or https".into());
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("a URL must not contain a user or password; set headers.authorization instead".into());
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(format!("`{text}` has a query or fragment; a base URL ends with its path"));
+        return Err("has a query or fragment; a base URL ends with its path".into());
     }
     Ok(url)
 }

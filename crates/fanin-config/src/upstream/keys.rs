@@ -20,7 +20,7 @@ use crate::upstream::limit::{AdaptiveLimit, Limit};
 use crate::upstream::operation::Operation;
 use crate::upstream::retry::Retry;
 use crate::upstream::snapshot::Snapshot;
-use crate::upstream::sql::{MysqlText, PostgresText, SessionReset, SessionResetText};
+use crate::upstream::sql::{MysqlText, PostgresAuth, PostgresAuthText, PostgresText, SessionReset, SessionResetText};
 use crate::upstream::statement::Statement;
 use crate::upstream::tls::ClientTls;
 use crate::values::serialize;
@@ -66,6 +66,11 @@ pub struct Upstream {
     #[serde(serialize_with = "serialize::secret", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub password: Option<String>,
+    /// The weakest way in which the password may be proven to PostgreSQL: `"scram"`, `"md5"` or `"cleartext"`. A
+    /// server that asks for a weaker one is refused. Default: `"scram"`; with TLS `"cleartext"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "PostgresAuthText")]
+    pub auth: Option<PostgresAuth>,
     /// When a database session is reset before another call uses it: `"auto"`, after statements whose text can change
     /// settings, locks or temporary tables, such as `call`, or `"always"`. Set `"always"` if functions of your own
     /// change them.

@@ -90,6 +90,7 @@ const KEYS_OF_KINDS: &[(&str, &[UpstreamKind])] = &[
     ("idle_timeout", NETWORK),
     ("ejection", NETWORK),
     ("password", SQL),
+    ("auth", &[UpstreamKind::Postgres]),
     ("reset", SQL),
     ("statements", SQL),
     ("proto", &[UpstreamKind::Grpc]),

@@ -61,6 +61,7 @@ fn read_endpoints(table: &mut Table<'_, '_>, upstream: &mut Upstream, models: Op
     upstream.files = table.folder("files");
     upstream.model = model::read(table, models);
     upstream.password = table.string("password");
+    upstream.auth = sql::PostgresAuth::read(table);
     replace(&mut upstream.reset, sql::SessionReset::read(table));
 }
 

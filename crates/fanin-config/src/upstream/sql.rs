@@ -43,6 +43,32 @@ leaf!(
     json_schema!({ "anyOf": [{ "enum": ["auto", "always"] }, variable()] })
 );
 
+/// How the password is proven to PostgreSQL, the weakest method first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PostgresAuth {
+    /// The password itself.
+    Cleartext,
+    /// An MD5 hash, which is as good as the password to whoever reads it.
+    Md5,
+    /// SCRAM-SHA-256: proves the password without showing it, and the server proves that it knows it too.
+    Scram,
+}
+
+impl PostgresAuth {
+    pub(super) fn read(table: &mut Table<'_, '_>) -> Option<PostgresAuth> {
+        let methods =
+            [("scram", PostgresAuth::Scram), ("md5", PostgresAuth::Md5), ("cleartext", PostgresAuth::Cleartext)];
+        table.choice("auth", &methods)
+    }
+}
+
+leaf!(
+    /// `"scram"`, `"md5"` or `"cleartext"`.
+    PostgresAuthText,
+    json_schema!({ "anyOf": [{ "enum": ["scram", "md5", "cleartext"] }, variable()] })
+);
+
 /// Reads the URLs of a database, one or a list of endpoints.
 pub(super) fn read_urls(table: &mut Table<'_, '_>, kind: UpstreamKind) -> Vec<Url> {
     let (key, what): (_, _) = match kind {
@@ -66,7 +92,7 @@ fn sql_url(text: &str, kind: UpstreamKind) -> Result<Url, String> {
         format!("is not a URL: {error} (percent-encode special characters of the password, or put it into `password`)")
     })?;
     if !schemes.contains(&url.scheme()) {
-        return Err(format!("`{}` is not the scheme of {kind}; use {shown}://", url.scheme()));
+        return Err(format!("has not the scheme of {kind}; use {shown}://"));
     }
     if url.host_str().is_none_or(str::is_empty) {
         return Err("has no host; write the host behind `@`".into());
@@ -85,15 +111,15 @@ fn sql_url(text: &str, kind: UpstreamKind) -> Result<Url, String> {
         match &*key {
             "sslmode" if matches!(&*value, "disable" | "require" | "verify-ca" | "verify-full") => {}
             "sslmode" => {
-                return Err(format!(
-                    "the sslmode `{value}` is not supported; use disable, require, verify-ca or verify-full"
-                ));
+                return Err(
+                    "has an sslmode that is not supported; use disable, require, verify-ca or verify-full".into()
+                );
             }
             "application_name" if kind == UpstreamKind::Postgres => {}
-            other if kind == UpstreamKind::Postgres => {
-                return Err(format!("the parameter `{other}` is not supported; use sslmode or application_name"));
+            _ if kind == UpstreamKind::Postgres => {
+                return Err("has a parameter that is not supported; use sslmode or application_name".into());
             }
-            other => return Err(format!("the parameter `{other}` is not supported; use sslmode")),
+            _ => return Err("has a parameter that is not supported; use sslmode".into()),
         }
     }
     Ok(url)
@@ -113,7 +139,7 @@ mod tests {
             ("postgres://u@h", "database"),
             ("postgres://u@h/a/b", "database"),
             ("postgres://u@h/a?sslmode=prefer", "is not supported; use disable"),
-            ("postgres://u@h/a?password=x", "the parameter"),
+            ("postgres://u@h/a?password=x", "a parameter that is not supported"),
             ("nonsense", "not a URL"),
         ] {
             let error = sql_url(url, UpstreamKind::Postgres).unwrap_err();
@@ -122,9 +148,9 @@ mod tests {
         assert!(sql_url("mysql://u:p@h/db?sslmode=require", UpstreamKind::Mysql).is_ok());
         assert!(sql_url("mariadb://u@h:3307/db", UpstreamKind::Mysql).is_ok());
         for (url, why) in [
-            ("postgres://u@h/db", "not the scheme of MySQL; use mysql://"),
+            ("postgres://u@h/db", "has not the scheme of MySQL; use mysql://"),
             ("mysql://h/db", "mysql://user@host/database"),
-            ("mysql://u@h/a?application_name=x", "the parameter"),
+            ("mysql://u@h/a?application_name=x", "a parameter"),
         ] {
             let error = sql_url(url, UpstreamKind::Mysql).unwrap_err();
             assert!(error.contains(why), "{url}: {error}");

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use fanin_config::UpstreamKind;
+use fanin_config::{PostgresAuth, UpstreamKind};
 use mysql_async::SslOpts;
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
@@ -21,6 +21,8 @@ pub(crate) struct Access {
     pub tls: Option<Tls>,
     /// The same for MySQL's client, which brings a TLS implementation of its own.
     pub mysql_tls: Option<SslOpts>,
+    /// The weakest way in which PostgreSQL may ask for the password.
+    pub auth: PostgresAuth,
     /// Longest message from the server, in bytes.
     pub max_message: usize,
 }
@@ -68,6 +70,8 @@ impl Access {
             application: parameter("application_name").unwrap_or_else(|| "fanin".to_owned()),
             tls,
             mysql_tls,
+            // Without TLS, whoever reads along must not learn the password. With TLS, the server is the right one.
+            auth: config.auth.unwrap_or(if secure { PostgresAuth::Cleartext } else { PostgresAuth::Scram }),
             max_message: config.max_answer,
         })
     }

@@ -20,8 +20,13 @@ struct Db {
 
 impl Db {
     fn at(url: &str) -> Db {
+        Db::with(url, "")
+    }
+
+    /// The same with further keys.
+    fn with(url: &str, more: &str) -> Db {
         let text = format!(
-            "[upstreams.db]\npostgres = '{url}'\ntimeout = '20s'\nconnect_timeout = '10s'\nlimit = 1\nretry = 'off'\nbreaker = 'off'"
+            "[upstreams.db]\npostgres = '{url}'\ntimeout = '20s'\nconnect_timeout = '10s'\nlimit = 1\nretry = 'off'\nbreaker = 'off'\n{more}"
         );
         let config = fanin_config::Config::parse(&text, "fanin.toml", Path::new("."), &|_| None).unwrap();
         Db { upstreams: Upstreams::new(config.upstreams.values()).unwrap(), worker: WorkerClient::new() }
@@ -122,6 +127,36 @@ fn a_server_that_breaks_off_or_breaks_the_protocol_is_an_error() {
         let db = Db::at(&fake(with(&[end])).await);
         let answer = db.query("[\"select 7 as a\"]".into()).await.unwrap();
         assert_eq!(&answer.body[..], b"[{\"a\":7}]");
+    });
+}
+
+#[test]
+fn weak_authentication_is_refused_before_the_password_is_sent() {
+    run(async {
+        const CLEARTEXT: [u8; 4] = 3_u32.to_be_bytes();
+        const MD5: [u8; 8] = [0, 0, 0, 5, 1, 2, 3, 4];
+        let end = [message(b'2', b""), row(&7_i32.to_be_bytes()), done()].concat();
+        let says =
+            |asks: &[u8]| vec![message(b'R', asks), trusted(), done(), prepared(), [done(), end.clone()].concat()];
+        for (asks, keys, refused) in [
+            (&CLEARTEXT[..], "", Some("the password in clear text")),
+            (&CLEARTEXT, "auth = 'md5'", Some("the password in clear text")),
+            (&CLEARTEXT, "auth = 'cleartext'", None),
+            (&MD5, "", Some("an MD5 hash")),
+            (&MD5, "auth = 'scram'", Some("an MD5 hash")),
+            (&MD5, "auth = 'md5'", None),
+            (&MD5, "auth = 'cleartext'", None),
+        ] {
+            let db = Db::with(&fake(says(asks)).await, keys);
+            match (db.query("[\"select 7 as a\"]".into()).await, refused) {
+                (Ok(answer), None) => assert_eq!(&answer.body[..], b"[{\"a\":7}]", "{keys}"),
+                (Err(error), Some(words)) => {
+                    assert_eq!(error.kind, ErrorKind::Connect, "{keys}: {error}");
+                    assert!(error.to_string().contains(words) && error.to_string().contains("set auth ="), "{error}");
+                }
+                (result, _) => panic!("{asks:?} {keys}: {result:?}"),
+            }
+        }
     });
 }
 

@@ -126,6 +126,14 @@ impl MessageStream {
         self.write_buffer.extend_from_slice(&behind);
     }
 
+    /// The server's certificate, with TLS.
+    pub fn certificate(&self) -> Option<&[u8]> {
+        match &self.socket {
+            Stream::Tcp(_) => None,
+            Stream::Tls(stream) => Some(stream.get_ref().1.peer_certificates()?.first()?),
+        }
+    }
+
     /// Whether no reply is pending.
     pub fn is_idle(&self) -> bool {
         self.pending_replies == 0

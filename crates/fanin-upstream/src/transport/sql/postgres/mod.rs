@@ -33,6 +33,7 @@ use startup::{Key, cancel_statement, start_up};
 use statement::{Prepared, Statements};
 use statement_error::StatementError;
 
+mod channel_binding;
 pub(crate) mod fuzz;
 mod message_stream;
 mod messages;

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use fanin_config::PostgresAuth;
 use postgres_protocol::authentication::md5_hash;
-use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::channel_binding::tls_server_end_point;
 use super::message_stream::MessageStream;
 use super::messages::{Body, SSL_REQUEST, cancel, message, startup, text, unexpected};
 use super::server_error::ServerError;
@@ -129,20 +131,40 @@ async fn authenticate(stream: &mut MessageStream, access: &Access) -> Result<(),
         let none = || StartupError::Because("the server asks for a password, and none is configured".to_owned());
         access.password.as_deref().ok_or_else(none)
     };
+    let allowed = |method: PostgresAuth, name: &str, key: &str| match method >= access.auth {
+        true => Ok(()),
+        false => Err(StartupError::Because(format!(
+            "the server asks for {name}, which this connection does not allow: use SCRAM, or set auth = \"{key}\""
+        ))),
+    };
+    let end_point = stream.certificate().and_then(tls_server_end_point);
     let (what, body) = next_auth_request(stream).await?;
     let proof = match what {
         OK => return Ok(()),
-        PLAIN => Some(password()?.to_owned()),
+        PLAIN => {
+            allowed(PostgresAuth::Cleartext, "the password in clear text", "cleartext")?;
+            Some(password()?.to_owned())
+        }
         MD5 => {
+            allowed(PostgresAuth::Md5, "an MD5 hash of the password", "md5")?;
             let Some(salt) = body.0.first_chunk() else { return Err(unexpected(b'R').into()) };
             Some(md5_hash(access.user.as_bytes(), password()?.as_bytes(), *salt))
         }
         SASL => {
             // Names, each with a terminating zero byte.
-            if !body.0.split(|byte| *byte == 0).any(|name| name == SCRAM_SHA_256.as_bytes()) {
+            let offers = |name: &str| body.0.split(|byte| *byte == 0).any(|offered| offered == name.as_bytes());
+            let (mechanism, binding) = match end_point {
+                Some(hash) if offers(SCRAM_SHA_256_PLUS) => {
+                    (SCRAM_SHA_256_PLUS, ChannelBinding::tls_server_end_point(hash))
+                }
+                // The server detects whether somebody has removed the other mechanism from its offer.
+                Some(_) => (SCRAM_SHA_256, ChannelBinding::unrequested()),
+                None => (SCRAM_SHA_256, ChannelBinding::unsupported()),
+            };
+            if !offers(mechanism) {
                 return Err(StartupError::Because("the server offers no SCRAM-SHA-256".to_owned()));
             }
-            scram(stream, password()?).await?;
+            scram(stream, password()?, mechanism, binding).await?;
             None
         }
         _ => {
@@ -163,13 +185,18 @@ async fn authenticate(stream: &mut MessageStream, access: &Access) -> Result<(),
 }
 
 /// SCRAM-SHA-256 (RFC 7677). The server proves that it knows the password too.
-async fn scram(stream: &mut MessageStream, password: &str) -> Result<(), StartupError> {
+async fn scram(
+    stream: &mut MessageStream,
+    password: &str,
+    mechanism: &str,
+    binding: ChannelBinding,
+) -> Result<(), StartupError> {
     const CONTINUE: u32 = 11;
     const FINAL: u32 = 12;
     let broken = |error: std::io::Error| StartupError::Because(format!("SCRAM authentication: {error}"));
-    let mut scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
+    let mut scram = ScramSha256::new(password.as_bytes(), binding);
     message(stream.write_buffer(), b'p', |out| {
-        text(out, SCRAM_SHA_256);
+        text(out, mechanism);
         let first = scram.message();
         out.extend_from_slice(&(first.len() as u32).to_be_bytes());
         out.extend_from_slice(first);
