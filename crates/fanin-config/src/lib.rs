@@ -24,6 +24,8 @@ mod config;
 mod diagnostic;
 mod executor;
 mod flow_limits;
+#[doc(hidden)]
+pub mod fuzzing;
 mod memory_budget;
 mod models;
 mod network;

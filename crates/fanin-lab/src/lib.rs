@@ -10,3 +10,9 @@
 
 pub mod lab;
 pub mod size;
+
+/// Readers of outside bytes, for the fuzz targets in `fuzz/` and their bounded runs in the tests.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::size::fuzz_entry::access_log;
+}

@@ -86,6 +86,16 @@ fn clients_that_proxies_name() {
 }
 
 #[test]
+fn access_logs_to_size_by() {
+    assert_eq!(run("access_log", 20_000, fanin_lab::fuzzing::access_log), corpus("access_log").len());
+}
+
+#[test]
+fn configuration_files() {
+    assert_eq!(run("config", 5000, fanin_config::fuzzing::config), corpus("config").len());
+}
+
+#[test]
 fn answers_over_http() {
     assert_eq!(run("answer", 20_000, fanin_upstream::fuzzing::answer), corpus("answer").len());
 }

@@ -51,7 +51,12 @@ impl Collected {
     /// Reads one more log. `tell` is called now and then with the bytes read of the file.
     pub(crate) fn add(&mut self, path: &Path, options: &Options, tell: &mut dyn FnMut(u64)) -> Result<(), SizeError> {
         let read = Rc::new(Cell::new(0));
-        let mut log = Log::open(path, Rc::clone(&read))?;
+        let log = Log::open(path, Rc::clone(&read))?;
+        self.read(log, options, &mut || tell(read.get()))
+    }
+
+    /// Reads an open log.
+    pub(crate) fn read(&mut self, mut log: Log, options: &Options, tell: &mut dyn FnMut()) -> Result<(), SizeError> {
         let shown = log.path.display().to_string();
         let Some(format) = find_format(&log, options)? else {
             self.warnings.push(format!("{shown}: empty"));
@@ -85,10 +90,10 @@ impl Collected {
             }
             reader.number = log.lines.number();
             if reader.number.is_multiple_of(TELL) {
-                tell(read.get());
+                tell();
             }
         }
-        tell(read.get());
+        tell();
         if reader.file.requests > 0 {
             let known = if reader.dated { &mut self.dated } else { &mut self.undated };
             known.get_or_insert_with(|| log.path.clone());

@@ -16,6 +16,7 @@ mod args;
 mod collect;
 mod error;
 mod format;
+pub(crate) mod fuzz_entry;
 mod input;
 mod mgc;
 mod need;
