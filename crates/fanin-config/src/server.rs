@@ -24,11 +24,25 @@ pub struct Server {
     #[serde(serialize_with = "serialize::list")]
     #[schemars(with = "types::OneOrMore<types::Address>")]
     pub listen: Vec<SocketAddr>,
-    /// Address of the admin pages: `/health`, `/ready`, `/metrics`, `/config`, `/reload`, `/debug/heap`. They have no
-    /// password, so keep them on loopback or on an internal network. `"off"` disables them.
+    /// Address of the admin pages: `/health`, `/ready`, `/metrics`, `/config`, `/reload`, `/debug/heap`. Keep them on
+    /// loopback or on an internal network, and see `admin_token_file`. `"off"` disables them.
     #[serde(serialize_with = "serialize::or_off")]
     #[schemars(with = "types::Or<types::Address, types::Off>")]
     pub admin: Option<SocketAddr>,
+    /// Address that serves `/health` and `/ready` and nothing else, for probes from outside. `admin` serves them too.
+    /// `"off"`: none.
+    #[serde(serialize_with = "serialize::or_off")]
+    #[schemars(with = "types::Or<types::Address, types::Off>")]
+    pub probes: Option<SocketAddr>,
+    /// File with the bearer token that `/config`, `/reload` and `/debug/heap` ask for. It is read anew for each
+    /// request. Without it, whoever reaches `admin` may use them.
+    #[serde(serialize_with = "serialize::optional_path", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub admin_token_file: Option<PathBuf>,
+    /// Names by which clients may address the admin pages in `Host`, without a port: `["fanin.internal"]`. IP
+    /// addresses and `localhost` are always allowed. Other names are refused, as a browser may be made to send them.
+    #[schemars(with = "Vec<types::Text>")]
+    pub admin_hosts: Vec<String>,
     /// Number of worker threads. `0` means one for each core that this process may use.
     #[schemars(with = "types::Count<0, 1024>")]
     pub workers: usize,
@@ -181,6 +195,9 @@ impl Default for Server {
         Server {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 8080))],
             admin: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090))),
+            probes: None,
+            admin_token_file: None,
+            admin_hosts: Vec::new(),
             workers: 0,
             tls: None,
             limit: 10_000,
@@ -293,6 +310,23 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         let key = if table.has("admin") { "admin" } else { "listen" };
         table.error(key, "the admin pages need an address of their own, or `admin = \"off\"`");
     }
+    let probes = table.parsed("probes", "an address or \"off\"", |text| match text {
+        "off" => Ok(None),
+        text => address(text).map(Some),
+    });
+    let probes = probes.map_or(default.probes, |at| at.value);
+    if probes.is_some_and(|probes| probes.port() != 0 && (listen.contains(&probes) || admin == Some(probes))) {
+        table.error("probes", "need an address of their own; `admin` serves them as well");
+    }
+    let admin_token_file = table.file("admin_token_file");
+    let admin_hosts = table.list("admin_hosts", "a name such as \"fanin.internal\"", false, |text| {
+        let is_name = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_');
+        match !text.is_empty() && text.chars().all(is_name) {
+            true => Ok(text.to_owned()),
+            false => Err(format!("`{text}` is not the name of a host; write it without a port")),
+        }
+    });
+    let admin_hosts = admin_hosts.into_iter().flatten().map(|name| name.value).collect();
     let access_log = table.parsed("access_log", "\"stdout\", \"off\" or a file's path", |text| match text {
         "" => Err("is empty; write \"off\" for no access log".into()),
         "off" => Ok(AccessLog::Off),
@@ -325,6 +359,9 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
     let server = Server {
         listen,
         admin,
+        probes,
+        admin_token_file,
+        admin_hosts,
         workers: table.count("workers", 0..=1024).unwrap_or(default.workers),
         tls: table.table("tls").and_then(ServerTls::read),
         limit: table.count("limit", 1..=u64::MAX).unwrap_or(default.limit),

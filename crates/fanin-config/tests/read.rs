@@ -32,6 +32,9 @@ fn every_key_is_read() {
     let server = &config.server;
     assert_eq!(server.listen.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0.0.0.0:80", "[::1]:80"]);
     assert_eq!(server.admin, None);
+    assert_eq!(server.probes.map(|probes| probes.to_string()), Some("0.0.0.0:9902".into()));
+    assert_eq!(server.admin_token_file, Some(dir.path().join("key.pem")));
+    assert_eq!(server.admin_hosts, ["fanin.internal"]);
     assert_eq!((server.workers, server.limit, server.max_waiting, server.max_connections), (3, 500, 0, 600));
     assert_eq!(server.queueing, Some(Duration::from_millis(7)));
     assert_eq!(server.memory, fanin_config::MemoryBudget::Bytes(256 << 20));

@@ -147,3 +147,15 @@ fn loading_a_model_takes_a_place_among_the_requests_in_progress() {
         drop(first);
     });
 }
+
+#[test]
+fn a_web_page_cannot_load_a_model() {
+    served(|address, _service, _serving| async move {
+        let mut client = TcpStream::connect(address).await.expect("connected");
+        let head = "POST /v2/repository/models/spam/load HTTP/1.1\r\nhost: x\r\norigin: http://evil.example\r\nconnection: close\r\n\r\n";
+        client.write_all(head.as_bytes()).await.expect("sent");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    });
+}

@@ -26,6 +26,7 @@ use crate::{Application, Exit, Loader, Options, listeners, open_files, worker};
 pub struct Handle {
     addresses: Vec<SocketAddr>,
     admin: Option<SocketAddr>,
+    probes: Option<SocketAddr>,
     commands: mpsc::UnboundedSender<Command>,
     control: JoinHandle<Exit>,
 }
@@ -39,6 +40,11 @@ impl Handle {
     /// The address of the admin pages.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
+    }
+
+    /// The address of health and readiness alone.
+    pub fn probes(&self) -> Option<SocketAddr> {
+        self.probes
     }
 
     /// Loads the configuration anew, and returns when every worker uses it.
@@ -100,13 +106,11 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
             worker.push(socket);
         }
     }
-    let admin = match server.admin {
-        None => None,
-        Some(address) => {
-            let error = |source| StartError::Listen { key: "admin", address, source };
-            Some(listeners::bind_exclusive(address).map_err(error)?)
-        }
+    let bind = |key, address: Option<SocketAddr>| {
+        let error = |address| move |source| StartError::Listen { key, address, source };
+        address.map(|address| listeners::bind_exclusive(address).map_err(error(address))).transpose()
     };
+    let (admin, probes) = (bind("admin", server.admin)?, bind("probes", server.probes)?);
     let (log, log_thread) = LogThread::start(&server.access_log)
         .map_err(|source| StartError::AccessLog { path: format!("{:?}", server.access_log), source })?;
 
@@ -156,6 +160,7 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
 
     let (commands, receiver) = mpsc::unbounded_channel();
     let admin_address = admin.as_ref().map(|(address, _)| *address);
+    let probes_address = probes.as_ref().map(|(address, _)| *address);
     let control = Control {
         loader: Arc::new(loader),
         current,
@@ -164,6 +169,7 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
         threads,
         log,
         admin: admin.map(|(_, socket)| socket),
+        probes: probes.map(|(_, socket)| socket),
         signals: options.signals,
         commands: receiver,
     };
@@ -176,7 +182,7 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
         exit
     })?;
     match ready.recv() {
-        Ok(Ok(())) => Ok(Handle { addresses, admin: admin_address, commands, control }),
+        Ok(Ok(())) => Ok(Handle { addresses, admin: admin_address, probes: probes_address, commands, control }),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(StartError::System { what: "control", source: std::io::Error::other("the thread ended") }),
     }

@@ -42,6 +42,9 @@ pub fn serve(dir: &Path) -> ExitCode {
             let addresses: Vec<String> = handle.addresses().iter().map(ToString::to_string).collect();
             let admin = handle.admin().map_or("off".to_owned(), |admin| admin.to_string());
             tracing::info!(listen = addresses.join(", "), admin, "serving");
+            if let Some(probes) = handle.probes() {
+                tracing::info!(%probes, "health and readiness");
+            }
             end(handle.wait())
         }
         Err(error) => failure(&error),

@@ -14,8 +14,11 @@ fn check(serving: &Serving, mail: &str) -> Value {
         TcpStream::connect_timeout(&serving.listen.parse().expect("an address"), TIMEOUT).expect("connected");
     stream.set_read_timeout(Some(TIMEOUT)).expect("set");
     let length = mail.len();
-    write!(stream, "POST /check HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{mail}")
-        .expect("sent");
+    write!(
+        stream,
+        "POST /check HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{mail}"
+    )
+    .expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");

@@ -24,7 +24,7 @@ fn serving(more: &str) -> (Serving, String, tempfile::TempDir) {
 fn get(address: &str, path: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect_timeout(&address.parse().expect("an address"), TIMEOUT).expect("connected");
     stream.set_read_timeout(Some(TIMEOUT)).expect("set");
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").expect("sent");
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").expect("sent");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("an answer");
     let end = answer.windows(4).position(|part| part == b"\r\n\r\n").expect("a head");

@@ -108,7 +108,7 @@ fn ten_flows_without_an_end_do_not_keep_others_from_being_served() {
     let mut busy: Vec<TcpStream> = (0..2 * KINDS)
         .map(|at| {
             let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("connected");
-            write!(stream, "GET /busy/{} HTTP/1.1\r\nhost: test\r\n\r\n", at % KINDS).expect("sent");
+            write!(stream, "GET /busy/{} HTTP/1.1\r\nhost: localhost\r\n\r\n", at % KINDS).expect("sent");
             stream
         })
         .collect();

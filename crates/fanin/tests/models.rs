@@ -24,7 +24,7 @@ fn ask(address: &str, head: &str, body: &str) -> String {
     let mut stream = TcpStream::connect_timeout(&address.parse().expect("an address"), TIMEOUT).expect("connected");
     stream.set_read_timeout(Some(TIMEOUT)).expect("set");
     let length = body.len();
-    write!(stream, "{head} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
+    write!(stream, "{head} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
         .expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");

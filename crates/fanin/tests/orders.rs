@@ -14,8 +14,11 @@ fn post(serving: &Serving, path: &str, body: &str) -> String {
         TcpStream::connect_timeout(&serving.listen.parse().expect("an address"), TIMEOUT).expect("connected");
     stream.set_read_timeout(Some(TIMEOUT)).expect("set");
     let length = body.len();
-    write!(stream, "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
-        .expect("sent");
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     answer

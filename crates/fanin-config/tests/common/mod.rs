@@ -38,6 +38,9 @@ pub const FULL: &str = r#"
 [server]
 listen = ["0.0.0.0:80", "[::1]:80"]
 admin = "off"
+probes = "0.0.0.0:9902"
+admin_token_file = "key.pem"
+admin_hosts = ["fanin.internal"]
 workers = "${WORKERS}"
 limit = 500
 max_waiting = 0

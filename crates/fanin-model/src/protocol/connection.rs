@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -42,6 +43,7 @@ struct Shared {
     service: Arc<Service>,
     serving: Rc<Serving>,
     state: Rc<ConnectionState>,
+    peer: SocketAddr,
 }
 
 /// Counts a connection as open until dropped.
@@ -51,13 +53,13 @@ struct OpenConnection {
 }
 
 impl OpenConnection {
-    fn new(service: Arc<Service>, serving: Rc<Serving>) -> OpenConnection {
+    fn new(service: Arc<Service>, serving: Rc<Serving>, peer: SocketAddr) -> OpenConnection {
         let state = Rc::new(ConnectionState::new(service.models.config().idle_timeout));
         if serving.draining.get() {
             state.close(CloseReason::Drain);
         }
         let key = serving.connections.add(state.clone());
-        OpenConnection { shared: Rc::new(Shared { service, serving, state }), key }
+        OpenConnection { shared: Rc::new(Shared { service, serving, state, peer }), key }
     }
 }
 
@@ -78,8 +80,8 @@ enum Stop {
     Retire,
 }
 
-pub(super) async fn run(service: Arc<Service>, serving: Rc<Serving>, stream: TcpStream) {
-    let open = OpenConnection::new(service, serving);
+pub(super) async fn run(service: Arc<Service>, serving: Rc<Serving>, stream: TcpStream, peer: SocketAddr) {
+    let open = OpenConnection::new(service, serving, peer);
     let shared = &open.shared;
     let config = shared.service.models.config();
     if !sends(&stream, &shared.state, config.header_timeout).await {
@@ -161,8 +163,8 @@ async fn handle(shared: &Shared, request: Request<Incoming>) -> Response<Reply> 
         .get(::http::header::CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     if is_grpc {
-        grpc::handle(&shared.service, &shared.serving, request).await
+        grpc::handle(&shared.service, &shared.serving, shared.peer, request).await
     } else {
-        rest::handle(&shared.service, request).await
+        rest::handle(&shared.service, shared.peer, request).await
     }
 }

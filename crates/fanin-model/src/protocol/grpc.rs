@@ -1,5 +1,6 @@
 //! gRPC requests: a message in, a message and trailers out.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,13 @@ use super::status::{Code, Status, late};
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-pub(super) async fn handle(service: &Arc<Service>, serving: &Serving, request: Request<Incoming>) -> Response<Reply> {
-    match answer(service, request).await {
+pub(super) async fn handle(
+    service: &Arc<Service>,
+    serving: &Serving,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+) -> Response<Reply> {
+    match answer(service, peer, request).await {
         Ok((data, permit)) => {
             let mut trailers = HeaderMap::with_capacity(1);
             trailers.insert("grpc-status", HeaderValue::from_static("0"));
@@ -58,7 +64,11 @@ fn failed(status: &Status) -> Response<Reply> {
     response
 }
 
-async fn answer(service: &Arc<Service>, request: Request<Incoming>) -> Result<(Bytes, InFlightPermit), Status> {
+async fn answer(
+    service: &Arc<Service>,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+) -> Result<(Bytes, InFlightPermit), Status> {
     let bounds = service.models.bounds();
     let (head, body) = request.into_parts();
     let path = head.uri.path();
@@ -90,7 +100,7 @@ async fn answer(service: &Arc<Service>, request: Request<Incoming>) -> Result<(B
     let message = unframed(&body, max)?;
     // The message shares its memory.
     drop(body);
-    let answer = methods::call(service, method, message, deadline).await?;
+    let answer = methods::call(service, peer, method, message, deadline).await?;
     permit.replace_by_answer(answer.len())?;
     Ok((answer, permit))
 }

@@ -62,7 +62,7 @@ async fn accept(service: Arc<Service>, serving: Rc<Serving>, listener: tokio::ne
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 logged.replace(false);
                 if service.connections.fetch_add(1, Relaxed) >= service.models.config().max_connections {
                     service.connections.fetch_sub(1, Relaxed);
@@ -70,7 +70,7 @@ async fn accept(service: Arc<Service>, serving: Rc<Serving>, listener: tokio::ne
                 }
                 // Avoids Nagle delays of small answers. It fails only on a closed socket.
                 let _ = stream.set_nodelay(true);
-                spawn_local(connection::run(service.clone(), serving.clone(), stream));
+                spawn_local(connection::run(service.clone(), serving.clone(), stream, peer));
             }
             Err(error) => {
                 // Mostly a lack of file descriptors. Logged once; retried after other connections may have closed.

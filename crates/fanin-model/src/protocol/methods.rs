@@ -1,5 +1,7 @@
 //! The protocol's methods, on its messages.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use prost::Message;
 use tokio::time::Instant;
@@ -60,6 +62,7 @@ fn decoded<M: Message + Default>(message: Bytes) -> Result<M, Status> {
 /// Answers a call.
 pub(super) async fn call(
     service: &Service,
+    peer: SocketAddr,
     method: Method,
     message: Bytes,
     deadline: Instant,
@@ -111,26 +114,37 @@ pub(super) async fn call(
                     "models are loaded from the repository's folder as they are",
                 ));
             }
-            allowed(models)?;
-            models.load(&request_message.model_name).await?;
+            change(models, peer, Change::Load, &request_message.model_name).await?;
             framed(&RepositoryModelLoadResponse {})
         }
         Method::Unload => {
             let request_message: RepositoryModelUnloadRequest = decoded(message)?;
-            allowed(models)?;
-            models.unload(&request_message.model_name).await?;
+            change(models, peer, Change::Unload, &request_message.model_name).await?;
             framed(&RepositoryModelUnloadResponse {})
         }
     })
 }
 
-/// Whether clients may load and unload.
-pub(super) fn allowed(models: &Models) -> Result<(), Status> {
-    if models.config().control {
-        return Ok(());
+/// What a client may do with a model, besides asking it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    Load,
+    Unload,
+}
+
+/// Loads or unloads a model for a client, and logs who asked for it.
+pub(super) async fn change(models: &Models, peer: SocketAddr, change: Change, model: &str) -> Result<(), Status> {
+    if !models.config().control {
+        let told = "loading and unloading by the protocol is off (models.control)";
+        return Err(Status::new(Code::PermissionDenied, told));
     }
-    let told = "loading and unloading by the protocol is off (models.control)";
-    Err(Status::new(Code::PermissionDenied, told))
+    let result = match change {
+        Change::Load => models.load(model).await,
+        Change::Unload => models.unload(model).await,
+    };
+    let outcome = result.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
+    tracing::info!(target: "fanin::audit", %peer, ?change, model, outcome, "asked for on the models' port");
+    Ok(result?)
 }
 
 async fn infer(

@@ -1,9 +1,10 @@
 //! The protocol over HTTP: paths, methods, statuses.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use ::http::header::{ALLOW, CONTENT_TYPE, HeaderValue, ORIGIN};
 use ::http::{HeaderMap, Method, Request, Response, StatusCode};
 use bytes::Bytes;
 use fanin_json::{Doc, Node};
@@ -14,15 +15,15 @@ use tokio::time::Instant;
 use super::in_flight::InFlightPermit;
 use super::json_body::{JsonRequest, LENGTH};
 use super::json_messages;
-use super::methods::{self, EXTENSIONS};
+use super::methods::{self, Change, EXTENSIONS};
 use super::read_body::{BodyError, MAX_READ_TIME, read_body};
 use super::reply::Reply;
 use super::service::Service;
 use super::status::{self, Code, Status};
 use crate::{Infer, json as tensors};
 
-pub(super) async fn handle(service: &Arc<Service>, request: Request<Incoming>) -> Response<Reply> {
-    match answer(service, request).await {
+pub(super) async fn handle(service: &Arc<Service>, peer: SocketAddr, request: Request<Incoming>) -> Response<Reply> {
+    match answer(service, peer, request).await {
         Ok(response) => response,
         Err(status) => failed(&status),
     }
@@ -66,7 +67,11 @@ fn body(status: StatusCode, kind: &'static str, data: Bytes) -> Response<Reply> 
     response
 }
 
-async fn answer(service: &Arc<Service>, request: Request<Incoming>) -> Result<Response<Reply>, Status> {
+async fn answer(
+    service: &Arc<Service>,
+    peer: SocketAddr,
+    request: Request<Incoming>,
+) -> Result<Response<Reply>, Status> {
     let (head, incoming) = request.into_parts();
     let models = service.models();
     let path = head.uri.path();
@@ -120,13 +125,13 @@ async fn answer(service: &Arc<Service>, request: Request<Incoming>) -> Result<Re
             Ok(sent(StatusCode::OK, &json_messages::index(&methods::index(models, only))))
         }
         ["v2", "repository", "models", name, action @ ("load" | "unload")] if post => {
-            methods::allowed(models)?;
-            let _permit = InFlightPermit::acquire(service, &models.bounds())?;
-            if *action == "load" {
-                models.load(name).await?
-            } else {
-                models.unload(name).await?
+            if head.headers.contains_key(ORIGIN) {
+                // Only a browser names an origin, and no page of this server makes such requests.
+                return Err(Status::new(Code::PermissionDenied, "a web page cannot load and unload models"));
             }
+            let _permit = InFlightPermit::acquire(service, &models.bounds())?;
+            let change = if *action == "load" { Change::Load } else { Change::Unload };
+            methods::change(models, peer, change, name).await?;
             Ok(sent(StatusCode::OK, &json!({})))
         }
         ["v2", "repository", ..] => Err(wrong_method(&head.method)),

@@ -39,6 +39,7 @@ pub(crate) struct Control<L: Loader> {
     pub(crate) threads: Vec<JoinHandle<()>>,
     pub(crate) log: LogSender,
     pub(crate) admin: Option<TcpListener>,
+    pub(crate) probes: Option<TcpListener>,
     pub(crate) signals: bool,
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
 }
@@ -94,17 +95,16 @@ async fn supervise<L: Loader>(
     mut signals: Option<Signals>,
     ready: &Sender<Result<(), StartError>>,
 ) -> Exit {
-    let Control { loader, current, metrics, workers, threads, log, admin, signals: _, mut commands } = control;
+    let Control { loader, current, metrics, workers, threads, log, admin, probes, signals: _, mut commands } = control;
     let reloader = Rc::new(Reloader::new(loader, current, metrics, workers, log));
     let mut changes = file_watcher::FileChanges::new(reloader.loader.clone());
     changes.set(reloader.watched());
-    if let Some(admin) = admin {
-        match tokio::net::TcpListener::from_std(admin) {
-            Ok(listener) => drop(spawn_local(admin::run(listener, reloader.clone()))),
-            Err(source) => {
-                let _ = ready.send(Err(StartError::System { what: "the admin listener", source }));
-                return Exit::Failed;
-            }
+    let listener = |socket: Option<TcpListener>| socket.map(tokio::net::TcpListener::from_std).transpose();
+    match (listener(admin), listener(probes)) {
+        (Ok(admin), Ok(probes)) => admin::start(admin, probes, &reloader),
+        (Err(source), _) | (_, Err(source)) => {
+            let _ = ready.send(Err(StartError::System { what: "the admin listener", source }));
+            return Exit::Failed;
         }
     }
     let _ = ready.send(Ok(()));

@@ -103,6 +103,7 @@ impl<L: Loader> Reloader<L> {
         for (key, changed) in [
             ("listen", before.listen != now.listen),
             ("admin", before.admin != now.admin),
+            ("probes", before.probes != now.probes),
             ("workers", before.workers != now.workers),
             ("log_format", before.log_format != now.log_format),
         ] {

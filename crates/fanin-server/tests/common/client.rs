@@ -76,7 +76,7 @@ impl Client {
     }
 
     pub fn send_get(&mut self, path: &str) -> &mut Client {
-        self.send(format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n"))
+        self.send(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"))
     }
 
     pub fn get(&mut self, path: &str) -> Reply {
@@ -84,7 +84,7 @@ impl Client {
     }
 
     pub fn post(&mut self, path: &str, body: &[u8]) -> Reply {
-        self.send(format!("POST {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n\r\n", body.len()));
+        self.send(format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len()));
         self.send(body).reply()
     }
 

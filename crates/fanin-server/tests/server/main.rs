@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod admin;
 mod admission;
 mod bad_input;
 mod client_address;

@@ -7,7 +7,7 @@ use fanin_server::{LoadError, RouteSpec};
 use http::Method;
 
 fn post_reload(server: &TestServer) -> crate::common::Reply {
-    Client::connect(server.admin).send("POST /reload HTTP/1.1\r\nhost: a\r\n\r\n").reply()
+    Client::connect(server.admin).send("POST /reload HTTP/1.1\r\nhost: localhost\r\n\r\n").reply()
 }
 
 #[test]

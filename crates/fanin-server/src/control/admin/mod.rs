@@ -1,31 +1,30 @@
 //! The admin pages: health, metrics, configuration, reload, and an index of them at `/`.
+//!
+//! - `listener`: connections. `access`: who may use which page.
 
-use std::convert::Infallible;
+mod access;
+mod listener;
+
+use std::cell::Cell;
+use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
-use tokio::time::{sleep, timeout};
+use tokio::time::Instant;
 
 use super::reload::Reloader;
 use crate::{Application, Body, Loader, PageLink, Problem, Response};
 
-/// Most connections at once; more wait in the kernel.
-const CONNECTIONS: usize = 64;
-/// A connection is closed after this long.
-const MAX_LIFETIME: Duration = Duration::from_secs(300);
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Refused requests are logged once in this time.
+const REFUSALS_EVERY: Duration = Duration::from_secs(1);
 
 /// The content type of OpenMetrics.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -45,34 +44,41 @@ const PAGES: [PageLink; 5] = [
     },
 ];
 
-/// Serves until the runtime ends, also while the server drains, since `/ready` matters then.
-pub(super) async fn run<L: Loader>(listener: TcpListener, reloader: Rc<Reloader<L>>) {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(reloader.metrics.clone()));
-    let pages = Rc::new(Pages { registry, reloader, debugging: Semaphore::new(1) });
-    let permits = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        // Never an error: the semaphore is never closed.
-        let permit = permits.clone().acquire_owned().await;
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept connections to the admin pages");
-                sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let pages = pages.clone();
-        spawn_local(async move {
-            let service = service_fn(|request| pages.clone().answer(request));
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_TIMEOUT)
-                .serve_connection(TokioIo::new(stream), service);
-            let _ = timeout(MAX_LIFETIME, connection).await;
-            drop(permit);
-        });
+/// Serves the pages on `admin`, and health and readiness alone on `probes`.
+pub(super) fn start<L: Loader>(admin: Option<TcpListener>, probes: Option<TcpListener>, reloader: &Rc<Reloader<L>>) {
+    if let Some(admin) = admin {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(reloader.metrics.clone()));
+        let (reloader, refused) = (reloader.clone(), Cell::new(None));
+        let pages = Rc::new(Pages { registry, reloader, debugging: Semaphore::new(1), refused });
+        spawn_local(listener::run(admin, move |peer, request| pages.clone().answer(peer, request)));
     }
+    if let Some(probes) = probes {
+        let reloader = reloader.clone();
+        spawn_local(listener::run(probes, move |_, request| {
+            let response = probe(&request, &reloader);
+            async { response }
+        }));
+    }
+}
+
+fn reads(request: &Request<Incoming>) -> bool {
+    *request.method() == Method::GET || *request.method() == Method::HEAD
+}
+
+/// `/health` and `/ready`.
+fn probe<L: Loader>(request: &Request<Incoming>, reloader: &Reloader<L>) -> Response {
+    let mut response = match (request.uri().path(), reads(request)) {
+        ("/health", true) => text(StatusCode::OK, "ok\n"),
+        ("/ready", true) if reloader.is_draining() => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+        ("/ready", true) => text(StatusCode::OK, "ready\n"),
+        ("/health" | "/ready", false) => not_allowed("GET, HEAD"),
+        _ => Problem::new(StatusCode::NOT_FOUND, "no-page", "There are only /health and /ready here").into(),
+    };
+    if *request.method() == Method::HEAD {
+        response.body = Body::empty();
+    }
+    response
 }
 
 struct Pages<L: Loader> {
@@ -81,22 +87,29 @@ struct Pages<L: Loader> {
     reloader: Rc<Reloader<L>>,
     /// One debug page at a time.
     debugging: Semaphore,
+    /// When a refused request was logged last.
+    refused: Cell<Option<Instant>>,
 }
 
 impl<L: Loader> Pages<L> {
-    async fn answer(self: Rc<Self>, request: Request<Incoming>) -> Result<http::Response<Body>, Infallible> {
-        let get = *request.method() == Method::GET || *request.method() == Method::HEAD;
-        let mut response = match (request.uri().path(), get) {
+    async fn answer(self: Rc<Self>, peer: SocketAddr, request: Request<Incoming>) -> Response {
+        let path = request.uri().path();
+        if access::is_public(path) {
+            return probe(&request, &self.reloader);
+        }
+        if let Err(response) = access::check(request.method(), path, request.headers(), &self.reloader.server()) {
+            self.log_refusal(peer, &request, response.status);
+            return *response;
+        }
+        let get = reads(&request);
+        let mut response = match (path, get) {
             ("/", true) => self.index(),
-            ("/health", true) => text(StatusCode::OK, "ok\n"),
-            ("/ready", true) if self.reloader.is_draining() => text(StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
-            ("/ready", true) => text(StatusCode::OK, "ready\n"),
             ("/metrics", true) => self.metrics(),
             ("/config", true) => Response::json(self.reloader.current.load().app.config()),
             (path, true) if path.starts_with("/debug/") => self.debug(path, request.uri().query()).await,
-            ("/reload", _) if *request.method() == Method::POST => self.reload().await,
+            ("/reload", _) if *request.method() == Method::POST => self.reload(peer).await,
             ("/reload", _) => not_allowed("POST"),
-            ("/" | "/health" | "/ready" | "/metrics" | "/config", false) => not_allowed("GET, HEAD"),
+            ("/" | "/metrics" | "/config", false) => not_allowed("GET, HEAD"),
             _ => Problem::new(StatusCode::NOT_FOUND, "no-page", "There is no such admin page")
                 .member(
                     "pages",
@@ -107,10 +120,16 @@ impl<L: Loader> Pages<L> {
         if *request.method() == Method::HEAD {
             response.body = Body::empty();
         }
-        let mut result = http::Response::new(response.body);
-        *result.status_mut() = response.status;
-        *result.headers_mut() = response.headers;
-        Ok(result)
+        response
+    }
+
+    fn log_refusal(&self, peer: SocketAddr, request: &Request<Incoming>, status: StatusCode) {
+        let now = Instant::now();
+        if self.refused.get().is_none_or(|at| now.duration_since(at) >= REFUSALS_EVERY) {
+            self.refused.set(Some(now));
+            let (method, page, status) = (request.method().as_str(), request.uri().path(), status.as_u16());
+            tracing::warn!(target: "fanin::audit", %peer, method, page, status, "refused on the admin pages");
+        }
     }
 
     fn links(&self) -> Vec<PageLink> {
@@ -167,8 +186,11 @@ impl<L: Loader> Pages<L> {
         }
     }
 
-    async fn reload(&self) -> Response {
-        match self.reloader.reload("POST /reload").await {
+    async fn reload(&self, peer: SocketAddr) -> Response {
+        let result = self.reloader.reload("POST /reload").await;
+        let outcome = if result.is_ok() { "reloaded" } else { "refused" };
+        tracing::info!(target: "fanin::audit", %peer, page = "/reload", outcome, "used on the admin pages");
+        match result {
             Ok(()) => {
                 let generation = self.reloader.current.load().number;
                 Response::json(serde_json::json!({"reloaded": true, "generation": generation}).to_string())
