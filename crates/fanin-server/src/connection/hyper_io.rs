@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::coalesced_socket::CoalescedSocket;
 use super::fast_rejection::{self, FastRejection};
 use super::protocol_detection::Prefix;
+use super::strict_head::HeadScanner;
 use super::{ConnectionState, pre_request_errors};
 
 /// Most bytes of an unread request that are discarded before the connection is reset.
@@ -20,12 +21,16 @@ const LINGER_BYTES: usize = 16 << 20;
 /// Longest response of a fast rejection, in bytes.
 const MAX_REJECTION: usize = 1 << 10;
 
+/// What hyper refuses in any place of a head. It looks at a head that came in several reads only when that has an end.
+const FAULT: &[u8] = b"\0\r\n\r\n";
+
 /// A connection's socket, and the bytes that protocol detection has read from it.
 pub(super) struct HyperIo<S> {
     socket: Rc<CoalescedSocket<S>>,
     conn: Rc<ConnectionState>,
     fast_rejection: Rc<dyn FastRejection>,
     prefix: Prefix,
+    head: HeadScanner,
     /// The response that replaces hyper's own, and how much of it has been written.
     pre_request_error: Option<(Vec<u8>, usize)>,
     /// The writing half is closed; bytes discarded since then.
@@ -39,7 +44,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> HyperIo<S> {
         fast_rejection: Rc<dyn FastRejection>,
         prefix: Prefix,
     ) -> HyperIo<S> {
-        HyperIo { socket, conn, fast_rejection, prefix, pre_request_error: None, lingering: None }
+        HyperIo {
+            socket,
+            conn,
+            fast_rejection,
+            prefix,
+            head: HeadScanner::new(),
+            pre_request_error: None,
+            lingering: None,
+        }
     }
 
     fn record(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -101,8 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> HyperIo<S> {
                 {
                     return Poll::Ready(Ok::<_, io::Error>(true));
                 }
-                self.conn.on_head_bytes(bytes);
-                buffer.put_slice(bytes);
+                hand_over(&self.conn, &mut self.head, bytes, buffer);
                 Poll::Ready(Ok(false))
             }))?;
             if !rejected {
@@ -125,14 +137,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> HyperIo<S> {
     }
 }
 
+/// Gives hyper bytes of a head, and perhaps some behind it. Those from a fault on are replaced by one that it refuses in any place.
+#[inline]
+fn hand_over(conn: &ConnectionState, head: &mut HeadScanner, bytes: &[u8], buffer: &mut ReadBufCursor<'_>) {
+    if conn.is_idle() {
+        *head = HeadScanner::new();
+    }
+    conn.on_head_bytes(bytes);
+    // The preface of HTTP/2 comes here too.
+    let fault = if conn.is_http2() { None } else { head.fault(bytes) };
+    match fault {
+        None => buffer.put_slice(bytes),
+        Some(at) => {
+            buffer.put_slice(&bytes[..at.min(buffer.remaining().saturating_sub(FAULT.len()))]);
+            buffer.put_slice(&FAULT[..FAULT.len().min(buffer.remaining())]);
+        }
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Read for HyperIo<S> {
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, mut buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let prefix = this.prefix.take(buffer.remaining());
         if !prefix.is_empty() {
-            this.conn.on_head_bytes(&prefix);
-            buffer.put_slice(&prefix);
+            hand_over(&this.conn, &mut this.head, &prefix, &mut buffer);
             return Poll::Ready(Ok(()));
         }
         if this.conn.expects_head() {

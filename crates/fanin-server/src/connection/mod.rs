@@ -15,6 +15,7 @@ mod pre_request_errors;
 mod protocol_detection;
 mod proxied;
 mod state;
+mod strict_head;
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;

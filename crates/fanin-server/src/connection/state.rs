@@ -142,6 +142,16 @@ impl ConnectionState {
         matches!(self.phase.get(), Phase::Idle | Phase::Head) && !self.http2.get()
     }
 
+    /// No byte of a next request has come.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.phase.get() == Phase::Idle
+    }
+
+    pub(super) fn is_http2(&self) -> bool {
+        self.http2.get()
+    }
+
     /// Bytes of a head came in, and perhaps some behind it.
     #[inline]
     pub(super) fn on_head_bytes(&self, bytes: &[u8]) {

@@ -17,9 +17,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::TRANSFER_ENCODING;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderName, HeaderValue, Method, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::Instant;
@@ -165,6 +166,9 @@ fn check<A: Application>(
             ServerResponse::ClientLimit(bound)
         })?;
     host::check(parts.version, &parts.headers).map_err(ServerResponse::Host)?;
+    if !body.is_end_stream() && !is_chunked_at_most(&parts.headers) {
+        return Err(ServerResponse::TransferCoding);
+    }
     let (route, values) = match generation.shared.router.find(&parts.method, parts.uri.path()) {
         Found::Route { route, values } => (&generation.routes[route], values),
         Found::NoPath => return Err(ServerResponse::NotFound),
@@ -226,6 +230,13 @@ fn check<A: Application>(
             Err(ServerResponse::Refused(refusal))
         }
     }
+}
+
+/// Whether a body comes as it is, or in chunks. hyper takes any list of codings that ends in chunked, and decodes no other.
+fn is_chunked_at_most(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_chunked = |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    codings.next().is_none_or(is_chunked) && codings.next().is_none()
 }
 
 /// How long a trusted client still waits, if it says so.

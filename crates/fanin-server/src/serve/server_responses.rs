@@ -15,6 +15,8 @@ use crate::{Body, Problem, RequestId, Response};
 #[derive(Debug)]
 pub(super) enum ServerResponse {
     Host(HostError),
+    /// The body has a transfer coding other than chunked.
+    TransferCoding,
     Path(PathError),
     NotFound,
     /// OPTIONS on a known path.
@@ -53,6 +55,9 @@ impl ServerResponse {
                 return response;
             }
             ServerResponse::Host(error) => bad(error.detail().into()),
+            ServerResponse::TransferCoding => {
+                bad("the only transfer coding that is understood is chunked, once".into())
+            }
             ServerResponse::Path(error) => bad(error.detail().into()),
             ServerResponse::NotFound => Problem::new(StatusCode::NOT_FOUND, "no-route", "No route has this path"),
             ServerResponse::NotAllowed { .. } => Problem::new(

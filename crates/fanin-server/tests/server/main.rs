@@ -14,6 +14,7 @@ mod drain;
 mod fast_rejection;
 mod haproxy;
 mod http2;
+mod malformed;
 mod observe;
 mod reload;
 mod resets;
