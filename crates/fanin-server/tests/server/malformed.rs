@@ -133,6 +133,7 @@ const HEADS: &[(&str, &[u8], &[u16])] = &[
 ];
 
 /// Statuses of all responses to these bytes, on a connection of their own that the server closes.
+#[expect(clippy::disallowed_methods, reason = "the test has a thread of its own")]
 fn statuses(server: &TestServer, bytes: &[u8]) -> Vec<u16> {
     let mut client = TcpStream::connect(server.address).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
