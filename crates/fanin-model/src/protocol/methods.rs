@@ -143,7 +143,7 @@ pub(super) async fn change(models: &Models, peer: SocketAddr, change: Change, mo
         Change::Unload => models.unload(model).await,
     };
     let outcome = result.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
-    tracing::info!(target: "fanin::audit", %peer, ?change, model, outcome, "asked for on the models' port");
+    tracing::info!(target: "fanin::audit", %peer, ?change, model, outcome, "requested on the models' port");
     Ok(result?)
 }
 
