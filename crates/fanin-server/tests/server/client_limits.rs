@@ -69,7 +69,7 @@ fn loopback_and_trusted_peers_have_no_bound_of_connections() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn one_client_cannot_take_all_handshakes() {
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let folder = tempfile::tempdir().unwrap();
     let roots = tls::certificate(folder.path());
     let server = behind_proxy(|setup| {
@@ -84,7 +84,11 @@ async fn one_client_cannot_take_all_handshakes() {
     for _ in 0..3 {
         let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
         stream.write_all(header("203.0.113.8").as_bytes()).await.unwrap();
-        open.push(tls::handshake(stream, &roots, &[]).await.unwrap());
+        let mut stream = tls::handshake(stream, &roots, &[]).await.unwrap();
+        // The client's side is done first: an answer shows that the server's is.
+        stream.write_all(b"GET /hello HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        assert!(stream.read(&mut [0; 64]).await.unwrap() > 0);
+        open.push(stream);
     }
 }
 

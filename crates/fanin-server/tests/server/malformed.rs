@@ -4,7 +4,7 @@
 //! read. Any other leaves no doubt where it ends, and the ordinary one is answered.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::common::TestServer;
@@ -138,7 +138,6 @@ fn statuses(server: &TestServer, bytes: &[u8]) -> Vec<u16> {
     let mut client = TcpStream::connect(server.address).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     client.write_all(&[bytes, AFTER].concat()).unwrap();
-    client.shutdown(Shutdown::Write).unwrap();
     let mut replies = Vec::new();
     client.read_to_end(&mut replies).unwrap();
     let replies = String::from_utf8_lossy(&replies).into_owned();
