@@ -111,6 +111,7 @@ fn check(toml: &str, python: Option<&str>) -> Option<String> {
     for folder in ["docs", "models", "flows"] {
         fs::create_dir(file(folder)).expect("created");
     }
+    fs::write(file("admin.token"), "a token").expect("written");
     let version = file("models/antispam/1");
     fs::create_dir_all(&version).expect("created");
     fs::copy(root().join("examples/antispam/models/signs/1/model.txt"), version.join("model.txt")).expect("copied");
