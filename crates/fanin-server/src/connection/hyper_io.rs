@@ -143,7 +143,11 @@ fn hand_over(conn: &ConnectionState, head: &mut HeadScanner, bytes: &[u8], buffe
     if conn.is_idle() {
         *head = HeadScanner::new();
     }
-    conn.on_head_bytes(bytes);
+    match conn.expects_head() {
+        true => conn.on_head_bytes(bytes),
+        // The prefix of HTTP/2, or a pipelined request.
+        false => conn.on_read(),
+    }
     // The preface of HTTP/2 comes here too.
     let fault = if conn.is_http2() { None } else { head.fault(bytes) };
     match fault {
@@ -164,7 +168,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Read for HyperIo<S> {
             hand_over(&this.conn, &mut this.head, &prefix, &mut buffer);
             return Poll::Ready(Ok(()));
         }
-        if this.conn.expects_head() {
+        // hyper reads on while a request is in progress; without a body, the next bytes are another head.
+        if this.conn.expects_head() || (!this.conn.is_http2() && this.head.expects_head()) {
             return this.poll_read_head(cx, &mut buffer);
         }
         ready!(this.socket.with(|stream| Pin::new(&mut TokioIo::new(stream)).poll_read(cx, buffer)))?;

@@ -2,8 +2,9 @@
 //! `Transfer-Encoding`. RFC 9112 (sections 2.2 and 6.3) lets a server accept both, and servers that read them in different ways
 //! are what request smuggling needs.
 //!
-//! Heads are followed through pipelined requests and through bodies of a known length within one read. A head in the same read as
-//! the end of another body is not examined; hyper reads it by the same rules as ever.
+//! Heads are followed through pipelined requests, and through bodies of a known length within one read. Of a body that is longer or
+//! comes in chunks the end is not known here. A head in the same read as that end is not examined: hyper reads it as it does
+//! any head, so that a request after it begins where hyper says.
 
 use memchr::memchr;
 
@@ -49,6 +50,12 @@ impl HeadScanner {
             length: None,
             chunked: false,
         }
+    }
+
+    /// Whether the next byte belongs to a head, though a request may still be in progress.
+    #[inline]
+    pub(super) fn expects_head(&self) -> bool {
+        self.place == Place::Head
     }
 
     /// Takes the next bytes. If they make the head malformed, returns how many of them come before that.

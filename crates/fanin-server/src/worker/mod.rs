@@ -174,8 +174,8 @@ async fn housekeeping<A: Application>(worker: Rc<WorkerState<A>>) {
     }
 }
 
-/// Closes connections whose time is over. Measures what clients have not read; while that is more than the worker's share, slow
-/// ones are given less time, and beyond twice the share the connection with the most of it is closed at each call.
+/// Closes connections whose time is over, and measures what clients have not read. Above the worker's share, slow clients get
+/// less time. Above twice the share, each call closes the connection with the most of it.
 fn check_connections<A: Application>(worker: &WorkerState<A>, now: Instant, server: &fanin_config::Server) {
     let connections = worker.connections.borrow();
     let crowded = worker.crowded.get();

@@ -5,9 +5,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::common::TestServer;
+use crate::common::{TestServer, eventually};
 
 const AFTER: &[u8] = b"GET /greeting HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 /// Refused, and the end of the connection.
@@ -160,4 +161,20 @@ fn malformed_requests_are_refused_or_read_in_one_way() {
         })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// hyper reads on while a request is in progress.
+#[test]
+fn a_malformed_request_behind_one_in_progress_is_refused() {
+    let server = TestServer::with(|setup| setup.server.workers = 1);
+    let mut client = server.connect();
+    client.send_get("/limiter");
+    eventually("it runs", || server.shared.begun.load(SeqCst) == 1);
+    client.send("POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n");
+    // The only worker has read it when it answers what came later.
+    (0..3).for_each(|_| assert_eq!(server.get("/hello").status, 200));
+    server.shared.limiter.add_permits(1);
+    assert_eq!(client.reply().status, 200);
+    assert_eq!(client.reply().status, 400);
+    assert!(client.is_closed());
 }
