@@ -20,7 +20,7 @@ use crate::policy::retry_budget::RetryBudget;
 use crate::request::Answer;
 use crate::resolve::Endpoints;
 use crate::shared::{OperationShared, Snapshot};
-use crate::transport::origins;
+use crate::transport::{TlsFiles, origins};
 
 /// A named backend service: its endpoints, its limit, its policies. Shared by all workers.
 pub struct Upstream {
@@ -38,6 +38,7 @@ pub struct Upstream {
     operations: Vec<Arc<OperationShared>>,
     snapshot: Option<Arc<Snapshot>>,
     services: Option<Arc<Services>>,
+    tls_files: TlsFiles,
     retired: AtomicBool,
 }
 
@@ -78,8 +79,11 @@ impl Upstream {
     ) -> Result<Arc<Upstream>, Vec<BuildError>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let policies = Policies::from(config);
+        let tls_files = TlsFiles::of(config.tls.as_ref());
         let endpoints = match before {
-            Some(before) if same_connections(&before.config, config) => before.endpoints.clone(),
+            Some(before) if same_connections(&before.config, config) && before.tls_files == tls_files => {
+                before.endpoints.clone()
+            }
             _ => Endpoints::new(origins(config)?),
         };
         let policy_state = match before {
@@ -124,6 +128,7 @@ impl Upstream {
             options,
             policy_state,
             metrics,
+            tls_files,
             retired: AtomicBool::new(false),
         });
         Ok(upstream)
@@ -149,6 +154,11 @@ impl Upstream {
 
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Relaxed)
+    }
+
+    /// Whether the files of its TLS settings are as they were when it was built.
+    pub(crate) fn has_same_tls_files(&self) -> bool {
+        self.tls_files == TlsFiles::of(self.config.tls.as_ref())
     }
 
     /// The upstream's name.

@@ -52,7 +52,7 @@ impl Upstreams {
         for config in configs {
             let name: Arc<str> = config.name.as_str().into();
             let before = self.by_name.get(&name);
-            // The file that an unchanged configuration names may have changed.
+            // The files that an unchanged configuration names may have changed.
             let services = match Services::load(config) {
                 Ok(services) => services,
                 Err(error) => {
@@ -63,6 +63,7 @@ impl Upstreams {
             if let Some(before) = before
                 && before.config() == config
                 && before.services().map(|services| &**services) == services.as_ref()
+                && before.has_same_tls_files()
             {
                 by_name.insert(name, before.clone());
                 continue;

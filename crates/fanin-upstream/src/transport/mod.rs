@@ -6,7 +6,7 @@
 //! - `http1`, `http2`, `content_encoding`: HTTP. `grpc` runs on the connections of `http2`.
 //! - `sql`: PostgreSQL and MySQL, with a pool that all workers share.
 //! - `files`, `model`: a local folder, a model of this process.
-//! - `stream`, `tls`, `body`, `write_coalescing`: sockets, TLS, bodies that are read in parts, write coalescing.
+//! - `stream`, `tls`, `tls_files`, `body`, `write_coalescing`: sockets, TLS, bodies that are read in parts, write coalescing.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,9 +31,11 @@ mod pool;
 pub(crate) mod sql;
 mod stream;
 pub(crate) mod tls;
+mod tls_files;
 mod write_coalescing;
 
 pub(crate) use origin::origins;
+pub(crate) use tls_files::TlsFiles;
 
 use attempt::{Attempt, Received};
 use files::{Folder, FolderData};

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::common::{LocalExecutor, client, run, text};
+use crate::common::{LocalExecutor, client, in_time, run, text};
 use fanin_config::{ClientTls, HttpVersion};
-use fanin_upstream::{ErrorKind, Upstreams};
+use fanin_upstream::{ErrorKind, Request, Upstreams, WorkerClient};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -157,6 +157,39 @@ fn a_client_certificate_is_sent() {
         let nobody = ClientTls { cert: None, key: None, ..own };
         let error = client(&url, |config| config.tls = Some(nobody)).get("/").await.unwrap_err();
         assert!(matches!(error.kind, ErrorKind::Connect | ErrorKind::Protocol), "{error}");
+    });
+}
+
+#[test]
+fn a_reload_reads_files_again_whose_paths_are_the_same() {
+    run(async {
+        let authority = Authority::new();
+        let ca = authority.ca();
+        let mut config = crate::common::config(&authority.serve(b"http/1.1", false).await);
+        config.tls = Some(ClientTls { ca: Some(ca.clone()), ..ClientTls::default() });
+        let first = Upstreams::new([&config]).unwrap();
+        let worker = WorkerClient::new();
+        let call = async |upstreams: &Upstreams| {
+            upstreams.get("u").unwrap().clone().call(&worker, Request::get("/"), in_time()).await
+        };
+        call(&first).await.unwrap();
+        let same = first.reload([&config]).unwrap();
+        assert!(Arc::ptr_eq(same.get("u").unwrap(), first.get("u").unwrap()));
+
+        std::fs::write(&ca, Authority::new().issuer.pem()).unwrap();
+        let other = first.reload([&config]).unwrap();
+        first.switch_to(&other);
+        let error = call(&other).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Connect, "the open connection is not used: {error}");
+
+        std::fs::write(&ca, "no certificate").unwrap();
+        let errors = other.reload([&config]).unwrap_err();
+        assert_eq!((errors.len(), errors[0].key), (1, "tls.ca"), "{errors:?}");
+
+        authority.ca();
+        let again = other.reload([&config]).unwrap();
+        other.switch_to(&again);
+        call(&again).await.unwrap();
     });
 }
 
