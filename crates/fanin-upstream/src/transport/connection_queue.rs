@@ -76,6 +76,11 @@ impl<T> ConnectionQueue<T> {
         self.waiting.len()
     }
 
+    /// When the request of the oldest waiting call started.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.waiting.front().map(|waiter| waiter.age)
+    }
+
     /// The number of the next waiter. Waiters with smaller numbers joined before.
     pub fn next_number(&self) -> u64 {
         self.next

@@ -131,20 +131,28 @@ impl PoolKind for Http2 {
     }
 
     fn close_unused(_: &Pool<Http2>, store: &mut Shared, before: Option<Instant>, release_requests: usize) {
-        let mut release_requests = release_requests;
+        Self::close_idle(store, release_requests);
         store.0.retain(|connection| {
             if connection.in_flight.get() > 0 {
                 return true;
             }
-            let requested = release_requests > 0;
-            release_requests -= usize::from(requested);
-            let stays = !requested
-                && before.is_none_or(|before| connection.last_read.get() > before)
-                && !connection.closing.get();
+            let stays = before.is_none_or(|before| connection.last_read.get() > before) && !connection.closing.get();
             if !stays {
                 connection.shut.notify_one();
             }
             stays
+        });
+    }
+
+    fn close_idle(store: &mut Shared, count: usize) {
+        let mut left = count;
+        store.0.retain(|connection| {
+            let closes = left > 0 && connection.in_flight.get() == 0;
+            if closes {
+                left -= 1;
+                connection.shut.notify_one();
+            }
+            !closes
         });
     }
 

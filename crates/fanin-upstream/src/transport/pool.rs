@@ -41,6 +41,8 @@ pub(crate) trait PoolKind: Sized + 'static {
     /// Closes connections that are closed by the peer or unused since `before` (`None`: any time), and then
     /// `release_requests` unused ones, those unused for longest first.
     fn close_unused(pool: &Pool<Self>, store: &mut Self::Store, before: Option<Instant>, release_requests: usize);
+    /// Closes so many unused connections, those unused for longest first.
+    fn close_idle(store: &mut Self::Store, count: usize);
     /// Connections in the store that no call uses.
     fn idle(store: &Self::Store) -> usize;
 }
@@ -106,6 +108,10 @@ impl<K: PoolKind> Pool<K> {
         let result = {
             let mut inner = self.inner.borrow_mut();
             let result = change(&mut inner.store);
+            let released = self.endpoint.budget.release(&self.signal, K::idle(&inner.store), inner.queue.oldest());
+            if released > 0 {
+                K::close_idle(&mut inner.store, released);
+            }
             self.publish_idle(&inner);
             result
         };
@@ -135,13 +141,15 @@ impl<K: PoolKind> Pool<K> {
     /// Opens as many connections as the waiting calls can use and the budget allows.
     fn open_connections(self: &Rc<Self>) {
         loop {
-            {
+            let oldest = {
                 let inner = self.inner.borrow();
                 if !K::wants_more(&self.endpoint, &inner.store, inner.connecting, inner.queue.len()) {
                     return;
                 }
-            }
-            let Some(permit) = self.endpoint.budget.try_start(&self.signal) else { return };
+                inner.queue.oldest()
+            };
+            let age = oldest.unwrap_or_else(Instant::now);
+            let Some(permit) = self.endpoint.budget.try_start(&self.signal, age) else { return };
             let mark = {
                 let mut inner = self.inner.borrow_mut();
                 inner.connecting += 1;

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::common::{Version, client, in_time, raw, run, serve, text, until};
-use fanin_upstream::{ErrorKind, Request, WorkerClient};
+use fanin_upstream::{CallContext, ErrorKind, Request, WorkerClient};
 use futures_util::future::join_all;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 #[test]
 fn a_cold_worker_opens_few_connections_at_once_and_serves_all() {
@@ -107,6 +107,35 @@ fn a_worker_gets_a_connection_that_another_does_not_use() {
         drop(other);
         until(|| client.gauge("connections") <= 1.0).await;
         client.get("/").await.unwrap();
+    });
+}
+
+/// Many more calls than connections, from several workers at once: each gets one before its time is over, though the connections are
+/// never where they are needed.
+#[test]
+fn bursts_of_several_workers_share_few_connections() {
+    run(async {
+        let server = serve(Version::One, |_| async {
+            sleep(Duration::from_millis(2)).await;
+            text("hello")
+        })
+        .await;
+        let client = client(&server.url(), |config| {
+            config.max_connections = 4;
+            config.limit = fanin_config::Limit::Fixed(1000);
+        });
+        let workers: Vec<_> = (0..8).map(|_| WorkerClient::new()).collect();
+        for round in 0..20 {
+            let calls = (0..10).map(|call| {
+                let worker = &workers[(round * 3 + call % 3) % workers.len()];
+                // Below the time after which a pool looks for room by itself.
+                let context = CallContext::new(Instant::now() + Duration::from_secs(4));
+                client.upstream.call(worker, Request::get("/"), context)
+            });
+            let failed: Vec<_> = join_all(calls).await.into_iter().filter_map(Result::err).collect();
+            assert!(failed.is_empty(), "round {round}: {failed:?}");
+        }
+        assert!(client.gauge("connections") <= 4.0);
     });
 }
 

@@ -242,7 +242,9 @@ mod tests {
         let (mut endpoint, _) = listener.accept().await.unwrap();
         // More than the sockets' buffers hold while the endpoint does not read.
         let request: Vec<u8> = (0..16_u32 << 20).map(|at| (at % 251) as u8).collect();
-        let permit = ConnectionBudget::new(1, 1).try_start(&Arc::new(PoolSignal::default())).unwrap();
+        let permit = ConnectionBudget::new(1, 1)
+            .try_start(&Arc::new(PoolSignal::default()), tokio::time::Instant::now())
+            .unwrap();
         let mut connection = Connection::new(Stream::Tcp(stream), permit.opened());
         connection.start_request();
         let connection = RefCell::new(connection);
@@ -275,7 +277,9 @@ mod tests {
         socket2::SockRef::from(&endpoint).set_linger(Some(Duration::ZERO)).unwrap();
         drop(endpoint);
         stream.readable().await.unwrap();
-        let permit = ConnectionBudget::new(1, 1).try_start(&Arc::new(PoolSignal::default())).unwrap();
+        let permit = ConnectionBudget::new(1, 1)
+            .try_start(&Arc::new(PoolSignal::default()), tokio::time::Instant::now())
+            .unwrap();
         let connection = RefCell::new(Connection::new(Stream::Tcp(stream), permit.opened()));
         connection.write(b"GET / HTTP/1.1\r\n\r\n", &AnswerWaker(Waker::noop().clone()));
         let (error, sent) = connection.borrow_mut().failure().unwrap();

@@ -112,7 +112,11 @@ impl PoolKind for Http1 {
         store.0.retain_mut(|(connection, since)| {
             before.is_none_or(|before| *since > before) && connection.borrow_mut().stays_quiet(&pool.waker)
         });
-        store.0.drain(..release_requests.min(store.0.len()));
+        Self::close_idle(store, release_requests);
+    }
+
+    fn close_idle(store: &mut Idle, count: usize) {
+        store.0.drain(..count.min(store.0.len()));
     }
 
     fn idle(store: &Idle) -> usize {

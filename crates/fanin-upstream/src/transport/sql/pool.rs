@@ -270,7 +270,7 @@ impl<D: Dialect> WorkerPool<D> {
             return Err(Failure::ours("the endpoint is not a database"));
         };
         // The slots bound the connections. The budget only counts them for the metrics.
-        let Some(permit) = endpoint.budget.try_start(&self.pool.signal) else {
+        let Some(permit) = endpoint.budget.try_start(&self.pool.signal, begun) else {
             return Err(Failure::new(ErrorKind::Limit, "all connections are in use"));
         };
         let limit = endpoint.origin.connect_timeout;
