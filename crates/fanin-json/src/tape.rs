@@ -1,8 +1,8 @@
 //! The index of a document: one entry for each key and value, in the order of the text.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
-use std::sync::OnceLock;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{LazyLock, OnceLock};
 
 use crate::error::Fault;
 use crate::scan::{self, Extent, Sink};
@@ -68,10 +68,36 @@ enum Children {
     /// Positions of the elements.
     Elements(Box<[u32]>),
     Members {
-        /// Distinct keys, sorted: the key's first position and the position of its last value.
-        sorted: Box<[(u32, u32)]>,
-        repeats: bool,
+        /// Distinct keys by their hash.
+        by_hash: Box<[Member]>,
+        /// If a key is written twice: places in `by_hash`, by the keys' first positions.
+        by_position: Option<Box<[u32]>>,
     },
+}
+
+/// A distinct key of a large object.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    hash: u32,
+    /// Its first position.
+    key: u32,
+    /// The position of its last value.
+    value: u32,
+}
+
+/// Who sends a document chooses its keys, so their hashes are random: an object of a megabyte is indexed in a few milliseconds,
+/// where a sort by text would take ten times as long.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+fn hash(text: &[u8]) -> u32 {
+    HASHER.hash_one(text) as u32
+}
+
+fn hash_key(bytes: &[u8], key: Entry) -> u32 {
+    match key.escaped() {
+        false => hash(inside(bytes, key)),
+        true => hash(decode(bytes, key).as_bytes()),
+    }
 }
 
 /// Builds entries. While a container is open its `next` holds the position of the one around it.
@@ -168,51 +194,47 @@ fn small_object_repeats(bytes: &[u8], entries: &[Entry], object: u32) -> bool {
     let mut key = object + 1;
     while key < end {
         let entry = entries[key as usize];
-        // The byte before the closing quote; the opening quote for an empty key.
-        let last = bytes[entry.end as usize - 2];
-        let bit = 1_u64 << ((entry.end - entry.start).wrapping_mul(7).wrapping_add(u32::from(last)) % 64);
-        suspect |= bits & bit != 0 || entry.escaped();
+        // The length with its quotes, and the byte before the closing one; the opening quote for an empty key.
+        let (length, last) = match entry.escaped() {
+            false => (entry.end - entry.start, bytes[entry.end as usize - 2]),
+            true => {
+                let text = decode(bytes, entry);
+                (text.len() as u32 + 2, text.as_bytes().last().copied().unwrap_or(b'"'))
+            }
+        };
+        let bit = 1_u64 << (length.wrapping_mul(7).wrapping_add(u32::from(last)) % 64);
+        suspect |= bits & bit != 0;
         bits |= bit;
         key = entries[key as usize + 1].next;
     }
-    if !suspect {
-        return false;
-    }
-    let mut later = object + 1;
-    while later < end {
-        let mut earlier = object + 1;
-        while earlier < later {
-            if compare_keys(bytes, entries, earlier, later) == Ordering::Equal {
-                return true;
-            }
-            earlier = entries[earlier as usize + 1].next;
+    suspect && has_equal_keys(bytes, entries, object)
+}
+
+/// Compares the keys of a small object with each other.
+#[cold]
+fn has_equal_keys(bytes: &[u8], entries: &[Entry], object: u32) -> bool {
+    let end = entries[object as usize].next;
+    let mut keys: Vec<Cow<'_, str>> = Vec::with_capacity(MANY as usize);
+    let mut key = object + 1;
+    while key < end {
+        let text = decode(bytes, entries[key as usize]);
+        if keys.contains(&text) {
+            return true;
         }
-        later = entries[later as usize + 1].next;
+        keys.push(text);
+        key = entries[key as usize + 1].next;
     }
     false
 }
 
-fn compare_keys(bytes: &[u8], entries: &[Entry], a: u32, b: u32) -> Ordering {
-    let (a, b) = (entries[a as usize], entries[b as usize]);
-    if a.escaped() || b.escaped() {
-        return decode(bytes, a).as_bytes().cmp(decode(bytes, b).as_bytes());
-    }
-    inside(bytes, a).cmp(inside(bytes, b))
-}
-
-fn compare_key(bytes: &[u8], key: Entry, wanted: &[u8]) -> Ordering {
-    if key.escaped() {
-        return decode(bytes, key).as_bytes().cmp(wanted);
-    }
-    inside(bytes, key).cmp(wanted)
-}
-
 #[inline(always)]
 fn key_is(bytes: &[u8], key: Entry, wanted: &[u8]) -> bool {
+    let length = (key.end - key.start) as usize;
     if key.escaped() {
-        return decode(bytes, key).as_bytes() == wanted;
+        // An escape is longer than what it stands for.
+        return length > wanted.len() + 2 && decode(bytes, key).as_bytes() == wanted;
     }
-    (key.end - key.start) as usize == wanted.len() + 2 && inside(bytes, key) == wanted
+    length == wanted.len() + 2 && inside(bytes, key) == wanted
 }
 
 impl Tape {
@@ -235,7 +257,7 @@ impl Tape {
     /// Bytes that a value or key takes at most: its entry, and its place in the index of a large container.
     pub(crate) const PER_ENTRY: usize = size_of::<Entry>() + 8;
 
-    /// Bytes on the heap, without the indexes of large containers (each at most 8 bytes a child).
+    /// Bytes on the heap, without the indexes of large containers (each at most 8 bytes a key or value).
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.entries) + size_of_val(&*self.large)
     }
@@ -262,29 +284,52 @@ impl Tape {
         if !object {
             return Children::Elements(positions.into_boxed_slice());
         }
-        // Stable: equal keys stay in the order of the text.
-        positions.sort_by(|a, b| compare_keys(bytes, &self.entries, *a, *b));
-        let mut sorted: Vec<(u32, u32)> = Vec::with_capacity(positions.len());
-        for key in positions {
-            match sorted.last_mut() {
-                Some(group) if compare_keys(bytes, &self.entries, group.0, key) == Ordering::Equal => {
-                    group.1 = key + 1;
+        // The position is in the lower half: equal keys stay in the order of the text.
+        let mut hashed: Vec<u64> = positions
+            .into_iter()
+            .map(|key| u64::from(hash_key(bytes, self.entry(key))) << 32 | u64::from(key))
+            .collect();
+        hashed.sort_unstable();
+        let mut by_hash: Vec<Member> = Vec::with_capacity(hashed.len());
+        for of_hash in hashed.chunk_by(|a, b| a >> 32 == b >> 32) {
+            let member = |hashed: u64| {
+                let (hash, key) = ((hashed >> 32) as u32, hashed as u32);
+                Member { hash, key, value: key + 1 }
+            };
+            // Nearly all hashes have one key. Looking at its text would be most of the work.
+            if let [only] = of_hash {
+                by_hash.push(member(*only));
+                continue;
+            }
+            let from = by_hash.len();
+            for next in of_hash.iter().map(|hashed| member(*hashed)) {
+                let name = decode(bytes, self.entry(next.key));
+                let is_same = |known: &&mut Member| key_is(bytes, self.entry(known.key), name.as_bytes());
+                match by_hash[from..].iter_mut().find(is_same) {
+                    Some(known) => known.value = next.value,
+                    None => by_hash.push(next),
                 }
-                _ => sorted.push((key, key + 1)),
             }
         }
-        let repeats = sorted.len() != container.written() as usize;
-        Children::Members { sorted: sorted.into_boxed_slice(), repeats }
+        let by_position = (by_hash.len() != container.written() as usize).then(|| {
+            let mut places: Vec<u32> = (0..by_hash.len() as u32).collect();
+            places.sort_unstable_by_key(|place| by_hash[*place as usize].key);
+            places.into_boxed_slice()
+        });
+        Children::Members { by_hash: by_hash.into_boxed_slice(), by_position }
     }
 
     /// First position of key `wanted` in object `at` and the position of its last value.
     pub(crate) fn member(&self, bytes: &[u8], at: u32, wanted: &str) -> Option<(u32, u32)> {
         let wanted = wanted.as_bytes();
         if self.entry(at).written() > MANY
-            && let Some(Children::Members { sorted, .. }) = self.children(bytes, at)
+            && let Some(Children::Members { by_hash, .. }) = self.children(bytes, at)
         {
-            let place = sorted.binary_search_by(|(key, _)| compare_key(bytes, self.entry(*key), wanted)).ok()?;
-            return Some(sorted[place]);
+            let sought = hash(wanted);
+            let from = by_hash.partition_point(|member| member.hash < sought);
+            let mut candidates = by_hash[from..].iter().take_while(|member| member.hash == sought);
+            let found = candidates.find(|member| key_is(bytes, self.entry(member.key), wanted))?;
+            return Some((found.key, found.value));
         }
         let container = self.entry(at);
         let mut found = None;
@@ -308,9 +353,9 @@ impl Tape {
     pub(crate) fn repeats(&self, bytes: &[u8], at: u32) -> bool {
         let container = self.entry(at);
         if container.written() > MANY
-            && let Some(Children::Members { repeats, .. }) = self.children(bytes, at)
+            && let Some(Children::Members { by_position, .. }) = self.children(bytes, at)
         {
-            return *repeats;
+            return by_position.is_some();
         }
         container.repeats()
     }
@@ -319,6 +364,9 @@ impl Tape {
     pub(crate) fn members(&self, bytes: &[u8], at: u32) -> u32 {
         if !self.repeats(bytes, at) {
             return self.entry(at).written();
+        }
+        if let Some(Children::Members { by_hash, .. }) = self.children(bytes, at) {
+            return by_hash.len() as u32;
         }
         let end = self.entry(at).next;
         let mut distinct = 0;
@@ -332,6 +380,11 @@ impl Tape {
 
     /// If no equal key is before `key` in `object`: the position of the value that counts.
     pub(crate) fn first_of_its_name(&self, bytes: &[u8], object: u32, key: u32) -> Option<u32> {
+        if let Some(Children::Members { by_hash, by_position: Some(places) }) = self.children(bytes, object) {
+            let member = |place: u32| by_hash[place as usize];
+            let place = places.binary_search_by_key(&key, |place| member(*place).key).ok()?;
+            return Some(member(places[place]).value);
+        }
         let name = decode(bytes, self.entry(key));
         let (first, value) = self.member(bytes, object, &name)?;
         (first == key).then_some(value)

@@ -252,3 +252,38 @@ fn documents_are_shared_between_threads() {
         }
     });
 }
+
+/// Keys that are written twice, escaped or not, in objects of every size around the one from which there is an index.
+#[test]
+fn repeated_and_escaped_keys_are_found_in_objects_of_any_size() {
+    for members in [0, 1, 2, 15, 16, 17, 18, 100, 5000_usize] {
+        for distinct in [members.max(1), members.div_ceil(2).max(1), 3] {
+            let mut text = String::from("{");
+            // First positions, and last values.
+            let mut expected: Vec<(String, usize)> = Vec::new();
+            let mut places = std::collections::HashMap::new();
+            for value in 0..members {
+                let number = value * 7 % distinct;
+                let written = if value % 3 == 0 { format!("\\u006b{number}") } else { format!("k{number}") };
+                text.push_str(&format!("{}\"{written}\":{value}", if value == 0 { "" } else { "," }));
+                let name = format!("k{number}");
+                let place = *places.entry(name.clone()).or_insert(expected.len());
+                match expected.get_mut(place) {
+                    Some(known) => known.1 = value,
+                    None => expected.push((name, value)),
+                }
+            }
+            let doc = doc(&(text + "}"));
+            let root = doc.root();
+            assert_eq!(root.len(), Some(expected.len()), "{members} members, {distinct} keys");
+            for (name, value) in &expected {
+                assert_eq!(root.get(name).and_then(|node| node.as_i64()), Some(*value as i64), "{name} of {members}");
+            }
+            assert!(root.get("k").is_none() && root.get("\\u006b0").is_none());
+            let entries =
+                root.entries().map(|(key, value)| (key.as_str().unwrap().into_owned(), value.as_i64().unwrap()));
+            let expected = expected.into_iter().map(|(name, value)| (name, value as i64));
+            assert_eq!(entries.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        }
+    }
+}
