@@ -192,6 +192,21 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
             "upstreams.a.query_lists: `json` is not allowed; write \"repeat\" or \"comma\"",
         ),
         (
+            upstream("escaped_slashes = 'keep'"),
+            "3:19",
+            "upstreams.a.escaped_slashes: `keep` is not allowed; write \"refuse\" or \"encode\"",
+        ),
+        (
+            upstream("operations.b.path = '/a%2Fb'"),
+            "3:21",
+            "upstreams.a.operations.b.path: has an escaped slash or backslash, which backends read in different ways; set `escaped_slashes` of the upstream to \"encode\"",
+        ),
+        (
+            upstream("escaped_slashes = 'encode'\noperations.b.path = '/%2e%2E/b'"),
+            "4:21",
+            "upstreams.a.operations.b.path: has a segment \".\" or \"..\", which backends read in different ways",
+        ),
+        (
             upstream("headers = { connection = 'close' }"),
             "3:13",
             "upstreams.a.headers: `connection` is set by Fanin; remove it",

@@ -1,8 +1,9 @@
 //! Paths and queries of calls: templates filled with percent-encoded parameters.
 //!
-//! A parameter never leaves its segment: all but RFC 3986's unreserved characters are encoded, and filled segments `.` and `..` are
-//! refused. So data of a client cannot choose another resource.
+//! A parameter never leaves its segment: all but RFC 3986's unreserved characters are encoded, and filled paths are refused that a
+//! backend could read as others ([`check_segments`]). So data of a client cannot choose another resource.
 
+use fanin_config::{EscapedSlashes, UnsafeSegment, check_segments, check_value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// RFC 3986, section 2.3: characters that are never encoded.
@@ -33,9 +34,24 @@ pub enum PathError {
         /// The parameter.
         name: String,
     },
-    /// A segment `.` or `..`.
-    #[error("the path {0:?} has a segment \"..\" or \".\"")]
-    Dots(String),
+    /// A parameter that some backends would read as another path.
+    #[error("the path parameter {name:?} is {value:?}, which {problem}")]
+    Value {
+        /// The parameter.
+        name: String,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        problem: UnsafeSegment,
+    },
+    /// A path that some backends would read as another one.
+    #[error("the path {path:?} {problem}")]
+    Segment {
+        /// The whole path.
+        path: String,
+        /// What is wrong with it.
+        problem: UnsafeSegment,
+    },
     /// A character that must be encoded in a path.
     #[error("the path {path:?} contains {character:?}; write data into params or query, which are encoded")]
     Character {
@@ -83,7 +99,12 @@ pub fn component(out: &mut String, value: &str) {
 ///
 /// # Errors
 /// [`PathError`] when the template is broken, a parameter is missing, unused or empty, or the filled path is unsafe.
-pub fn path(out: &mut String, template: &str, params: &[(&str, &str)]) -> Result<(), PathError> {
+pub fn path(
+    out: &mut String,
+    template: &str,
+    params: &[(&str, &str)],
+    slashes: EscapedSlashes,
+) -> Result<(), PathError> {
     if !template.starts_with('/') {
         return Err(PathError::NotAbsolute(template.to_owned()));
     }
@@ -117,20 +138,23 @@ pub fn path(out: &mut String, template: &str, params: &[(&str, &str)]) -> Result
             return Err(PathError::Unused { path: template.to_owned(), name: (*name).to_owned() });
         }
     }
-    let may_be_dots = |pair: &[u8]| pair[0] == b'/' && matches!(pair[1], b'.' | b'%');
-    if out.as_bytes()[begin..].windows(2).any(may_be_dots) && out[begin..].split('/').any(is_dots) {
-        return Err(PathError::Dots(out[begin..].to_owned()));
+    // The path begins with a slash, so a pair ends with each further character.
+    let may_be_unsafe = |pair: &[u8]| pair[1] == b'%' || pair == b"/.";
+    if out.as_bytes()[begin..].windows(2).any(may_be_unsafe) {
+        check_segments(&out[begin..], slashes).map_err(|problem| refused(&out[begin..], params, slashes, problem))?;
     }
     Ok(())
 }
 
-fn is_dots(segment: &str) -> bool {
-    if !segment.starts_with(['.', '%']) {
-        return false;
+/// The error for an unsafe path: names the parameter that makes it so, if one does alone.
+#[cold]
+fn refused(path: &str, params: &[(&str, &str)], slashes: EscapedSlashes, problem: UnsafeSegment) -> PathError {
+    for (name, value) in params {
+        if let Err(problem) = check_value(value, slashes) {
+            return PathError::Value { name: (*name).to_owned(), value: (*value).to_owned(), problem };
+        }
     }
-    // Servers decode %2e before they resolve dot segments.
-    let decoded = percent_encoding::percent_decode_str(segment).collect::<Vec<u8>>();
-    decoded == b"." || decoded == b".."
+    PathError::Segment { path: path.to_owned(), problem }
 }
 
 /// `rest` begins with a character that is not allowed in a path, so it is not empty.
@@ -153,21 +177,28 @@ mod tests {
 
     fn fill(template: &str, params: &[(&str, &str)]) -> Result<String, PathError> {
         let mut out = String::new();
-        path(&mut out, template, params).map(|()| out)
+        path(&mut out, template, params, EscapedSlashes::Refuse).map(|()| out)
     }
 
     #[test]
     fn parameters_are_encoded() {
-        assert_eq!(fill("/a/{id}/b", &[("id", "x/y z?#")]).unwrap(), "/a/x%2Fy%20z%3F%23/b");
+        assert_eq!(fill("/a/{id}/b", &[("id", "x,y z?#")]).unwrap(), "/a/x%2Cy%20z%3F%23/b");
         assert_eq!(fill("/{a}-{b}", &[("a", "1"), ("b", "é")]).unwrap(), "/1-%C3%A9");
     }
 
     #[test]
     fn dot_segments_are_refused() {
-        assert!(matches!(fill("/a/{id}/b", &[("id", "..")]), Err(PathError::Dots(_))));
-        assert!(matches!(fill("/a/../b", &[]), Err(PathError::Dots(_))));
-        assert!(matches!(fill("/a/%2e%2E/b", &[]), Err(PathError::Dots(_))));
-        assert_eq!(fill("/a/{id}", &[("id", "../x")]).unwrap(), "/a/..%2Fx");
+        for value in ["..", "../x", "%2e%2e", "..;"] {
+            let PathError::Value { problem, .. } = fill("/a/{id}/b", &[("id", value)]).unwrap_err() else {
+                panic!("{value}")
+            };
+            assert_eq!(problem, UnsafeSegment::Dots, "{value}");
+        }
+        for path in ["/a/../b", "/a/%2e%2E/b", "/a/b/..;x"] {
+            assert!(matches!(fill(path, &[]), Err(PathError::Segment { problem: UnsafeSegment::Dots, .. })), "{path}");
+        }
+        let dots = [("x", "."), ("y", ".")];
+        assert!(matches!(fill("/a/{x}{y}", &dots), Err(PathError::Segment { .. }) | Err(PathError::Value { .. })));
         assert_eq!(fill("/.well-known/x", &[]).unwrap(), "/.well-known/x");
     }
 

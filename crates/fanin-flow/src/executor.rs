@@ -19,7 +19,7 @@ use crate::fair_scheduler::{FIRST_SLICE, SLICE, TimeSlice};
 use crate::flow_host::FlowHost;
 use crate::partial;
 use crate::reply::{FlowError, Reply, Success};
-use crate::request_object::{BODY, ClientError, HEADERS, IncomingRequest, QUERY, RequestObject};
+use crate::request_object::{BODY, ClientError, HEADERS, IncomingRequest, QUERY, RefusedPath, RequestObject};
 use crate::respond;
 use crate::route::RouteFlow;
 use crate::sequential_waits;
@@ -245,7 +245,7 @@ impl Flow {
             Err(NoResponse::Failed(failure)) => {
                 let failure = self.host.with_origin(*failure, None);
                 limit = Limit::of(&failure);
-                let error = to_error(&failure);
+                let error = to_error(&failure, &self.host.req);
                 let route = &self.host.route;
                 self.host.worker.log.failure(&route.name, &route.program, &failure, &error);
                 Err(error)
@@ -328,7 +328,7 @@ fn internal(problem: &str) -> NoResponse {
 }
 
 /// The error that the client receives for a failure.
-fn to_error(failure: &Failure) -> FlowError {
+fn to_error(failure: &Failure, req: &RequestObject) -> FlowError {
     if let Some(payload) = &failure.payload {
         if let Some(error) = payload.downcast_ref::<CallError>() {
             return FlowError::call(error);
@@ -338,6 +338,9 @@ fn to_error(failure: &Failure) -> FlowError {
         }
         if let Some(error) = payload.downcast_ref::<ClientError>() {
             return FlowError::client(error.0.clone());
+        }
+        if let Some(value) = payload.downcast_ref::<RefusedPath>().and_then(|refused| req.unsafe_value(refused)) {
+            return FlowError::client(format!("the request has {value:?}, which cannot be a part of a path"));
         }
     }
     let is_missing = matches!(failure.kind, Kind::Key | Kind::Index | Kind::Type);

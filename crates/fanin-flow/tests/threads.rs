@@ -32,6 +32,8 @@ mod single_flight;
 mod snapshots;
 #[path = "flows/sql.rs"]
 mod sql;
+#[path = "flows/unsafe_paths.rs"]
+mod unsafe_paths;
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use url::Url;
 use crate::upstream::breaker::Breaker;
 use crate::upstream::grpc::{FieldNames, Int64};
 use crate::upstream::hedge::Hedge;
-use crate::upstream::http::{HttpVersion, QueryLists};
+use crate::upstream::http::{EscapedSlashes, HttpVersion, QueryLists};
 use crate::upstream::keys::Upstream;
 use crate::upstream::kind::UpstreamKind;
 use crate::upstream::limit::Limit;
@@ -63,6 +63,7 @@ impl Upstream {
             // gRPC has its own header, `grpc-timeout`.
             timeout_header: (kind != UpstreamKind::Grpc).then_some(HeaderName::from_static("x-fanin-timeout-ms")),
             query_lists: QueryLists::Repeat,
+            escaped_slashes: EscapedSlashes::Refuse,
             tls: None,
             // A model in this process would refuse the same request again.
             retry: (kind != UpstreamKind::Model).then(Retry::default),

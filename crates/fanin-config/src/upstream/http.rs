@@ -1,4 +1,4 @@
-//! `url`, `urls`, `http` and `query_lists` of an upstream.
+//! `url`, `urls`, `http`, `query_lists` and `escaped_slashes` of an upstream.
 
 use schemars::json_schema;
 use serde::{Serialize, Serializer};
@@ -66,6 +66,29 @@ leaf!(
     /// `"repeat"` or `"comma"`.
     QueryListsText,
     json_schema!({ "anyOf": [{ "enum": ["repeat", "comma"] }, variable()] })
+);
+
+/// What becomes of slashes within a segment of a call's path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EscapedSlashes {
+    /// The call is refused: a backend that decodes first would see another path.
+    #[default]
+    Refuse,
+    /// They are sent as `%2F` and `%5C`.
+    Encode,
+}
+
+impl EscapedSlashes {
+    pub(super) fn read(table: &mut Table<'_, '_>) -> Option<EscapedSlashes> {
+        table.choice("escaped_slashes", &[("refuse", EscapedSlashes::Refuse), ("encode", EscapedSlashes::Encode)])
+    }
+}
+
+leaf!(
+    /// `"refuse"` or `"encode"`.
+    EscapedSlashesText,
+    json_schema!({ "anyOf": [{ "enum": ["refuse", "encode"] }, variable()] })
 );
 
 /// Reads `url` or `urls`.

@@ -14,7 +14,9 @@ use crate::schema::types;
 use crate::upstream::breaker::Breaker;
 use crate::upstream::grpc::{FieldNames, FieldNamesText, Int64, Int64Text};
 use crate::upstream::hedge::Hedge;
-use crate::upstream::http::{HttpVersion, HttpVersionText, QueryLists, QueryListsText};
+use crate::upstream::http::{
+    EscapedSlashes, EscapedSlashesText, HttpVersion, HttpVersionText, QueryLists, QueryListsText,
+};
 use crate::upstream::kind::UpstreamKind;
 use crate::upstream::limit::{AdaptiveLimit, Limit};
 use crate::upstream::operation::Operation;
@@ -173,6 +175,11 @@ pub struct Upstream {
     /// How a list in `query` is sent: `"repeat"` (`ids=1&ids=2`) or `"comma"` (`ids=1,2`).
     #[schemars(with = "QueryListsText")]
     pub query_lists: QueryLists,
+    /// Slashes and backslashes within a segment of a call's path, such as a value `a/b` for `{id}`. `"refuse"`: the call
+    /// fails, because a backend that decodes before it splits would see another path. `"encode"`: they are sent as
+    /// `%2F` and `%5C`, for backends that keep them apart. Segments `.` and `..` are refused in any case.
+    #[schemars(with = "EscapedSlashesText")]
+    pub escaped_slashes: EscapedSlashes,
     /// TLS settings for `https` URLs and databases. Without them, the root certificates of the system are trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ClientTls")]

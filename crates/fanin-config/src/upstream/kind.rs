@@ -76,6 +76,7 @@ const KEYS_OF_KINDS: &[(&str, &[UpstreamKind])] = &[
     ("http", &[UpstreamKind::Http]),
     ("timeout_header", &[UpstreamKind::Http]),
     ("query_lists", &[UpstreamKind::Http]),
+    ("escaped_slashes", &[UpstreamKind::Http]),
     ("operations", &[UpstreamKind::Http]),
     ("headers", ANY_HTTP),
     ("forward_headers", ANY_HTTP),

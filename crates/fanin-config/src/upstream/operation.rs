@@ -10,11 +10,13 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::path_pattern::check_template;
+use crate::path_segments::{UnsafeSegment, check_segments};
 use crate::reader::Table;
 use crate::schema::types;
 use crate::upstream::batch::Batch;
 use crate::upstream::cache::Cache;
 use crate::upstream::hedge::Hedge;
+use crate::upstream::http::EscapedSlashes;
 use crate::upstream::param::{Param, ParamLocation, ParamType};
 use crate::upstream::retry::Retry;
 use crate::upstream::shape::Shape;
@@ -154,12 +156,22 @@ impl Operation {
     }
 
     /// Reads one operation.
-    fn read(mut table: Table<'_, '_>, upstream_timeout: Duration) -> Option<Operation> {
+    fn read(mut table: Table<'_, '_>, upstream_timeout: Duration, slashes: EscapedSlashes) -> Option<Operation> {
         let method = table.method("method").unwrap_or(Method::GET);
         let path = table
             .parsed("path", "a path such as \"/products/{id}\"", |text| check_template(text).map(|()| text.to_owned()));
         if !table.has("path") {
             table.missing("path", "write path = \"/...\"");
+        }
+        if let Some(path) = &path
+            && let Err(problem) = check_segments(&path.value, slashes)
+        {
+            let help = if problem == UnsafeSegment::Slash {
+                "; set `escaped_slashes` of the upstream to \"encode\""
+            } else {
+                ""
+            };
+            table.error("path", format_args!("{problem}, which backends read in different ways{help}"));
         }
         let params = table.items("params");
         let params = table.span_of("params").map(|_| {
@@ -317,7 +329,11 @@ impl Operation {
     }
 
     /// Reads all operations of an upstream.
-    pub(super) fn read_all(upstream: &mut Table<'_, '_>, timeout: Duration) -> IndexMap<String, Operation> {
+    pub(super) fn read_all(
+        upstream: &mut Table<'_, '_>,
+        timeout: Duration,
+        slashes: EscapedSlashes,
+    ) -> IndexMap<String, Operation> {
         let tables = upstream.named_tables("operations").into_iter();
         tables
             .filter_map(|(name, table)| {
@@ -329,7 +345,7 @@ impl Operation {
                         "use letters, digits and `_`; flows call it by this name",
                     );
                 }
-                Some((name.value, Operation::read(table, timeout)?))
+                Some((name.value, Operation::read(table, timeout, slashes)?))
             })
             .collect()
     }

@@ -8,7 +8,7 @@ use crate::upstream::breaker::Breaker;
 use crate::upstream::checks::{check_deadline, check_waiting};
 use crate::upstream::headers::{forwardable, read_headers};
 use crate::upstream::hedge::Hedge;
-use crate::upstream::http::{self, HttpVersion, QueryLists};
+use crate::upstream::http::{self, EscapedSlashes, HttpVersion, QueryLists};
 use crate::upstream::keys::Upstream;
 use crate::upstream::kind::{self, UpstreamKind};
 use crate::upstream::limit::Limit;
@@ -46,7 +46,7 @@ impl Upstream {
         upstream.snapshot = table.table("snapshot").and_then(Snapshot::read);
         check_deadline(&table, &upstream, longest_route);
         check_waiting(&table, &upstream);
-        upstream.operations = Operation::read_all(&mut table, upstream.timeout);
+        upstream.operations = Operation::read_all(&mut table, upstream.timeout, upstream.escaped_slashes);
         upstream.statements = Statement::read_all(&mut table);
         table.finish();
         Some(upstream)
@@ -120,6 +120,7 @@ fn read_messages(table: &mut Table<'_, '_>, upstream: &mut Upstream) {
     replace(&mut upstream.forward_headers, forward.map(|names| names.into_iter().map(|name| name.value).collect()));
     replace(&mut upstream.timeout_header, table.header_or_off("timeout_header"));
     replace(&mut upstream.query_lists, QueryLists::read(table));
+    replace(&mut upstream.escaped_slashes, EscapedSlashes::read(table));
 }
 
 fn read_tls(table: &mut Table<'_, '_>, upstream: &mut Upstream, kind: UpstreamKind) {

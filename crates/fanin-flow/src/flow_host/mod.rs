@@ -93,7 +93,7 @@ enum CallState {
 pub(crate) struct FlowHost {
     pub(crate) worker: Rc<Worker>,
     pub(crate) route: Arc<RouteFlow>,
-    req: Rc<RequestObject>,
+    pub(crate) req: Rc<RequestObject>,
     calls: Vec<Entry>,
     inflight: InFlightCalls,
     /// Allocated when the first call has pending arguments.

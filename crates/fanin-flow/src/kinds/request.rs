@@ -1,9 +1,10 @@
 //! Builds the request of a call from its arguments, once none of them is pending.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use fanin_config::{Batch, Param, ParamLocation};
+use fanin_config::{Batch, EscapedSlashes, Param, ParamLocation, UnsafeSegment};
 use fanin_lang::{Failure, Value};
 use fanin_upstream::Request;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -15,7 +16,7 @@ use super::upstream_object::{Backend, UpstreamObject};
 use crate::call::{Arguments, argument_error, header, pair, text};
 use crate::encode;
 use crate::json;
-use crate::request_object::ClientHeaders;
+use crate::request_object::{ClientHeaders, RefusedPath};
 
 /// Parameters of an operation that go into the body or the headers.
 #[derive(Default)]
@@ -119,8 +120,8 @@ impl Arguments {
             }
         }
         let filled: SmallVec<[(&str, &str); 4]> = params.iter().map(|(key, value)| (&**key, &**value)).collect();
-        encode::path(&mut path, &template, &filled)
-            .map_err(|error| argument_error(format!("a call of {name}: {error}")))?;
+        encode::path(&mut path, &template, &filled, config.escaped_slashes)
+            .map_err(|error| refused_path(error, name, config.escaped_slashes))?;
         let mut first = true;
         let query =
             self.query.entries().ok_or_else(|| argument_error(format!("query of a call of {name} must be a dict")))?;
@@ -199,6 +200,28 @@ impl Arguments {
         }
         Ok(Request { method: method.clone(), path_and_query, headers, body })
     }
+}
+
+/// The failure of a call whose path cannot be sent.
+#[cold]
+fn refused_path(error: encode::PathError, upstream: &str, slashes: EscapedSlashes) -> Failure {
+    let failure = argument_error(format!("a call of {upstream}: {error}"));
+    let (text, problem) = match error {
+        encode::PathError::Value { value, problem, .. } => (value, problem),
+        encode::PathError::Segment { path, problem } => (path, problem),
+        _ => return failure,
+    };
+    let hint = match problem {
+        UnsafeSegment::Slash => {
+            format!(
+                "if its backend keeps \"%2F\" within a segment, set escaped_slashes = \"encode\" in [upstreams.{upstream}]"
+            )
+        }
+        UnsafeSegment::Dots | UnsafeSegment::Control => {
+            "check the value before the call, or write it into query, where it is only data".to_owned()
+        }
+    };
+    failure.with_hint(hint).with_payload(Arc::new(RefusedPath { text, slashes }))
 }
 
 /// The client's headers that are forwarded to an upstream.

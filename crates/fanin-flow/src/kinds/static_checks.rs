@@ -1,6 +1,6 @@
 //! Static checks of calls: reports certain errors before a flow runs.
 
-use fanin_config::{Operation, Shape};
+use fanin_config::{EscapedSlashes, Operation, Shape, UnsafeSegment, check_segments};
 use fanin_lang::{Argument, CallDiagnostic, StaticCall, Value};
 use http::Method;
 
@@ -17,7 +17,12 @@ fn named(name: &str) -> Argument {
 }
 
 /// Errors of a call of a verb, whose first argument is the path.
-pub(crate) fn verb(upstream: &str, verb: &Method, call: &StaticCall<'_>) -> Vec<CallDiagnostic> {
+pub(crate) fn verb(
+    upstream: &str,
+    slashes: EscapedSlashes,
+    verb: &Method,
+    call: &StaticCall<'_>,
+) -> Vec<CallDiagnostic> {
     let mut found = Vec::new();
     let shown = format!("{upstream}.{}", verb.as_str().to_ascii_lowercase());
     match call.positional {
@@ -53,6 +58,13 @@ pub(crate) fn verb(upstream: &str, verb: &Method, call: &StaticCall<'_>) -> Vec<
         if !path.starts_with('/') {
             let mut wrong = problem(Some(first.clone()), format!("the path {path:?} does not start with /"));
             wrong.hint = Some(format!("{:?}", format!("/{path}")));
+            found.push(wrong);
+        }
+        if let Err(unsafe_path) = check_segments(&path, slashes) {
+            let mut wrong = problem(Some(first.clone()), format!("the path {path:?} {unsafe_path}"));
+            if unsafe_path == UnsafeSegment::Slash {
+                wrong.hint = Some(format!("set escaped_slashes = \"encode\" in [upstreams.{upstream}]"));
+            }
             found.push(wrong);
         }
         let given = if call.names.contains(&"params") { (call.keys)(&named("params")) } else { Some(Vec::new()) };

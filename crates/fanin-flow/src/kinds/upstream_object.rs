@@ -181,7 +181,7 @@ impl HostObject for UpstreamObject {
             return static_checks::operation(self.name(), name, operation, call);
         }
         match VERBS.iter().find(|(verb, _)| *verb == method) {
-            Some((_, verb)) => static_checks::verb(self.name(), verb, call),
+            Some((_, verb)) => static_checks::verb(self.name(), self.upstream.config().escaped_slashes, verb, call),
             None => Vec::new(),
         }
     }

@@ -20,3 +20,4 @@ mod shop;
 mod single_flight;
 mod snapshots;
 mod sql;
+mod unsafe_paths;
