@@ -49,6 +49,6 @@ pub use fanin_lang::{Limit, Usage};
 pub use flow_future::FlowFuture;
 pub use flows::{Checked, Flows, WorkerFlows};
 pub use plan::RoutePlan;
-pub use reply::{FlowError, Reply, Success};
+pub use reply::{FlowError, Incomplete, Reply, ReplyBody, ReplyStream, Success, Summary};
 pub use request_object::IncomingRequest;
 pub use trace::CallTrace;

@@ -1,6 +1,8 @@
 //! The outcome of a flow: a response or an error, and what it used.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,9 +15,9 @@ use crate::trace::CallTrace;
 
 /// The outcome of a flow.
 #[derive(Debug)]
-pub struct Reply {
+pub struct Reply<B = ReplyBody> {
     /// What the client receives.
-    pub result: Result<Success, FlowError>,
+    pub result: Result<Success<B>, FlowError>,
     /// Calls made, whether sent or not.
     pub calls: u32,
     /// Wall time during which at least one call was in flight.
@@ -30,16 +32,97 @@ pub struct Reply {
     pub trace: Vec<CallTrace>,
 }
 
+impl<B> Reply<B> {
+    /// The same with another body, or an error in its place.
+    pub(crate) fn map_body<C>(self, map: impl FnOnce(B) -> Result<C, FlowError>) -> Reply<C> {
+        let Reply { result, calls, upstream, partial, usage, limit, trace } = self;
+        let result =
+            result.and_then(|Success { status, headers, body }| Ok(Success { status, headers, body: map(body)? }));
+        Reply { result, calls, upstream, partial, usage, limit, trace }
+    }
+}
+
+/// The bytes of a complete body, in pieces that follow one another.
+pub(crate) type Pieces = SmallVec<[Bytes; 1]>;
+
 /// A response.
 #[derive(Debug)]
-pub struct Success {
+pub struct Success<B = ReplyBody> {
     /// Status.
     pub status: StatusCode,
     /// Headers, `content-type` among them.
     pub headers: HeaderMap,
-    /// Body, in pieces that follow one another.
-    pub body: SmallVec<[Bytes; 1]>,
+    /// Body.
+    pub body: B,
 }
+
+/// The body of a response.
+pub enum ReplyBody {
+    /// In pieces that follow one another.
+    Pieces(SmallVec<[Bytes; 1]>),
+    /// Made while it is sent.
+    Stream(Box<dyn ReplyStream>),
+}
+
+impl ReplyBody {
+    /// All bytes in one piece; none of a stream.
+    pub fn concat(&self) -> Vec<u8> {
+        match self {
+            ReplyBody::Pieces(pieces) => pieces.concat(),
+            ReplyBody::Stream(_) => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Debug for ReplyBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReplyBody::Pieces(pieces) => f.debug_tuple("Pieces").field(pieces).finish(),
+            ReplyBody::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+/// A body that is made while it is sent, on the flow's worker. It is polled when the client has room for more. Dropped before its end, the
+/// client has left. It holds the request's permit for as long as it counts among the requests in flight.
+pub trait ReplyStream: 'static {
+    /// The next bytes; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Incomplete`]: the client must see that the body is not complete.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Incomplete>>>;
+
+    /// How many bytes will come, if that is known.
+    fn len(&self) -> Option<u64> {
+        None
+    }
+
+    /// What the whole request used, for log and metrics. Called once, after the end or before the drop. The [`Reply`] with the stream
+    /// then reports nothing.
+    fn summary(&mut self) -> Option<Summary> {
+        None
+    }
+}
+
+/// What a request used.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Summary {
+    /// Calls made, whether sent or not.
+    pub calls: u32,
+    /// Wall time during which at least one call was in flight.
+    pub upstream: Duration,
+    /// Optional calls failed.
+    pub partial: bool,
+    /// What the flow used of its limits.
+    pub usage: Usage,
+    /// The limit that stopped it.
+    pub limit: Option<Limit>,
+}
+
+/// A stream ended before its body was complete, for a reason that the log names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the response's body ended before it was complete: {0}")]
+pub struct Incomplete(pub &'static str);
 
 /// Why a flow has no response. The client receives it as a problem document (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -12,7 +12,7 @@ use crate::call::{header, text};
 use crate::flow_host::FlowHost;
 use crate::json::{self, Pieces};
 use crate::partial;
-use crate::reply::Success;
+use crate::reply::{ReplyBody, Success};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -79,7 +79,7 @@ pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure
     if body.iter().map(bytes::Bytes::len).sum::<usize>() > limit {
         return Err(too_large(limit));
     }
-    Ok(Success { status, headers, body })
+    Ok(Success { status, headers, body: ReplyBody::Pieces(body) })
 }
 
 #[cold]

@@ -1,7 +1,7 @@
-//! Response bodies: complete when the response is made, sent without a copy.
+//! Response bodies: bytes that are complete when the response is made, sent without a copy; or a stream that is made while it is sent.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
+use std::fmt;
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,16 +9,18 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 
+use crate::Report;
+
 /// Lists up to this many bytes are joined: copying costs less than passing each piece through hyper and the kernel.
 const JOIN: usize = 16 << 10;
 /// In longer lists, neighbours up to this many bytes are joined for the same reason.
 const JOIN_PIECE: usize = 1 << 10;
 
-/// A response's body: one piece of bytes or a few.
-#[derive(Clone, Debug, Default)]
+/// A response's body: one piece of bytes or a few, or a stream of them.
+#[derive(Debug, Default)]
 pub struct Body(Inner);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 enum Inner {
     #[default]
     Empty,
@@ -27,7 +29,48 @@ enum Inner {
         pieces: VecDeque<Bytes>,
         len: usize,
     },
+    Stream(Box<dyn BodyStream>),
 }
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Inner::Empty => f.write_str("Empty"),
+            Inner::One(bytes) => f.debug_tuple("One").field(bytes).finish(),
+            Inner::Many { pieces, .. } => f.debug_tuple("Many").field(pieces).finish(),
+            Inner::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+/// A body that is made while it is sent, on the request's worker. It is polled only when the client has taken most of what came before, so
+/// a slow client slows it. Dropped before its end, the client has left.
+///
+/// It lasts as long as it likes: the request's deadline does not end it. It holds the request's permit, if the stream is to count among the
+/// requests in flight.
+pub trait BodyStream: 'static {
+    /// The next bytes, or the trailers, which come last. `None` at the end.
+    ///
+    /// # Errors
+    /// [`Aborted`]: the client must see that the body is incomplete. The connection is closed (HTTP/1.1) or the stream is reset (HTTP/2).
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>>;
+
+    /// How many bytes will come, if that is known: it is sent as `content-length`.
+    fn len(&self) -> Option<u64> {
+        None
+    }
+
+    /// What happened, for the access log and the metrics. Called once, after the end or before the drop. The metrics add it to what the
+    /// response's own report says, so one of the two is empty.
+    fn report(&mut self) -> Option<Report> {
+        None
+    }
+}
+
+/// A body ended before it was complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the body ended before it was complete: {0}")]
+pub struct Aborted(pub &'static str);
 
 impl Body {
     /// A body without bytes.
@@ -35,24 +78,42 @@ impl Body {
         Body(Inner::Empty)
     }
 
-    /// Bytes in it.
+    /// A body that is made while it is sent.
+    pub fn stream(stream: impl BodyStream) -> Body {
+        Body(Inner::Stream(Box::new(stream)))
+    }
+
+    /// Whether it is made while it is sent.
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self.0, Inner::Stream(_))
+    }
+
+    /// What the stream reports at its end.
+    pub(crate) fn stream_report(&mut self) -> Option<Report> {
+        match &mut self.0 {
+            Inner::Stream(stream) => stream.report(),
+            _ => None,
+        }
+    }
+
+    /// Bytes in it; 0 for a stream.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Inner::Empty => 0,
+            Inner::Empty | Inner::Stream(_) => 0,
             Inner::One(bytes) => bytes.len(),
             Inner::Many { len, .. } => *len,
         }
     }
 
-    /// Whether it has no bytes.
+    /// Whether it has no bytes. A stream may have some.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len() == 0 && !self.is_stream()
     }
 
-    /// All bytes in one piece. Copies only if there are several.
+    /// All bytes in one piece; none of a stream. Copies only if there are several.
     pub fn to_bytes(&self) -> Bytes {
         match &self.0 {
-            Inner::Empty => Bytes::new(),
+            Inner::Empty | Inner::Stream(_) => Bytes::new(),
             Inner::One(bytes) => bytes.clone(),
             Inner::Many { pieces, len } => join(pieces.iter(), *len),
         }
@@ -187,11 +248,14 @@ impl Buf for Pieces {
 
 impl http_body::Body for Body {
     type Data = Pieces;
-    type Error = Infallible;
+    type Error = Aborted;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Pieces>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Pieces>, Aborted>>> {
+        if let Inner::Stream(stream) = &mut self.0 {
+            return stream.poll_frame(cx).map_ok(|frame| frame.map_data(Pieces::One));
+        }
         Poll::Ready(match std::mem::take(&mut self.0) {
-            Inner::Empty => None,
+            Inner::Empty | Inner::Stream(_) => None,
             Inner::One(bytes) => Some(Ok(Frame::data(Pieces::One(bytes)))),
             Inner::Many { pieces, len } => Some(Ok(Frame::data(Pieces::Many { pieces, len }))),
         })
@@ -202,7 +266,10 @@ impl http_body::Body for Body {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.len() as u64)
+        match &self.0 {
+            Inner::Stream(stream) => stream.len().map_or_else(SizeHint::default, SizeHint::with_exact),
+            _ => SizeHint::with_exact(self.len() as u64),
+        }
     }
 }
 

@@ -103,7 +103,7 @@ mod worker;
 
 pub use admission::Permit;
 pub use application::{Application, DebugPage, DebugWork, Loader, PageLink, Worker, WorkerContext};
-pub use body::{Body, Pieces};
+pub use body::{Aborted, Body, BodyStream, Pieces};
 pub use control::Exit;
 pub use error::{LoadError, StartError};
 pub use fanin_config::Priority;

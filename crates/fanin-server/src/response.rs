@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use crate::{Body, Problem, Report};
 
 /// The response to a request.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Response {
     /// The status; a 1xx becomes 500.
     pub status: StatusCode,

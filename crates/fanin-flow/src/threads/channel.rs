@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::block_on::Wakeup;
 use crate::caller::{CallFuture, Caller};
-use crate::reply::Reply;
+use crate::reply::{Pieces, Reply};
 use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
 
@@ -26,7 +26,7 @@ pub(super) enum Message {
     /// Make this call.
     Call(Box<Call>),
     /// The flow has ended, or panicked.
-    Done(Box<Result<Reply, Box<dyn Any + Send>>>),
+    Done(Box<Result<Reply<Pieces>, Box<dyn Any + Send>>>),
 }
 
 /// A call that the worker sends for the flow. It is cancelled once `reply` is closed.

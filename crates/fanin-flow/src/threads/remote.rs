@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep_until};
 
 use super::channel::{Call, Job, JobParts, Message};
 use super::pool::{Pool, Refused};
-use crate::reply::{FlowError, Reply};
+use crate::reply::{FlowError, Reply, ReplyBody};
 use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
 use crate::worker::Worker;
@@ -70,7 +70,7 @@ impl Remote {
                     Some(Message::Done(outcome)) => {
                         self.done = true;
                         match *outcome {
-                            Ok(reply) => return Poll::Ready(reply),
+                            Ok(reply) => return Poll::Ready(reply.map_body(|pieces| Ok(ReplyBody::Pieces(pieces)))),
                             // As if the flow had run here: the server counts panics of its workers.
                             Err(panic) => std::panic::resume_unwind(panic),
                         }

@@ -17,6 +17,7 @@ use super::channel::{Job, Message, WorkerCaller};
 use super::queue::Shared;
 use crate::executor::Flow;
 use crate::fair_scheduler::FairScheduler;
+use crate::reply::{FlowError, Pieces, ReplyBody};
 use crate::worker::Worker;
 
 /// The stack size of a worker's thread, so that the same flows can run. Only touched pages take memory.
@@ -91,8 +92,22 @@ impl ThreadState {
         self.caller.connect(None);
         let whole = outcome.is_ok();
         if let Some(outcome) = outcome.transpose() {
+            let outcome = outcome.map(|reply| reply.map_body(whole_body));
             let _ = messages.send(Message::Done(Box::new(outcome)));
         }
         whole
+    }
+}
+
+/// A stream stays on the thread that makes it, which has other requests to serve.
+fn whole_body(body: ReplyBody) -> Result<Pieces, FlowError> {
+    match body {
+        ReplyBody::Pieces(pieces) => Ok(pieces),
+        ReplyBody::Stream(_) => {
+            tracing::error!(
+                "a flow on a thread of a pool returned a stream: only `executor = \"coroutines\"` can send it"
+            );
+            Err(FlowError::flow())
+        }
     }
 }

@@ -212,6 +212,15 @@ impl ConnectionState {
         self.unfinished_responses.set(self.unfinished_responses.get() + 1);
     }
 
+    /// hyper receives more bytes of a body that is made while it is sent.
+    pub(crate) fn on_stream_bytes(&self, bytes: usize) {
+        if self.unsent.get() == 0 {
+            self.window_began.set(self.now.get());
+            self.taken.set(0);
+        }
+        self.unsent.set(self.unsent.get() + bytes);
+    }
+
     /// Bytes of a response's body that the client has not taken.
     #[inline]
     pub(crate) fn unsent(&self) -> usize {

@@ -36,6 +36,12 @@ impl RouteStats {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
         self.classes[class].add(1);
         self.durations.observe(duration);
+        self.reported(report);
+    }
+
+    /// What a response's body did after its head was sent, or what the whole response did.
+    #[inline]
+    pub(crate) fn reported(&self, report: &crate::Report) {
         if report.calls > 0 {
             self.calls.add(u64::from(report.calls));
             self.upstream_micros.add(report.upstream.as_micros() as u64);

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use http::header::{self, CONTENT_LENGTH, HeaderMap, HeaderValue};
 use http::request::Parts;
-use http::{Method, Version};
+use http::{Method, StatusCode, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use super::read_body::{BodyError, ReadBody};
-use super::response_body::ResponseBody;
+use super::response_body::{ResponseBody, StreamEnd};
 use super::server_responses::ServerResponse;
 use super::{RequestHead, RequestMeta, admitted, begin, handle_head};
 use crate::access_log::Line;
@@ -214,7 +215,7 @@ impl<A: Application> Future for ResponseFuture<A> {
         *this.timeout = None;
         // Taken so that the drop knows that the response was made.
         let Some(meta) = this.meta.take() else { return Poll::Pending };
-        Poll::Ready(Ok(respond(this.worker, this.conn, this.generation, &meta, response)))
+        Poll::Ready(Ok(respond(this.worker, this.conn, this.generation, meta, response)))
     }
 }
 
@@ -241,10 +242,10 @@ fn response_if_read<A: Application>(
 }
 
 fn respond<A: Application>(
-    worker: &WorkerState<A>,
+    worker: &Rc<WorkerState<A>>,
     conn: &Rc<ConnectionState>,
-    generation: &WorkerGeneration<A>,
-    meta: &RequestMeta,
+    generation: &Rc<WorkerGeneration<A>>,
+    meta: RequestMeta,
     mut response: Response,
 ) -> http::Response<ResponseBody> {
     if response.status.is_informational() {
@@ -253,21 +254,74 @@ fn respond<A: Application>(
     }
     let Response { status, mut headers, mut body, report } = response;
     remove_connection_headers(&mut headers);
-    let bytes = body.len() as u64;
+    let is_stream = body.is_stream();
+    let bytes = body.size_hint().exact();
     if meta.method == Method::HEAD {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+        if let Some(bytes) = bytes {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+        }
         body = Body::empty();
     }
     let now = Instant::now();
     let duration = now.saturating_duration_since(meta.start);
     meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).responded(status, duration, &report);
-    log(worker, conn, meta, duration, status.as_u16(), report, bytes);
     worker.on_request_end(now);
-    conn.on_request_end();
-    let mut result = http::Response::new(ResponseBody::new(body, conn));
+    let body = if is_stream && meta.method != Method::HEAD {
+        stream_body(worker, conn, generation, meta, status, report, body)
+    } else {
+        log(worker, conn, &meta, duration, status.as_u16(), report, bytes.unwrap_or(0));
+        conn.on_request_end();
+        ResponseBody::new(body, conn)
+    };
+    let mut result = http::Response::new(body);
     *result.status_mut() = status;
     *result.headers_mut() = headers;
     result
+}
+
+/// The body of a stream. Its request is logged, and ends for its connection and its client, when the stream ends.
+#[cold]
+fn stream_body<A: Application>(
+    worker: &Rc<WorkerState<A>>,
+    conn: &Rc<ConnectionState>,
+    generation: &Rc<WorkerGeneration<A>>,
+    meta: RequestMeta,
+    status: StatusCode,
+    first: Report,
+    body: Body,
+) -> ResponseBody {
+    let (at_end, end_conn) = ((worker.clone(), generation.clone()), conn.clone());
+    ResponseBody::stream(body, conn, move |end: StreamEnd| {
+        let ((worker, generation), conn) = (at_end, end_conn);
+        let now = Instant::now();
+        let stats = meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats);
+        if let Some(report) = &end.report {
+            stats.reported(report);
+        }
+        if !end.complete {
+            stats.client_disconnected();
+            count_reset(&worker, &conn, &generation, &meta);
+        }
+        let duration = now.saturating_duration_since(meta.start);
+        let status = if end.complete { status.as_u16() } else { CLIENT_DISCONNECTED };
+        log(&worker, &conn, &meta, duration, status, end.report.unwrap_or(first), end.bytes);
+        conn.on_request_end();
+    })
+}
+
+/// A request of an HTTP/2 client ended early.
+fn count_reset<A: Application>(
+    worker: &WorkerState<A>,
+    conn: &ConnectionState,
+    generation: &WorkerGeneration<A>,
+    meta: &RequestMeta,
+) {
+    if meta.version == Version::HTTP_2
+        && conn.limits.on_reset(&worker.clients, generation.server(), meta.forwarded.map(|client| client.ip()))
+    {
+        worker.stats.client_limits[Bound::Resets as usize].add(1);
+        conn.wake();
+    }
 }
 
 fn client_disconnected<A: Application>(
@@ -277,12 +331,7 @@ fn client_disconnected<A: Application>(
     meta: &RequestMeta,
 ) {
     let now = Instant::now();
-    if meta.version == Version::HTTP_2
-        && conn.limits.on_reset(&worker.clients, generation.server(), meta.forwarded.map(|client| client.ip()))
-    {
-        worker.stats.client_limits[Bound::Resets as usize].add(1);
-        conn.wake();
-    }
+    count_reset(worker, conn, generation, meta);
     meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).client_disconnected();
     log(worker, conn, meta, now.saturating_duration_since(meta.start), CLIENT_DISCONNECTED, Report::default(), 0);
     worker.on_request_end(now);

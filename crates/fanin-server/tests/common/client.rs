@@ -126,6 +126,16 @@ impl Client {
         }
     }
 
+    /// What comes up to and with `end`.
+    pub fn read_until(&mut self, end: &[u8]) -> String {
+        loop {
+            if let Some(at) = self.buffer.windows(end.len()).position(|window| window == end) {
+                return String::from_utf8(self.buffer.drain(..at + end.len()).collect()).unwrap();
+            }
+            assert!(self.fill(), "closed: {:?}", String::from_utf8_lossy(&self.buffer));
+        }
+    }
+
     /// Everything that comes until the server closes.
     pub fn rest(&mut self) -> Vec<u8> {
         while self.fill() {}

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 mod client;
+pub mod streams;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -34,7 +35,7 @@ pub struct Shared {
     pub dropped: AtomicUsize,
     /// `GET /detach` requests that ran to their end although the client had left.
     pub finished: AtomicUsize,
-    /// Lets `GET /limiter` requests go.
+    /// Lets `GET /limiter` requests go, and each part of `GET /stream/gated`.
     pub limiter: Semaphore,
     /// Where the loader says files are.
     pub watch: Option<PathBuf>,
@@ -78,6 +79,7 @@ impl Default for Setup {
             get("/hold"),
             get("/work"),
             get("/status/{code}"),
+            get("/stream/{kind}"),
             RouteSpec { timeout: Duration::from_millis(50), ..get("/never") },
             RouteSpec { limit: 1, max_waiting: 1, ..get("/limited") },
             RouteSpec { limit: 1, max_waiting: 1, timeout: Duration::from_millis(100), ..get("/limited-briefly") },
@@ -176,7 +178,7 @@ impl Drop for TestServer {
 }
 
 /// Waits until something holds; fails the test if it does not within some seconds.
-pub fn eventually(what: &str, holds: impl Fn() -> bool) {
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..2000 {
         if holds() {
             return;
@@ -336,6 +338,9 @@ async fn answer(app: Arc<TestApp>, activity: Activity, request: Request) -> Resp
             Response::default()
         }
         "/never" => std::future::pending().await,
+        path if path.starts_with("/stream/") => {
+            streams::response(shared.clone(), request.params.get("kind").unwrap(), request.permit)
+        }
         path if path.starts_with("/status/") => {
             let code = request.params.get("code").unwrap().parse::<StatusCode>().unwrap();
             Response::new(code, "body")

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use http::{Request, Response};
 
-async fn connect(server: &TestServer) -> SendRequest<Bytes> {
+pub async fn connect(server: &TestServer) -> SendRequest<Bytes> {
     let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
     let (sender, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(async move {
@@ -17,7 +17,7 @@ async fn connect(server: &TestServer) -> SendRequest<Bytes> {
     sender
 }
 
-fn request(method: &str, path: &str) -> Request<()> {
+pub fn request(method: &str, path: &str) -> Request<()> {
     Request::builder().method(method).uri(format!("http://test{path}")).body(()).unwrap()
 }
 

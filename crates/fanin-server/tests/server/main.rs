@@ -20,4 +20,5 @@ mod reload;
 mod resets;
 mod routes;
 mod slow_readers;
+mod streams;
 mod tls;

@@ -10,9 +10,12 @@ use std::time::Duration;
 
 use arcstr::ArcStr;
 use bytes::Bytes;
-use fanin_flow::{FlowError, FlowFuture, IncomingRequest, Limit, Reply, WorkerFlows};
-use fanin_server::{Body, Problem, Report, Request, RequestId, Response, Worker, WorkerContext};
+use fanin_flow::{
+    FlowError, FlowFuture, IncomingRequest, Incomplete, Limit, Reply, ReplyBody, ReplyStream, WorkerFlows,
+};
+use fanin_server::{Aborted, Body, BodyStream, Problem, Report, Request, RequestId, Response, Worker, WorkerContext};
 use fanin_upstream::WorkerClient;
+use http_body::Frame;
 
 use super::models::InProcess;
 use super::{App, Traces};
@@ -128,13 +131,42 @@ fn response(reply: Reply, with_id: impl FnOnce(Problem) -> Problem) -> Response 
         Ok(success) => Response {
             status: success.status,
             headers: success.headers,
-            body: match success.body.into_inner() {
-                Ok([body]) => Body::from(body),
-                Err(pieces) => Body::from(pieces.into_iter().collect::<Vec<Bytes>>()),
+            body: match success.body {
+                ReplyBody::Pieces(pieces) => match pieces.into_inner() {
+                    Ok([body]) => Body::from(body),
+                    Err(pieces) => Body::from(pieces.into_iter().collect::<Vec<Bytes>>()),
+                },
+                ReplyBody::Stream(stream) => Body::stream(StreamedBody(stream)),
             },
             report,
         },
         Err(error) => Response { report, ..with_id(problem(error)).into() },
+    }
+}
+
+/// A flow's stream as the server sends it.
+struct StreamedBody(Box<dyn ReplyStream>);
+
+impl BodyStream for StreamedBody {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
+        let next = self.0.poll_next(context);
+        next.map(|next| next.map(|next| next.map(Frame::data).map_err(|Incomplete(why)| Aborted(why))))
+    }
+
+    fn len(&self) -> Option<u64> {
+        self.0.len()
+    }
+
+    fn report(&mut self) -> Option<Report> {
+        let summary = self.0.summary()?;
+        Some(Report {
+            partial: summary.partial,
+            calls: summary.calls,
+            upstream: summary.upstream,
+            steps: summary.usage.steps,
+            memory: summary.usage.memory,
+            limit: summary.limit.map(Limit::name),
+        })
     }
 }
 
@@ -170,7 +202,7 @@ mod tests {
     fn success(pieces: &[&'static str]) -> Success {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let body = pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect();
+        let body = ReplyBody::Pieces(pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect());
         Success { status: StatusCode::CREATED, headers, body }
     }
 
