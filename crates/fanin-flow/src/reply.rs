@@ -93,7 +93,7 @@ pub trait ReplyStream: 'static {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Incomplete>>>;
 
     /// How many bytes will come, if that is known.
-    fn len(&self) -> Option<u64> {
+    fn exact_len(&self) -> Option<u64> {
         None
     }
 

@@ -56,7 +56,7 @@ pub trait BodyStream: 'static {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>>;
 
     /// How many bytes will come, if that is known: it is sent as `content-length`.
-    fn len(&self) -> Option<u64> {
+    fn exact_len(&self) -> Option<u64> {
         None
     }
 
@@ -267,7 +267,7 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Inner::Stream(stream) => stream.len().map_or_else(SizeHint::default, SizeHint::with_exact),
+            Inner::Stream(stream) => stream.exact_len().map_or_else(SizeHint::default, SizeHint::with_exact),
             _ => SizeHint::with_exact(self.len() as u64),
         }
     }

@@ -59,7 +59,7 @@ impl BodyStream for Parts {
         Poll::Ready(Some(Ok(frame)))
     }
 
-    fn len(&self) -> Option<u64> {
+    fn exact_len(&self) -> Option<u64> {
         (self.kind == "known").then_some(3)
     }
 

@@ -153,8 +153,8 @@ impl BodyStream for StreamedBody {
         next.map(|next| next.map(|next| next.map(Frame::data).map_err(|Incomplete(why)| Aborted(why))))
     }
 
-    fn len(&self) -> Option<u64> {
-        self.0.len()
+    fn exact_len(&self) -> Option<u64> {
+        self.0.exact_len()
     }
 
     fn report(&mut self) -> Option<Report> {
