@@ -52,7 +52,7 @@ pub use path_segments::{UnsafeSegment, check_segments, check_value};
 pub use priority::Priority;
 pub use render::{render, render_all};
 pub use route::{FlowRef, OnDisconnect, Route};
-pub use server::{AccessLog, LogFormat, Server, ServerTls};
+pub use server::{AccessLog, LogFormat, RequestSlashes, Server, ServerTls};
 pub use upstream::batch::Batch;
 pub use upstream::breaker::Breaker;
 pub use upstream::cache::Cache;

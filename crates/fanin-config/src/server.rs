@@ -151,6 +151,11 @@ pub struct Server {
     #[serde(serialize_with = "serialize::duration")]
     #[schemars(with = "types::DurationText")]
     pub drain_timeout: Duration,
+    /// Slashes and backslashes that are escaped in a request's path, `%2F` and `%5C`. `"refuse"`: such a request is answered
+    /// with 400. `"keep"`: they are a part of their segment, and a path parameter has them decoded. `"decode"`: both become
+    /// `/` before the route is found. A backslash that is not escaped counts like `%5C`.
+    #[schemars(with = "types::RequestSlashesText")]
+    pub escaped_slashes: RequestSlashes,
     /// Largest head of a request in bytes: request line and headers. A larger one is answered with 431.
     #[serde(serialize_with = "serialize::size")]
     #[schemars(with = "types::Size<1024>")]
@@ -221,6 +226,7 @@ impl Default for Server {
             max_unsent: 32 << 20,
             max_unsent_total: 256 << 20,
             drain_timeout: Duration::from_secs(30),
+            escaped_slashes: RequestSlashes::Refuse,
             max_header_size: 32 << 10,
             max_body: 1 << 20,
             timeout_header: None,
@@ -246,6 +252,19 @@ pub struct ServerTls {
     #[serde(serialize_with = "serialize::path")]
     #[schemars(with = "String")]
     pub key: PathBuf,
+}
+
+/// What becomes of escaped slashes in a request's path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RequestSlashes {
+    /// The request is refused: once decoded, they cannot be told from the slashes that separate segments.
+    #[default]
+    Refuse,
+    /// They are a part of their segment.
+    Keep,
+    /// They separate segments.
+    Decode,
 }
 
 /// How messages on standard error are written.
@@ -391,6 +410,16 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         max_unsent: table.size("max_unsent", 1).unwrap_or(default.max_unsent),
         max_unsent_total: table.size("max_unsent_total", 1).unwrap_or(default.max_unsent_total),
         drain_timeout: table.duration("drain_timeout").unwrap_or(default.drain_timeout),
+        escaped_slashes: table
+            .choice(
+                "escaped_slashes",
+                &[
+                    ("refuse", RequestSlashes::Refuse),
+                    ("keep", RequestSlashes::Keep),
+                    ("decode", RequestSlashes::Decode),
+                ],
+            )
+            .unwrap_or_default(),
         max_header_size: table.size("max_header_size", 1024).unwrap_or(default.max_header_size),
         max_body: table.size("max_body", 0).unwrap_or(default.max_body),
         timeout_header,

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use common::{FULL, folder, parse};
 use fanin_config::{
-    AccessLog, Batch, Breaker, Cache, Config, Executor, FILE_NAME, FieldNames, FlowLimits, Hedge, HttpVersion, Int64,
-    Limit, LogFormat, MASK, ModelSettings, OnDisconnect, Param, ParamKind, ParamLocation, ParamType, Priority,
-    QueryLists, Retry, Rows, Server, Snapshot, Threads, Upstream, UpstreamKind, Versions,
+    AccessLog, Batch, Breaker, Cache, Config, EscapedSlashes, Executor, FILE_NAME, FieldNames, FlowLimits, Hedge,
+    HttpVersion, Int64, Limit, LogFormat, MASK, ModelSettings, OnDisconnect, Param, ParamKind, ParamLocation,
+    ParamType, Priority, QueryLists, RequestSlashes, Retry, Rows, Server, Snapshot, Threads, Upstream, UpstreamKind,
+    Versions,
 };
 use http::{Method, StatusCode};
 
@@ -51,6 +52,7 @@ fn every_key_is_read() {
     assert_eq!((server.max_header_size, server.max_body), (16_384, 2_000_000));
     assert_eq!(server.timeout_header.as_ref().map(|name| name.as_str()), Some("x-timeout-ms"));
     assert_eq!(server.access_log, AccessLog::File(dir.path().join("access.log")));
+    assert_eq!(server.escaped_slashes, RequestSlashes::Decode);
     assert_eq!((server.log.as_str(), server.log_format), ("warn,fanin=debug", LogFormat::Json));
     assert_eq!(server.stall, Duration::from_millis(50));
     assert_eq!(server.heap_profile, Some(512 << 10));
@@ -113,6 +115,7 @@ fn every_key_is_read() {
     assert!(!search.headers["accept"].is_sensitive());
     assert_eq!(search.forward_headers, ["authorization"]);
     assert_eq!((&search.timeout_header, search.query_lists), (&None, QueryLists::Comma));
+    assert_eq!(search.escaped_slashes, EscapedSlashes::Encode);
     let tls = search.tls.as_ref().expect("set");
     assert_eq!(tls.ca, Some(dir.path().join("ca.pem")));
     assert_eq!(tls.cert, Some(dir.path().join("cert.pem")));

@@ -27,7 +27,7 @@ impl<A: Application> Generation<A> {
     /// On an error nothing in the process has changed. On success the new limits apply.
     pub(crate) fn new(app: Arc<A>, number: u64, limiters: &Limiters) -> Result<Generation<A>, LoadError> {
         let routes = app.routes();
-        let router = Router::new(&routes)?;
+        let router = Router::new(&routes, app.server().escaped_slashes)?;
         let tls = app.server().tls.as_ref().map(tls::load).transpose()?;
         let mut registry = Registry::default();
         app.register_metrics(&mut registry);

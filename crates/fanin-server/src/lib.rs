@@ -36,11 +36,12 @@
 //! The first two concern this process only. A slow upstream keeps requests in flight, which the limits bound.
 //!
 //! # Paths
-//! Routes are matched on the *raw* path, segment by segment. A path parameter is percent-decoded after the match, so an encoded slash
-//! (`%2F`) stays inside its segment. These are answered 400:
+//! Routes are matched on the *raw* path, segment by segment. A path parameter is percent-decoded after the match. Escaped slashes
+//! and backslashes (`%2F`, `%5C`, `\`) are refused, kept inside their segment, or made slashes before the match, as
+//! `escaped_slashes` says. These are answered 400:
 //! - an invalid percent-encoding,
 //! - a parameter that is not UTF-8,
-//! - any segment that is `.` or `..`, encoded or not. A parameter can therefore never climb out of an upstream's path.
+//! - any segment that is `.` or `..`, encoded or not.
 //!
 //! Nothing is normalised: `//` and a trailing slash are part of the path, and match only a route that has them.
 //!

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fanin_config::RequestSlashes;
 use http::{HeaderValue, Method};
 use smallvec::SmallVec;
 
@@ -12,6 +13,7 @@ use crate::{LoadError, RouteSpec};
 #[derive(Debug)]
 pub(crate) struct Router {
     paths: matchit::Router<Methods>,
+    slashes: RequestSlashes,
 }
 
 /// The routes of one path.
@@ -41,7 +43,7 @@ pub(crate) enum Found {
 }
 
 impl Router {
-    pub(crate) fn new(routes: &[RouteSpec]) -> Result<Router, LoadError> {
+    pub(crate) fn new(routes: &[RouteSpec], slashes: RequestSlashes) -> Result<Router, LoadError> {
         let mut errors = Vec::new();
         let mut by_path = BTreeMap::<String, Vec<(Method, usize)>>::new();
         for (at, route) in routes.iter().enumerate() {
@@ -66,11 +68,27 @@ impl Router {
                 errors.push(format!("route {label}: {error}"));
             }
         }
-        if errors.is_empty() { Ok(Router { paths }) } else { Err(LoadError::from(errors)) }
+        if errors.is_empty() { Ok(Router { paths, slashes }) } else { Err(LoadError::from(errors)) }
+    }
+
+    /// The path as flows see it, if it differs from that of the request.
+    #[inline]
+    pub(crate) fn rewritten(&self, path: &str) -> Option<String> {
+        match self.slashes {
+            RequestSlashes::Refuse | RequestSlashes::Keep => None,
+            RequestSlashes::Decode => path::with_plain_slashes(path),
+        }
     }
 
     pub(crate) fn find(&self, method: &Method, path: &str) -> Found {
-        if let Err(error) = path::check(path) {
+        match self.rewritten(path) {
+            None => self.find_path(method, path),
+            Some(path) => self.find_path(method, &path),
+        }
+    }
+
+    fn find_path(&self, method: &Method, path: &str) -> Found {
+        if let Err(error) = path::check(path, self.slashes) {
             return Found::Bad(error);
         }
         let Ok(found) = self.paths.at(path) else { return Found::NoPath };
@@ -155,9 +173,13 @@ mod tests {
     use super::*;
 
     fn router(routes: &[(&str, &str)]) -> Result<Router, LoadError> {
+        router_with(RequestSlashes::Keep, routes)
+    }
+
+    fn router_with(slashes: RequestSlashes, routes: &[(&str, &str)]) -> Result<Router, LoadError> {
         let routes =
             routes.iter().map(|(method, path)| RouteSpec::new(method.parse().unwrap(), *path)).collect::<Vec<_>>();
-        Router::new(&routes)
+        Router::new(&routes, slashes)
     }
 
     fn found(route: usize, values: &[&str]) -> Found {
@@ -205,11 +227,11 @@ mod tests {
     #[test]
     fn a_route_may_have_several_methods() {
         let both = RouteSpec { methods: vec![Method::GET, Method::POST], ..RouteSpec::new(Method::GET, "/a") };
-        let router = Router::new(&[both.clone(), RouteSpec::new(Method::PUT, "/a")]).unwrap();
+        let router = Router::new(&[both.clone(), RouteSpec::new(Method::PUT, "/a")], RequestSlashes::Keep).unwrap();
         for (method, route) in [(Method::GET, 0), (Method::HEAD, 0), (Method::POST, 0), (Method::PUT, 1)] {
             assert_eq!(router.find(&method, "/a"), found(route, &[]));
         }
-        let error = Router::new(&[both, RouteSpec::new(Method::POST, "/a")]).unwrap_err();
+        let error = Router::new(&[both, RouteSpec::new(Method::POST, "/a")], RequestSlashes::Keep).unwrap_err();
         assert_eq!(error.diagnostics, ["two routes POST /a"]);
     }
 
@@ -219,6 +241,20 @@ mod tests {
         assert_eq!(router.find(&Method::GET, "/a/%2e%2e"), Found::Bad(PathError::DotSegment));
         assert_eq!(router.find(&Method::GET, "/a/%f"), Found::Bad(PathError::Encoding));
         assert_eq!(router.find(&Method::GET, "/a/%ff"), Found::Bad(PathError::Utf8));
+    }
+
+    #[test]
+    fn escaped_slashes() {
+        let routes = [("GET", "/a/{id}"), ("GET", "/admin/{id}"), ("GET", "/{*rest}")];
+        let find = |slashes, path| router_with(slashes, &routes).unwrap().find(&Method::GET, path);
+        for path in ["/admin%2Fx", "/admin%5cx", "/admin\\x"] {
+            assert_eq!(find(RequestSlashes::Refuse, path), Found::Bad(PathError::EscapedSlash), "{path}");
+            assert_eq!(find(RequestSlashes::Decode, path), found(1, &["x"]), "{path}");
+        }
+        assert_eq!(find(RequestSlashes::Keep, "/admin%2Fx"), found(2, &["admin/x"]));
+        assert_eq!(find(RequestSlashes::Decode, "/a%2F..%2fadmin"), Found::Bad(PathError::DotSegment));
+        assert_eq!(find(RequestSlashes::Refuse, "/a/%252F"), found(0, &["%2F"]));
+        assert_eq!(find(RequestSlashes::Decode, "/a/%252F"), found(0, &["%2F"]));
     }
 
     #[test]

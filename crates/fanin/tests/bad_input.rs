@@ -163,13 +163,12 @@ fn what_is_repeated_is_joined() {
 #[test]
 fn paths_and_headers_cannot_be_broken_out_of() {
     let serving = Serving::start(service(&backend()).path());
-    let (status, body) = parts(&serving.get("/path?id=a%2Fb%20c%3Fd"));
+    let (status, body) = parts(&serving.get("/path?id=a%2Cb%20c%3Fd"));
     assert_eq!(status, 200);
-    assert!(body.as_str().expect("text").starts_with("GET /items/a%2Fb%20c%3Fd HTTP/1.1"), "{body}");
-    for id in ["..", ".", "%2e%2e", "%252e"] {
+    assert!(body.as_str().expect("text").starts_with("GET /items/a%2Cb%20c%3Fd HTTP/1.1"), "{body}");
+    for id in ["..", ".", "%2e%2e", "%252e", "../admin", "%252e%252e%252fadmin", "..%3b/admin", "a/b", "a%5cb"] {
         let (status, body) = parts(&serving.get(&format!("/path?id={id}")));
-        let sent = body.as_str().unwrap_or_default();
-        assert!(status != 200 || sent.starts_with("GET /items/%25"), "{id}: {status} {body}");
+        assert_eq!((status, &body["title"]), (400, &"The request cannot be understood".into()), "{id}: {body}");
     }
     for route in ["split", "answered"] {
         let answer = serving.get(&format!("/{route}?text=a%0d%0ax-evil:%20b"));

@@ -113,6 +113,11 @@ leaf!(
     json_schema!({ "anyOf": [{ "enum": ["text", "json"] }, variable()] })
 );
 leaf!(
+    /// `"refuse"`, `"keep"` or `"decode"`.
+    RequestSlashesText,
+    json_schema!({ "anyOf": [{ "enum": ["refuse", "keep", "decode"] }, variable()] })
+);
+leaf!(
     /// How important.
     PriorityText,
     json_schema!({ "anyOf": [{ "enum": ["critical", "normal", "low", "background"] }, variable()] })

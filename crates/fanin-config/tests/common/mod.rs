@@ -64,6 +64,7 @@ max_body = "2MB"
 timeout_header = "x-timeout-ms"
 access_log = "access.log"
 log_format = "json"
+escaped_slashes = "decode"
 log = "warn,fanin=debug"
 stall = "50ms"
 heap_profile = "512KiB"
@@ -99,6 +100,7 @@ headers = { authorization = "Basic abc", x-from-env = "${TOKEN}", accept = "appl
 forward_headers = ["Authorization"]
 timeout_header = "off"
 query_lists = "comma"
+escaped_slashes = "encode"
 tls = { ca = "ca.pem", cert = "cert.pem", key = "key.pem", server_name = "search" }
 
 retry = { max = 2, budget = 0.1, floor = 1, backoff = "10ms" }

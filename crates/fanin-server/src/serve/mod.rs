@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http::header::TRANSFER_ENCODING;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::Instant;
@@ -155,7 +155,7 @@ fn check<A: Application>(
     conn: &ConnectionState,
     generation: &WorkerGeneration<A>,
     meta: &mut RequestMeta,
-    parts: Parts,
+    mut parts: Parts,
     body: Incoming,
 ) -> Result<RequestState<<A::Worker as Worker>::Future>, ServerResponse> {
     let (is_http2, forwarded) = (parts.version == Version::HTTP_2, meta.forwarded.map(|client| client.ip()));
@@ -176,6 +176,9 @@ fn check<A: Application>(
         Found::Options { allow } => return Err(ServerResponse::Options { allow }),
         Found::Bad(error) => return Err(ServerResponse::Path(error)),
     };
+    if let Some(path) = generation.shared.router.rewritten(parts.uri.path()) {
+        parts.uri = with_path(parts.uri, &path);
+    }
     meta.route = Some(route.clone());
     let timeout = match &generation.server().timeout_header {
         None => route.timeout,
@@ -230,6 +233,16 @@ fn check<A: Application>(
             Err(ServerResponse::Refused(refusal))
         }
     }
+}
+
+/// The same target with another path.
+#[cold]
+fn with_path(target: Uri, path: &str) -> Uri {
+    let query = target.query().map_or(String::new(), |query| format!("?{query}"));
+    let mut parts = target.clone().into_parts();
+    parts.path_and_query = PathAndQuery::try_from(format!("{path}{query}")).ok();
+    // The path has only lost characters, so it is as valid as before.
+    Uri::from_parts(parts).unwrap_or(target)
 }
 
 /// Whether a body comes as it is, or in chunks. hyper takes any list of codings that ends in chunked, and decodes no other.

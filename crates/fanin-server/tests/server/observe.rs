@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::common::{Client, TestServer, eventually, metric};
-use fanin_config::AccessLog;
+use fanin_config::{AccessLog, RequestSlashes};
 use serde_json::Value;
 
 fn lines(path: &std::path::Path) -> Vec<Value> {
@@ -16,7 +16,10 @@ fn lines(path: &std::path::Path) -> Vec<Value> {
 fn each_request_has_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
-    let server = TestServer::with(|setup| setup.server.access_log = AccessLog::File(path.clone()));
+    let server = TestServer::with(|setup| {
+        setup.server.access_log = AccessLog::File(path.clone());
+        setup.server.escaped_slashes = RequestSlashes::Keep;
+    });
     let mut client = server.connect();
     let id = client.get("/items/a%2Fb?secret=1").json()["id"].clone();
     client.get("/partial");

@@ -1,10 +1,11 @@
 //! Methods, paths, statuses.
 
 use crate::common::{Client, TestServer};
+use fanin_config::RequestSlashes;
 
 #[test]
 fn routes_and_parameters() {
-    let server = TestServer::start();
+    let server = TestServer::with(|setup| setup.server.escaped_slashes = RequestSlashes::Keep);
     let mut client = server.connect();
     let json = client.get("/items/a%2Fb%20%C3%BC?x=1&x=%32").json();
     assert_eq!(json["params"]["id"], "a/b ü");
@@ -13,6 +14,39 @@ fn routes_and_parameters() {
     assert_eq!(json["remote"], client.local().to_string());
     assert_eq!(client.get("/files/a//b/").json()["params"]["rest"], "a//b/");
     assert_eq!(client.get("http://other/hello").text(), "hello");
+}
+
+#[test]
+fn escaped_slashes_are_refused_kept_or_decoded() {
+    let with = |slashes| TestServer::with(|setup| setup.server.escaped_slashes = slashes);
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for path in ["/items/a%2Fb", "/items/a%2fb", "/items/a%5Cb", "/items/a%5cb", "/items/a\\b", "/nowhere%2F"] {
+        let reply = client.get(path);
+        assert_eq!(reply.status, 400, "{path}: {reply:?}");
+        assert!(reply.text().contains("escaped slash"), "{path}: {reply:?}");
+    }
+    // Neither is an escaped slash after decoding once.
+    assert_eq!(client.get("/items/a%252Fb").json()["params"]["id"], "a%2Fb");
+    assert_eq!(client.get("/items/1?x=%2F").json()["query"], "x=%2F");
+
+    let server = with(RequestSlashes::Keep);
+    let mut client = server.connect();
+    assert_eq!(client.get("/items/a%2fb%5C").json()["params"]["id"], "a/b\\");
+    assert_eq!(client.get("/items%2F1").status, 404);
+
+    let server = with(RequestSlashes::Decode);
+    let mut client = server.connect();
+    let json = client.get("/items%2Fa%20b?x=%2F").json();
+    assert_eq!(
+        (&json["params"]["id"], &json["path"], &json["query"]),
+        (&"a b".into(), &"/items/a%20b".into(), &"x=%2F".into())
+    );
+    assert_eq!(client.get("http://other/files%5ca%2fb").json()["params"]["rest"], "a/b");
+    assert_eq!(client.get("/items/a%2Fb").status, 404);
+    for path in ["/files/a%2F..%2Fb", "/files/%2e%2e%2f", "/files/..\\x"] {
+        assert_eq!(client.get(path).status, 400, "{path}");
+    }
 }
 
 #[test]
