@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use arcstr::ArcStr;
-use fanin_json::Doc;
+use fanin_json::{Doc, JsonError};
 use fanin_lang::value::Struct;
 use fanin_lang::{CallHandle, Failure, Kind, Outcome, Value};
 use fanin_upstream::{Answer, CallError, Upstream};
+use http::Method;
 
 use crate::request_object::{join_headers, object};
 
@@ -90,26 +91,65 @@ pub(crate) enum Content {
     Json,
     /// Another type: a string.
     Text,
+    /// No body where JSON must be.
+    Missing,
 }
 
+/// Whether a call's answer has a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyRule {
+    /// An answer to HEAD has none.
+    Never,
+    /// A write is often answered without one.
+    Optional,
+    /// A read of JSON has one if its status is 200, 203 or 206.
+    Required,
+}
+
+impl BodyRule {
+    pub(crate) fn of(method: &Method, safe: bool) -> BodyRule {
+        match (method == Method::HEAD, safe) {
+            (true, _) => BodyRule::Never,
+            (false, true) => BodyRule::Required,
+            (false, false) => BodyRule::Optional,
+        }
+    }
+}
+
+/// Why an answer's body cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreadable {
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    #[error("the answer has no body (returns = \"any\" accepts it)")]
+    NoBody,
+}
+
+/// What is wrong with a part that nothing requested.
+pub(crate) const UNREQUESTED_PART: &str =
+    "status 206: the answer is a part, and the call sent no range (ok = [206] accepts it)";
+
 /// Decides by the `content-type`, not by the bytes, so that invalid JSON is not taken for text.
-pub(crate) fn content(answer: &Answer, head: bool) -> Content {
+pub(crate) fn content(answer: &Answer, rule: BodyRule) -> Content {
     let kind = match answer.headers.content_type() {
         // The most frequent value.
         Some(b"application/json") if !answer.body.is_empty() => return Content::Json,
         kind => kind.and_then(|value| std::str::from_utf8(value).ok()),
     };
-    if answer.body.is_empty() && (head || kind.is_none() || matches!(answer.status.as_u16(), 204 | 205 | 304)) {
-        return Content::Empty;
-    }
-    match kind.map(|kind| kind.split(';').next().unwrap_or("").trim()) {
-        None => Content::Json,
-        Some(kind) if kind.eq_ignore_ascii_case("application/json") => Content::Json,
-        Some(kind) if kind.len() > 5 && kind.as_bytes()[kind.len() - 5..].eq_ignore_ascii_case(b"+json") => {
-            Content::Json
+    let is_json = kind.map(|kind| kind.split(';').next().unwrap_or("").trim()).is_none_or(|kind| {
+        kind.eq_ignore_ascii_case("application/json")
+            || kind.len() > 5 && kind.as_bytes()[kind.len() - 5..].eq_ignore_ascii_case(b"+json")
+    });
+    match (answer.body.is_empty(), is_json) {
+        (false, true) => Content::Json,
+        (false, false) => Content::Text,
+        (true, false) => Content::Empty,
+        (true, true) => {
+            let status = answer.status.as_u16();
+            let whole = rule == BodyRule::Required && matches!(status, 200 | 203 | 206);
+            let never = rule == BodyRule::Never || matches!(status, 204 | 205 | 304);
+            if never || kind.is_none() && !whole { Content::Empty } else { Content::Missing }
         }
-        Some(_) if answer.body.is_empty() => Content::Empty,
-        Some(_) => Content::Text,
     }
 }
 

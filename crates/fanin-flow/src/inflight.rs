@@ -13,7 +13,7 @@ use fanin_upstream::{Answer, CallError};
 use futures_util::stream::{FuturesUnordered, Stream};
 use tokio::sync::oneshot;
 
-use crate::answer::{Content, content};
+use crate::answer::{BodyRule, Content, Unreadable, content};
 use crate::caller::CallFuture;
 use crate::merge::Work;
 
@@ -27,13 +27,22 @@ const INDEXED: usize = 256;
 const QUEUE: usize = 64;
 
 /// An answer's parsed body.
-pub(crate) type Checked = Result<Body, JsonError>;
+pub(crate) type Checked = Result<Body, Unreadable>;
+
+/// A shape, if one is declared, decides whether the body may be missing.
+pub(crate) fn without_body(checked: Checked, has_shape: bool) -> Checked {
+    match checked {
+        Err(Unreadable::NoBody) if has_shape => Ok(Body::Empty),
+        checked => checked,
+    }
+}
 
 /// A call in flight. Its output is the call's index, its answer and its body.
 pub(crate) struct InFlight {
     index: u32,
-    /// Maximal nesting of the body, shifted by one; the lowest bit is set for HEAD. Packed, because every suspended flow has one.
-    depth_and_head: u32,
+    /// Maximal nesting of the body.
+    max_depth: u16,
+    rule: BodyRule,
     state: State,
 }
 
@@ -52,13 +61,13 @@ struct Check {
 
 impl InFlight {
     /// The call with this index, which is below `max_calls`. Bodies nested deeper than `max_depth` are refused.
-    pub(crate) fn new(index: usize, call: CallFuture, head: bool, max_depth: usize) -> InFlight {
-        let max_depth = u32::try_from(max_depth).unwrap_or(u32::MAX).min(u32::MAX >> 1);
-        InFlight { index: index as u32, depth_and_head: max_depth << 1 | u32::from(head), state: State::Call(call) }
+    pub(crate) fn new(index: usize, call: CallFuture, rule: BodyRule, max_depth: usize) -> InFlight {
+        let max_depth = u16::try_from(max_depth).unwrap_or(u16::MAX);
+        InFlight { index: index as u32, max_depth, rule, state: State::Call(call) }
     }
 
     pub(crate) fn shared(index: usize, work: Work) -> InFlight {
-        InFlight { index: index as u32, depth_and_head: 0, state: State::Shared(work) }
+        InFlight { index: index as u32, max_depth: 0, rule: BodyRule::Optional, state: State::Shared(work) }
     }
 }
 
@@ -67,8 +76,7 @@ impl Future for InFlight {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let (index, max_depth) = (this.index as usize, (this.depth_and_head >> 1) as usize);
-        let head = this.depth_and_head & 1 == 1;
+        let (index, max_depth) = (this.index as usize, usize::from(this.max_depth));
         loop {
             match &mut this.state {
                 State::Call(call) => {
@@ -76,21 +84,24 @@ impl Future for InFlight {
                         Ok(answer) => answer,
                         Err(error) => return Poll::Ready((index, Err(error))),
                     };
-                    let checked = match content(&answer, head) {
+                    let checked = match content(&answer, this.rule) {
                         Content::Empty => Ok(Body::Empty),
                         Content::Text => Ok(Body::Text),
+                        Content::Missing => Err(Unreadable::NoBody),
                         Content::Json if answer.body.len() > OFFLOAD => {
                             if let Some(checked) = offload(answer.body.clone(), max_depth) {
                                 this.state = State::Check(Box::new(Check { answer: Some(answer), checked }));
                                 continue;
                             }
-                            Doc::parse(answer.body.clone(), max_depth).map(Body::Json)
+                            Doc::parse(answer.body.clone(), max_depth).map(Body::Json).map_err(Unreadable::from)
                         }
                         // Flows read most bodies of this size, and indexing costs little.
                         Content::Json if answer.body.len() <= INDEXED => {
-                            Doc::parse_indexed(answer.body.clone(), max_depth).map(Body::Json)
+                            Doc::parse_indexed(answer.body.clone(), max_depth).map(Body::Json).map_err(Unreadable::from)
                         }
-                        Content::Json => Doc::parse(answer.body.clone(), max_depth).map(Body::Json),
+                        Content::Json => {
+                            Doc::parse(answer.body.clone(), max_depth).map(Body::Json).map_err(Unreadable::from)
+                        }
                     };
                     return Poll::Ready((index, Ok((answer, checked))));
                 }
@@ -104,7 +115,7 @@ impl Future for InFlight {
                     let Some(answer) = check.answer.take() else { return Poll::Pending };
                     // The thread ends only with the process; then the worker parses the body.
                     let doc = checked.unwrap_or_else(|_| Doc::parse(answer.body.clone(), max_depth));
-                    return Poll::Ready((index, Ok((answer, doc.map(Body::Json)))));
+                    return Poll::Ready((index, Ok((answer, doc.map(Body::Json).map_err(Unreadable::from)))));
                 }
             }
         }

@@ -6,7 +6,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use smallvec::smallvec;
 
-use crate::answer::{Content, content};
+use crate::answer::{BodyRule, Content, content};
 use crate::builtins::ResponseObject;
 use crate::call::{header, text};
 use crate::flow_host::FlowHost;
@@ -106,7 +106,7 @@ fn body(host: &FlowHost, value: &Value, limit: usize) -> Result<(Pieces, HeaderV
         && matches!(slot.outcome(), Some(Ok(value)) if !matches!(value, Value::Absent(_)))
     {
         // Only the answer to a HEAD counts as JSON without a body.
-        match content(answer, false) {
+        match content(answer, BodyRule::Optional) {
             _ if answer.body.is_empty() => {}
             // An answer returned by itself is passed on unchanged.
             Content::Json => return Ok((smallvec![answer.body.clone()], JSON)),
@@ -114,7 +114,7 @@ fn body(host: &FlowHost, value: &Value, limit: usize) -> Result<(Pieces, HeaderV
                 let kind = answer.headers.get(CONTENT_TYPE).cloned().unwrap_or(TEXT);
                 return Ok((smallvec![answer.body.clone()], kind));
             }
-            Content::Empty => {}
+            Content::Empty | Content::Missing => {}
         }
     }
     match json::to_pieces(value, limit) {

@@ -321,6 +321,7 @@ mod tests {
             headers: headers.into(),
             body: bytes::Bytes::new(),
             elapsed: Duration::ZERO,
+            unrequested_part: false,
         };
         CallError::status(&Arc::from("users"), &answer).detail.into_owned()
     }

@@ -72,4 +72,13 @@ pub struct Answer {
     pub body: Bytes,
     /// Time from the call's start to the last byte, waiting and retries included.
     pub elapsed: Duration,
+    /// A 206 to a request without `Range`: a part that nothing requested is not taken for the whole.
+    pub unrequested_part: bool,
+}
+
+impl Answer {
+    /// Whether the status is a success for any caller: 2xx, without an unrequested 206.
+    pub fn is_success(&self) -> bool {
+        self.status.is_success() && !self.unrequested_part
+    }
 }

@@ -60,7 +60,7 @@ async fn fetch(snapshot: &Arc<Snapshot>, upstream: &Arc<Upstream>, worker: &Rc<W
     let context = CallContext::new(Instant::now() + upstream.config().timeout).safe();
     let request = Request::get(snapshot.config().path.clone());
     let answer = upstream.call(worker, request, context).await.map_err(|error| error.to_string())?;
-    if !answer.status.is_success() {
+    if !answer.is_success() {
         return Err(format!("status {}", answer.status.as_u16()));
     }
     let snapshot = snapshot.clone();

@@ -47,6 +47,7 @@ impl FlowHost {
                 headers: http::HeaderMap::new().into(),
                 body: bytes::Bytes::new(),
                 elapsed: Duration::ZERO,
+                unrequested_part: false,
             };
             ParsedAnswer { answer, body }
         };

@@ -20,13 +20,13 @@ use fanin_lang::{
 };
 use fanin_upstream::shared::Body;
 use fanin_upstream::{Answer, CallContext, CallError, Fault};
-use http::{Method, StatusCode};
+use http::StatusCode;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::answer::CallSource;
+use crate::answer::{BodyRule, CallSource, UNREQUESTED_PART};
 use crate::call::{ArgumentState, Arguments, CallOptions, OnFailure};
-use crate::inflight::{Checked, InFlight, InFlightCalls};
+use crate::inflight::{Checked, InFlight, InFlightCalls, without_body};
 use crate::kinds::UpstreamObject;
 use crate::partial::Missing;
 use crate::request_object::RequestObject;
@@ -255,7 +255,8 @@ impl FlowHost {
         }
         let Some(object) = self.calls[index].object.downcast::<UpstreamObject>() else { return };
         let future = self.worker.caller.call(&object.upstream, request, context);
-        let call = InFlight::new(index, future, options.method == Method::HEAD, self.limits().max_json_depth);
+        let call =
+            InFlight::new(index, future, BodyRule::of(&options.method, options.safe), self.limits().max_json_depth);
         self.push(call);
     }
 
@@ -310,16 +311,17 @@ impl FlowHost {
         let (error, flow_error) = match result {
             Ok((answer, checked)) => {
                 let status = answer.status;
-                let accepted = status.is_success() || entry.accepts(status);
+                let accepted = answer.is_success() || entry.accepts(status);
+                let checked = without_body(checked, status.is_success() && entry.has_shape());
                 let unusable = match &checked {
+                    _ if !accepted && answer.unrequested_part => Some(UNREQUESTED_PART.to_owned()),
                     _ if !accepted => None,
                     Err(error) => Some(error.to_string()),
                     Ok(body) => entry.mismatch(status, body),
                 };
                 let error = match unusable {
-                    _ if !accepted => Some(CallError::status(entry.source.upstream(), &answer)),
                     Some(problem) => Some(entry.source.unusable(&answer, problem)),
-                    None => None,
+                    None => (!accepted).then(|| CallError::status(entry.source.upstream(), &answer)),
                 };
                 match (error, checked) {
                     (None, Ok(body)) => {
@@ -471,6 +473,10 @@ impl Entry {
         let object = self.object.downcast::<UpstreamObject>()?;
         let name = options.operation.and_then(|at| object.upstream.operation_name(at));
         returns::mismatch(shape, body, name.map(|name| &**name))
+    }
+
+    fn has_shape(&self) -> bool {
+        self.outcome_options.as_ref().is_some_and(|options| options.returns.is_some())
     }
 
     fn on_failure(&self) -> &OnFailure {

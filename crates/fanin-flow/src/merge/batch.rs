@@ -25,6 +25,7 @@ use super::part::Part;
 use super::request::{request_for_keys, statement_for_keys, union};
 use super::requested_keys::{Key, RequestedKeys};
 use super::split::{Split, gather};
+use crate::answer::{BodyRule, UNREQUESTED_PART};
 use crate::caller::Caller;
 use crate::inflight::InFlight;
 use crate::kinds::UpstreamObject;
@@ -145,7 +146,7 @@ fn send_request(context: Rc<BatchContext>, parts: Vec<Part>) -> ResultsFuture {
         counts.batch_keys.observe(keys.len());
         let started = Instant::now();
         let call = context.caller.call(&object.upstream, request, context.call);
-        let (_, result) = InFlight::new(0, call, false, context.max_depth).await;
+        let (_, result) = InFlight::new(0, call, BodyRule::Required, context.max_depth).await;
         let (results, blames_keys) = read_answer(result, &context, &keys, counts);
         if let Some(items) = &shared.item_cache {
             store(items, &context.base_key, batch, &keys, fields.as_deref(), &results, started);
@@ -212,6 +213,9 @@ fn read_answer(
             return (Err(error), blames_keys);
         }
     };
+    if answer.unrequested_part && !operation.ok.contains(&answer.status) {
+        return (Err(object.upstream.unusable(&answer, UNREQUESTED_PART)), false);
+    }
     if !answer.status.is_success() {
         let blames_keys = may_concern_keys(answer.status);
         // An invalid body of a failure is ignored. A status listed in `ok` may have a body.

@@ -260,6 +260,7 @@ pub(crate) fn empty_answer(batch: &Batch) -> ParsedAnswer {
         headers: headers.into(),
         body: doc.bytes().clone(),
         elapsed: std::time::Duration::ZERO,
+        unrequested_part: false,
     };
     ParsedAnswer { answer, body: Body::Json(doc) }
 }
@@ -279,7 +280,13 @@ mod tests {
 
     fn answer() -> Answer {
         let headers = http::HeaderMap::new().into();
-        Answer { status: http::StatusCode::OK, headers, body: "x".into(), elapsed: std::time::Duration::ZERO }
+        Answer {
+            status: http::StatusCode::OK,
+            headers,
+            body: "x".into(),
+            elapsed: std::time::Duration::ZERO,
+            unrequested_part: false,
+        }
     }
 
     fn split(text: &'static str, batch: &Batch) -> Result<Split, String> {

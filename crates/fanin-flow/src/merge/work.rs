@@ -13,14 +13,15 @@ use fanin_upstream::shared::{
 };
 use fanin_upstream::{Answer, CallContext, CallError, ErrorKind, Fault, Request, Upstream};
 use futures_util::future::join;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout_at};
 
 use super::Work;
 use super::keyed::{KeyedCall, is_server_failure};
+use crate::answer::{BodyRule, UNREQUESTED_PART};
 use crate::caller::{CallFuture, Caller};
-use crate::inflight::{Checked, InFlight};
+use crate::inflight::{Checked, InFlight, without_body};
 use crate::returns;
 
 /// The wait for a flight; `None` if the flight was lost.
@@ -137,7 +138,7 @@ impl Shareable {
                 Ok(cache.lookup_if_error(&self.key).unwrap_or(ready))
             }
             Ok(ready) => {
-                let accepted = ready.answer.status.is_success() || self.ok.contains(&ready.answer.status);
+                let accepted = ready.answer.is_success() || self.ok.contains(&ready.answer.status);
                 cache.store(&self.key, &ready, accepted, started);
                 Ok(ready)
             }
@@ -186,11 +187,11 @@ pub(crate) fn call(
     operation: &Operation,
     max_depth: usize,
 ) -> Work {
-    let (head, name) = (request.method == Method::HEAD, context.operation);
+    let (rule, name) = (BodyRule::of(&request.method, context.safe), context.operation);
     let call: CallFuture = caller.call(upstream, request, context);
     let (upstream, ok, returns) = (upstream.clone(), operation.ok.clone(), operation.returns.clone());
     Box::pin(async move {
-        let (_, result) = InFlight::new(0, call, head, max_depth).await;
+        let (_, result) = InFlight::new(0, call, rule, max_depth).await;
         let (answer, checked) = result?;
         ready(&upstream, answer, checked, &ok, (returns.as_deref(), name)).map(Arc::new)
     })
@@ -203,8 +204,11 @@ fn ready(
     ok: &[StatusCode],
     (shape, operation): (Option<&Shape>, Option<u32>),
 ) -> Result<ParsedAnswer, CallError> {
-    let accepted = answer.status.is_success() || ok.contains(&answer.status);
-    match checked {
+    let accepted = answer.is_success() || ok.contains(&answer.status);
+    if answer.unrequested_part && !accepted {
+        return Err(upstream.unusable(&answer, UNREQUESTED_PART));
+    }
+    match without_body(checked, answer.status.is_success() && shape.is_some()) {
         Ok(body) => match shape.filter(|_| answer.status.is_success()) {
             Some(shape) => {
                 let name = operation.and_then(|at| upstream.operation_name(at));

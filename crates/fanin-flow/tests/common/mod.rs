@@ -45,6 +45,12 @@ impl Script {
         self
     }
 
+    /// Without a content type.
+    pub fn untyped(mut self) -> Script {
+        self.kind = None;
+        self
+    }
+
     pub fn error(mut self, kind: ErrorKind) -> Script {
         self.error = Some(kind);
         self
@@ -84,6 +90,7 @@ impl Caller for Scripted {
         self.events.borrow_mut().push(format!("{at} {shown}"));
         let mut guard = Guard { events: self.events.clone(), name, ended: false };
         let upstream = upstream.name().clone();
+        let ranged = request.headers.contains_key("range");
         Box::pin(async move {
             // Capture the whole guard, not only its flag.
             let guard = &mut guard;
@@ -117,6 +124,7 @@ impl Caller for Scripted {
                 headers: headers.into(),
                 body: Bytes::from(script.body),
                 elapsed: script.delay,
+                unrequested_part: script.status == 206 && !ranged,
             })
         })
     }

@@ -1,6 +1,6 @@
 //! Required and optional calls, partial responses, which failure is reported.
 
-use crate::common::{after, load_toml, paused, setup, setup_toml, setup_with};
+use crate::common::{Script, after, load_toml, paused, setup, setup_toml, setup_with};
 use fanin_upstream::ErrorKind;
 
 #[test]
@@ -220,6 +220,86 @@ fn a_redirect_is_not_followed() {
         let star = "def flow(req):\n    return a.get(\"/x\", ok = [302]).status\n";
         let it = setup(star, |_, _| after(1, "{}").status(302));
         assert_eq!(it.text("/").await, "302");
+    });
+}
+
+/// Reads alone, shared and cached, and with a batch.
+const READS: &str = r#"
+[upstreams.a]
+url = "http://127.0.0.1:1"
+[upstreams.a.operations.shared]
+path = "/shared"
+single_flight = true
+cache = { ttl = "1m" }
+[upstreams.a.operations.allowed]
+path = "/allowed"
+returns = "any"
+cache = { ttl = "1m" }
+[upstreams.a.operations.parts]
+path = "/parts"
+ok = [206]
+cache = { ttl = "1m" }
+[upstreams.a.operations.items]
+path = "/items"
+params = { ids = "list" }
+batch = { key = "ids" }
+"#;
+
+/// What a flow sees of a call whose answer has this status, type and body.
+async fn seen(call: &str, script: Script) -> (String, f64) {
+    let star = format!(
+        "load(\"@upstreams\", \"a\")\ndef flow(req):\n    x = {call}\n    return [x.error.kind if x.failed else x.status]\n"
+    );
+    let script = std::cell::RefCell::new(Some(script));
+    let it = setup_toml(READS, &star, move |_, _| script.borrow_mut().take().expect("one call"));
+    let text = it.text("/").await;
+    (text, it.metric("fanin_upstream_invalid_answers_total{upstream=\"a\"}"))
+}
+
+#[test]
+fn a_read_without_a_body_fails_unless_that_is_declared() {
+    paused(async {
+        for (call, status, expected, invalid) in [
+            ("a.get(\"/x\", optional = True)", 200, "[\"decode\"]", 1.0),
+            ("a.get(\"/x\", optional = True)", 203, "[\"decode\"]", 1.0),
+            ("a.post(\"/x\", safe = True, optional = True)", 200, "[\"decode\"]", 1.0),
+            ("a.shared(optional = True)", 200, "[\"decode\"]", 1.0),
+            ("a.items([1], optional = True)", 200, "[\"decode\"]", 1.0),
+            ("a.get(\"/x\", returns = \"object\", optional = True)", 200, "[\"decode\"]", 1.0),
+            ("a.get(\"/x\", returns = \"any\")", 200, "[200]", 0.0),
+            ("a.get(\"/x\", returns = \"object?\")", 200, "[200]", 0.0),
+            ("a.allowed()", 200, "[200]", 0.0),
+            ("a.get(\"/x\")", 204, "[204]", 0.0),
+            ("a.shared()", 204, "[204]", 0.0),
+            ("a.get(\"/x\")", 202, "[202]", 0.0),
+            ("a.get(\"/x\", ok = [404])", 404, "[404]", 0.0),
+            ("a.head(\"/x\")", 200, "[200]", 0.0),
+            ("a.post(\"/x\")", 200, "[200]", 0.0),
+            ("a.put(\"/x\")", 200, "[200]", 0.0),
+            ("a.delete(\"/x\")", 200, "[200]", 0.0),
+        ] {
+            let seen = seen(call, after(1, "").status(status).untyped()).await;
+            assert_eq!(seen, (expected.to_owned(), invalid), "{call} {status}");
+        }
+        assert_eq!(seen("a.get(\"/x\", returns = \"any\")", after(1, "")).await.0, "[200]", "with a type");
+        assert_eq!(seen("a.get(\"/x\")", after(1, "").kind("text/plain")).await.0, "[200]", "an empty text");
+    });
+}
+
+#[test]
+fn a_part_that_nothing_requested_fails_unless_that_is_declared() {
+    paused(async {
+        for (call, expected, invalid) in [
+            ("a.get(\"/x\", optional = True)", "[\"decode\"]", 1.0),
+            ("a.shared(optional = True)", "[\"decode\"]", 1.0),
+            ("a.items([1], optional = True)", "[\"decode\"]", 1.0),
+            ("a.get(\"/x\", ok = [206])", "[206]", 0.0),
+            ("a.parts()", "[206]", 0.0),
+            ("a.get(\"/x\", headers = {\"range\": \"bytes=0-1\"})", "[206]", 0.0),
+        ] {
+            let seen = seen(call, after(1, "{}").status(206)).await;
+            assert_eq!(seen, (expected.to_owned(), invalid), "{call}");
+        }
     });
 }
 

@@ -122,7 +122,13 @@ impl Future for HeldCall {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = Bytes::from_static(b"{\"more\": true}");
-        Poll::Ready(Ok(Answer { status: StatusCode::OK, headers: headers.into(), body, elapsed: Duration::ZERO }))
+        Poll::Ready(Ok(Answer {
+            status: StatusCode::OK,
+            headers: headers.into(),
+            body,
+            elapsed: Duration::ZERO,
+            unrequested_part: false,
+        }))
     }
 }
 

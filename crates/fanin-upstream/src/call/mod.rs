@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use fanin_config::UpstreamKind;
+use http::StatusCode;
+use http::header::RANGE;
 use tokio::time::{Instant, timeout_at};
 
 use crate::deadline_timer::Deadline;
@@ -81,7 +83,10 @@ impl Upstream {
                     let Received { status, headers, body, at } = received;
                     let elapsed = at.saturating_duration_since(started);
                     record.end(Outcome::answer(status), elapsed);
-                    Ok(Answer { status, headers, body, elapsed })
+                    let unrequested_part = status == StatusCode::PARTIAL_CONTENT
+                        && request.is_ok_and(|request| !request.headers.contains_key(RANGE))
+                        && !upstream.config.headers.contains_key(RANGE);
+                    Ok(Answer { status, headers, body, elapsed, unrequested_part })
                 }
                 Err(failure) => {
                     let elapsed = started.elapsed();

@@ -188,6 +188,7 @@ mod tests {
             headers: headers.into(),
             body: doc.bytes().clone(),
             elapsed: Duration::ZERO,
+            unrequested_part: false,
         };
         Arc::new(ParsedAnswer { answer, body: Body::Json(doc) })
     }

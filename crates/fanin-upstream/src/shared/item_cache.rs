@@ -336,7 +336,7 @@ mod tests {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static(control));
         }
         let status = StatusCode::from_u16(status).unwrap();
-        Answer { status, headers: headers.into(), body: "".into(), elapsed: Duration::ZERO }
+        Answer { status, headers: headers.into(), body: "".into(), elapsed: Duration::ZERO, unrequested_part: false }
     }
 
     fn item(text: &str) -> Item {

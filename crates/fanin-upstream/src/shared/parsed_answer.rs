@@ -98,7 +98,7 @@ impl ParsedAnswer {
 impl Answer {
     /// The answer with other bytes, its headers copied out of the buffer that was read.
     pub(super) fn detached(&self, body: bytes::Bytes) -> Answer {
-        let Answer { status, elapsed, .. } = *self;
-        Answer { status, headers: http::HeaderMap::clone(&self.headers).into(), body, elapsed }
+        let Answer { status, elapsed, unrequested_part, .. } = *self;
+        Answer { status, headers: http::HeaderMap::clone(&self.headers).into(), body, elapsed, unrequested_part }
     }
 }

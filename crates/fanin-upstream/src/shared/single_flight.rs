@@ -173,6 +173,7 @@ mod tests {
             headers: HeaderMap::new().into(),
             body: "".into(),
             elapsed: Duration::ZERO,
+            unrequested_part: false,
         };
         Arc::new(ParsedAnswer { answer, body: Body::Empty })
     }

@@ -363,3 +363,29 @@ fn the_header_of_remaining_time_has_the_configured_name_or_is_not_sent() {
         assert_eq!(silent.get("/").await.unwrap().body, format!("{{\"host\": \"{}\"}}", server.address));
     });
 }
+
+#[test]
+fn a_part_is_known_to_be_unrequested() {
+    run(async {
+        let server = serve(Version::One, |request| async move {
+            let status: u16 = request.uri().path()[1..].parse().unwrap();
+            let mut response = text("part");
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            response
+        })
+        .await;
+        let plain = client(&server.url(), |_| ());
+        let ranged = client(&server.url(), |config| {
+            config.headers.insert("range", HeaderValue::from_static("bytes=0-3"));
+        });
+        let mut request = Request::get("/206");
+        request.headers.insert("range", HeaderValue::from_static("bytes=0-3"));
+        let mut found = Vec::new();
+        for call in [plain.get("/200"), plain.get("/206"), ranged.get("/206")] {
+            found.push(call.await.unwrap());
+        }
+        found.push(plain.call(request).await.unwrap());
+        let found: Vec<_> = found.iter().map(|answer| (answer.unrequested_part, answer.is_success())).collect();
+        assert_eq!(found, [(false, true), (true, false), (false, true), (false, true)]);
+    });
+}
