@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::builtins::Abort;
 use crate::fair_scheduler::{FIRST_SLICE, SLICE, TimeSlice};
 use crate::flow_host::FlowHost;
+use crate::json_thread::Parsing;
 use crate::partial;
 use crate::reply::{FlowError, Reply, Success};
 use crate::request_object::{BODY, ClientError, HEADERS, IncomingRequest, QUERY, RefusedPath, RequestObject};
@@ -42,6 +43,8 @@ pub(crate) struct Flow {
 }
 
 enum Stage {
+    /// The function has not begun: the large body of the request is parsed on another thread.
+    Parsing(Box<Parsing>),
     /// The function can run.
     Running,
     /// Every fiber is suspended until a call ends.
@@ -77,10 +80,17 @@ impl Flow {
         let permit = incoming.permit.take();
         let req = Rc::new(RequestObject::new(incoming, route.limits.max_json_depth));
         let args = vec![Value::Object(ObjectRef::shared(req.clone()))];
-        let (instance, stage) = match Instance::new(&route.program, route.function, args, route.bounds.clone()) {
+        let (instance, mut stage) = match Instance::new(&route.program, route.function, args, route.bounds.clone()) {
             Ok(instance) => (Some(instance), Stage::Running),
             Err(failure) => (None, Stage::NotCallable(failure)),
         };
+        if req.has_large_body()
+            && route.large_bodies.are_read()
+            && instance.is_some()
+            && let Some(parsing) = req.parse_ahead()
+        {
+            stage = Stage::Parsing(Box::new(parsing));
+        }
         worker.scheduler.flow_started();
         Flow { host: FlowHost::new(worker, route, req), instance, stage, _permit: permit }
     }
@@ -91,6 +101,13 @@ impl Flow {
         let (mut slice, mut began) = (None, None);
         loop {
             match &mut self.stage {
+                Stage::Parsing(parsing) => {
+                    // The thread ends only with the process; then the flow parses the body.
+                    if let Ok(Ok(doc)) = ready!(Pin::new(&mut **parsing).poll(context)) {
+                        self.host.req.set_parsed(doc);
+                    }
+                    self.stage = Stage::Running;
+                }
                 Stage::Running => {
                     let Some(instance) = &mut self.instance else {
                         return Poll::Ready(Err(internal("the running flow has no instance")));
@@ -252,6 +269,10 @@ impl Flow {
             }
         };
         let partial = (result.is_ok() && self.host.any_missing()).then(|| partial::failed_names(self.host.missing()));
+        let req = &self.host.req;
+        if req.has_large_body() {
+            self.host.route.large_bodies.record(req.body_was_read());
+        }
         let (calls, upstream, trace) = self.host.finish();
         Reply { result, calls, upstream, partial, usage, limit, trace }
     }

@@ -19,7 +19,7 @@ use crate::log::{FailureLog, FlowLog};
 use crate::modules::Modules;
 use crate::plan::RoutePlan;
 use crate::request_object::IncomingRequest;
-use crate::route::RouteFlow;
+use crate::route::{LargeBodies, RouteFlow};
 use crate::sequential_waits::SequentialWaits;
 use crate::threads::{Pool, Pools};
 use crate::worker::Worker;
@@ -98,6 +98,7 @@ impl Flows {
                     errors: route.errors,
                     sequential_waits: sequential_waits.clone(),
                     log: FlowLog::new(route.limits.max_log_rate, log_dropped.clone()),
+                    large_bodies: LargeBodies::default(),
                 })),
                 Err((message, hint)) => diagnostics.push(at_route(config, route, message, hint)),
             }

@@ -2,29 +2,23 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::OnceLock;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use fanin_json::{Doc, JsonError};
 use fanin_upstream::shared::Body;
 use fanin_upstream::{Answer, CallError};
 use futures_util::stream::{FuturesUnordered, Stream};
-use tokio::sync::oneshot;
 
 use crate::answer::{BodyRule, Content, Unreadable, content};
 use crate::caller::CallFuture;
+use crate::json_thread::{self, Reading};
 use crate::merge::Work;
 
-/// Larger bodies are parsed on the offload thread, so that they do not block the worker.
+/// Larger bodies are parsed on the thread for JSON, so that they do not block the worker.
 const OFFLOAD: usize = 1 << 20;
 
 /// Bodies up to this size are indexed while they are parsed.
 const INDEXED: usize = 256;
-
-/// Bodies that may wait for the offload thread. If it is full, the worker parses them itself.
-const QUEUE: usize = 64;
 
 /// An answer's parsed body.
 pub(crate) type Checked = Result<Body, Unreadable>;
@@ -53,10 +47,10 @@ enum State {
     Check(Box<Check>),
 }
 
-/// An answer whose body the offload thread parses.
+/// An answer whose body the thread for JSON parses.
 struct Check {
     answer: Option<Answer>,
-    checked: oneshot::Receiver<Result<Doc, JsonError>>,
+    checked: json_thread::Parsing,
 }
 
 impl InFlight {
@@ -89,7 +83,8 @@ impl Future for InFlight {
                         Content::Text => Ok(Body::Text),
                         Content::Missing => Err(Unreadable::NoBody),
                         Content::Json if answer.body.len() > OFFLOAD => {
-                            if let Some(checked) = offload(answer.body.clone(), max_depth) {
+                            if let Some(checked) = json_thread::parse(answer.body.clone(), max_depth, Reading::Unknown)
+                            {
                                 this.state = State::Check(Box::new(Check { answer: Some(answer), checked }));
                                 continue;
                             }
@@ -168,25 +163,4 @@ impl InFlightCalls {
             InFlightCalls::Many(calls) => Pin::new(calls).poll_next(context),
         }
     }
-}
-
-type Job = (Bytes, usize, oneshot::Sender<Result<Doc, JsonError>>);
-
-/// Sends a body to the offload thread; `None` if its queue is full.
-fn offload(body: Bytes, max_depth: usize) -> Option<oneshot::Receiver<Result<Doc, JsonError>>> {
-    static THREAD: OnceLock<Option<SyncSender<Job>>> = OnceLock::new();
-    let thread = THREAD.get_or_init(|| {
-        let (sender, jobs) = sync_channel::<Job>(QUEUE);
-        let run = move || {
-            for (body, max_depth, reply) in jobs {
-                if !reply.is_closed() {
-                    let _ = reply.send(Doc::parse(body, max_depth));
-                }
-            }
-        };
-        std::thread::Builder::new().name("fanin-json".to_owned()).spawn(run).ok().map(|_| sender)
-    });
-    let (reply, receiver) = oneshot::channel();
-    thread.as_ref()?.try_send((body, max_depth, reply)).ok()?;
-    Some(receiver)
 }

@@ -27,6 +27,7 @@ mod flow_host;
 mod flows;
 mod inflight;
 mod json;
+mod json_thread;
 mod kinds;
 mod log;
 mod merge;

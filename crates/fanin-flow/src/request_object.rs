@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -19,6 +19,9 @@ use fanin_lang::{Failure, FrozenValue, Kind, Stop, Value};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tokio::time::Instant;
+
+use crate::json_thread::{self, Parsing, Reading};
+use crate::route::LargeBodies;
 
 /// Names of the client's values in messages. A missing part of them is answered with 400.
 pub(crate) const QUERY: &str = "the request's query";
@@ -98,6 +101,7 @@ struct LazyParts {
     query_all: OnceCell<Doc>,
     headers: OnceCell<Doc>,
     body: OnceCell<Doc>,
+    body_was_read: Cell<bool>,
     time: OnceCell<i64>,
 }
 
@@ -256,7 +260,29 @@ impl RequestObject {
         Ok(self.lazy().headers.get_or_init(|| doc))
     }
 
+    /// Parses a large body ahead of its first use, on the thread for JSON. `None`: the first use parses it.
+    pub(crate) fn parse_ahead(&self) -> Option<Parsing> {
+        json_thread::parse(self.content.clone(), self.max_depth as usize, Reading::Expected)
+    }
+
+    /// The body, parsed ahead. An invalid one is reported when it is read.
+    pub(crate) fn set_parsed(&self, doc: Doc) {
+        let _ = self.lazy().body.set(doc);
+    }
+
+    /// Whether the body is a large one.
+    #[inline]
+    pub(crate) fn has_large_body(&self) -> bool {
+        self.content.len() > LargeBodies::SIZE
+    }
+
+    /// Whether the flow has read the body as JSON.
+    pub(crate) fn body_was_read(&self) -> bool {
+        self.lazy.get().is_some_and(|lazy| lazy.body_was_read.get())
+    }
+
     fn body(&self) -> Result<Value, Stop> {
+        self.lazy().body_was_read.set(true);
         let parsed = &self.lazy().body;
         if let Some(doc) = parsed.get() {
             return Ok(Value::json(doc.clone()));

@@ -1,7 +1,8 @@
 //! A route's flow, compiled.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicU32};
 
 use fanin_config::{FlowLimits, OnDisconnect};
 use fanin_lang::{FunctionRef, Limits, Program};
@@ -27,4 +28,31 @@ pub(crate) struct RouteFlow {
     /// The detector of sequential waits, shared by all routes.
     pub(crate) sequential_waits: Arc<SequentialWaits>,
     pub(crate) log: FlowLog,
+    pub(crate) large_bodies: LargeBodies,
+}
+
+/// Whether the route's flow reads large bodies of requests, as far as it has run. One that does has them parsed ahead.
+#[derive(Debug, Default)]
+pub(crate) struct LargeBodies(AtomicU8);
+
+const UNKNOWN: u8 = 0;
+const READ: u8 = 1;
+const NOT_READ: u8 = 2;
+
+impl LargeBodies {
+    /// Larger bodies of requests are large: to parse and index as many bytes takes half a millisecond.
+    pub(crate) const SIZE: usize = 64 << 10;
+
+    /// Whether they are to be parsed ahead. A flow of which nothing is known counts as one that reads them.
+    pub(crate) fn are_read(&self) -> bool {
+        self.0.load(Relaxed) != NOT_READ
+    }
+
+    /// A flow with a large body has ended. Once it has read one, it counts as reading them.
+    pub(crate) fn record(&self, read: bool) {
+        match read {
+            true => self.0.store(READ, Relaxed),
+            false => drop(self.0.compare_exchange(UNKNOWN, NOT_READ, Relaxed, Relaxed)),
+        }
+    }
 }

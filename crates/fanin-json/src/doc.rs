@@ -57,6 +57,17 @@ impl Doc {
         }
     }
 
+    /// The same, and the indexes of all large containers: no later look takes time in proportion to the body. For a thread that may
+    /// compute for some milliseconds.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_for_reading(bytes: Bytes, max_depth: usize) -> Result<Self, JsonError> {
+        let doc = Self::parse_indexed(bytes, max_depth)?;
+        doc.tape().index_large(doc.bytes());
+        Ok(doc)
+    }
+
     /// `bytes` must be one valid value without whitespace around it.
     pub(crate) fn valid(bytes: Bytes) -> Self {
         Self(Arc::new(Inner { bytes, tape: OnceLock::new() }))

@@ -267,6 +267,13 @@ impl Tape {
         self.entries[at as usize]
     }
 
+    /// Builds the indexes of all large containers, which otherwise the first look into each builds.
+    pub(crate) fn index_large(&self, bytes: &[u8]) {
+        for (at, children) in &self.large {
+            children.get_or_init(|| self.index_children(bytes, *at));
+        }
+    }
+
     fn children(&self, bytes: &[u8], at: u32) -> Option<&Children> {
         let place = self.large.binary_search_by_key(&at, |(position, _)| *position).ok()?;
         Some(self.large[place].1.get_or_init(|| self.index_children(bytes, at)))

@@ -11,6 +11,7 @@ mod failure;
 mod grpc;
 mod item_cache;
 mod json_bodies;
+mod large_bodies;
 mod merge_equivalence;
 mod parallel;
 mod permit_reuse;

@@ -6,6 +6,7 @@
 //! - `fast_rejection`: refusals that hyper never sees.
 
 mod fast_rejection;
+mod panic;
 mod read_body;
 mod response_body;
 mod response_future;
@@ -352,7 +353,7 @@ fn handle<A: Application>(
         priority,
         permit,
     };
-    match response_future::catch_panic(|| generation.app.handle(request)) {
+    match panic::catch_panic(|| generation.app.handle(request)) {
         Some(future) => RequestState::Run { future, deadline },
         None => {
             route.stats.panicked();

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Buf;
 use http_body::{Frame, SizeHint};
 
-use super::response_future::catch_panic;
+use super::panic::catch_panic;
 use crate::body::Aborted;
 use crate::connection::ConnectionState;
 use crate::{Body, Pieces, Report};

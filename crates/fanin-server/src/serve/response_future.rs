@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -16,6 +15,7 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
+use super::panic::catch_panic;
 use super::read_body::{BodyError, ReadBody};
 use super::response_body::{ResponseBody, StreamEnd};
 use super::server_responses::ServerResponse;
@@ -219,12 +219,6 @@ impl<A: Application> Future for ResponseFuture<A> {
     }
 }
 
-/// Runs the application's code; a panic ends its request and nothing else. The panic hook logs the message.
-pub(super) fn catch_panic<T>(run: impl FnOnce() -> T) -> Option<T> {
-    // RequestState that a panic leaves half changed belongs to the request and is dropped with it.
-    catch_unwind(AssertUnwindSafe(run)).ok()
-}
-
 /// The application's response, or a refusal: requests that began before the client stopped reading must not pin their responses.
 fn response_if_read<A: Application>(
     conn: &ConnectionState,
@@ -396,11 +390,5 @@ mod tests {
         }
         remove_connection_headers(&mut headers);
         assert_eq!(headers.keys().map(http::HeaderName::as_str).collect::<Vec<_>>(), ["x-mine"]);
-    }
-
-    #[test]
-    fn panics_are_catch_panic() {
-        assert_eq!(catch_panic(|| 1), Some(1));
-        assert_eq!(catch_panic(|| -> u8 { panic!("expected by this test") }), None);
     }
 }
