@@ -164,3 +164,8 @@ pub fn json_request(bytes: &[u8]) -> bool {
     let data = [&bytes[..length], bytes.get(length + 1..).unwrap_or_default()].concat();
     body(&data, length) | flow_request(bytes)
 }
+
+/// Bytes as the body of a gRPC request. Whether it is one message.
+pub fn frame(bytes: &[u8]) -> bool {
+    fuzz_entry::frame(bytes, 1000)
+}

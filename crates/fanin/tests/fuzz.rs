@@ -101,6 +101,28 @@ fn answers_over_http() {
 }
 
 #[test]
+fn requests_to_the_server() {
+    assert_eq!(run("requests", 20_000, fanin_server::fuzzing::requests), corpus("requests").len());
+}
+
+#[test]
+fn chunked_bodies() {
+    assert_eq!(run("chunked", 20_000, fanin_upstream::fuzzing::chunked), corpus("chunked").len());
+}
+
+#[test]
+fn messages_of_grpc() {
+    let frames = |bytes: &[u8]| fanin_upstream::fuzzing::frames(bytes) & fanin_model::fuzzing::frame(bytes);
+    assert_eq!(run("frames", 20_000, frames), corpus("frames").len());
+}
+
+#[test]
+fn compressed_answers() {
+    let corpus = corpus("content_encoding");
+    assert_eq!(run("content_encoding", 5000, fanin_upstream::fuzzing::content_encoding), corpus.len());
+}
+
+#[test]
 fn values_of_postgres() {
     let value = |bytes: &[u8]| {
         let typed = bytes.split_first_chunk();

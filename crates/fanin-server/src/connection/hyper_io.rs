@@ -141,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> HyperIo<S> {
 #[inline]
 fn hand_over(conn: &ConnectionState, head: &mut HeadScanner, bytes: &[u8], buffer: &mut ReadBufCursor<'_>) {
     if conn.is_idle() {
-        *head = HeadScanner::new();
+        head.on_idle();
     }
     match conn.expects_head() {
         true => conn.on_head_bytes(bytes),
@@ -168,12 +168,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Read for HyperIo<S> {
             hand_over(&this.conn, &mut this.head, &prefix, &mut buffer);
             return Poll::Ready(Ok(()));
         }
-        // hyper reads on while a request is in progress; without a body, the next bytes are another head.
-        if this.conn.expects_head() || (!this.conn.is_http2() && this.head.expects_head()) {
+        // hyper reads on while a request is in progress; behind its body, the next bytes are another head.
+        if this.conn.expects_head() || (!this.conn.is_http2() && this.head.body() < buffer.remaining()) {
             return this.poll_read_head(cx, &mut buffer);
         }
-        ready!(this.socket.with(|stream| Pin::new(&mut TokioIo::new(stream)).poll_read(cx, buffer)))?;
+        let head = &mut this.head;
+        ready!(
+            this.socket.with(|stream| Pin::new(&mut TokioIo::new(BodyReader { stream, head })).poll_read(cx, buffer))
+        )?;
         this.conn.on_read();
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Reads bytes of a body straight into hyper's buffer, and counts them.
+struct BodyReader<'a, S> {
+    stream: Pin<&'a mut S>,
+    head: &'a mut HeadScanner,
+}
+
+impl<S: AsyncRead> AsyncRead for BodyReader<'_, S> {
+    #[inline]
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        ready!(this.stream.as_mut().poll_read(cx, buffer))?;
+        this.head.pass(&buffer.filled()[before..]);
         Poll::Ready(Ok(()))
     }
 }

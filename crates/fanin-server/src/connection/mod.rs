@@ -10,6 +10,7 @@
 mod calm;
 mod coalesced_socket;
 mod fast_rejection;
+pub(crate) mod fuzz;
 mod hyper_io;
 mod pre_request_errors;
 mod protocol_detection;

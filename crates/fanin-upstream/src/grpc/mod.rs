@@ -11,6 +11,7 @@
 mod convert;
 mod describe;
 mod frame;
+pub(crate) mod fuzz;
 mod message;
 mod method;
 mod reflection;

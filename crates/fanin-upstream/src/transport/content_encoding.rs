@@ -307,6 +307,45 @@ fn is_zlib(bytes: &[u8]) -> bool {
     method & 15 == 8 && u16::from_be_bytes([method, flags]).is_multiple_of(31)
 }
 
+/// Decodes any bytes, for [`crate::fuzzing`].
+pub(crate) mod fuzz {
+    use super::{Coding, Decoding, STEP_OUT};
+    use bytes::Bytes;
+
+    /// Most decoded bytes here.
+    const MAX: usize = 64 << 10;
+
+    /// Decodes bytes, of which the first chooses the encodings. Whether they are encoded so.
+    ///
+    /// # Panics
+    /// If there is more output than allowed, or pauses make a difference.
+    pub fn content_encoding(bytes: &[u8]) -> bool {
+        use Coding::{Deflate, Gzip};
+        let Some((&first, bytes)) = bytes.split_first() else { return false };
+        let codings = [&[Gzip][..], &[Deflate], &[Gzip, Gzip], &[Deflate, Gzip]][usize::from(first % 4)];
+        let decoding =
+            |max| Decoding { codings: codings.to_vec(), bytes: Bytes::copy_from_slice(bytes), decoder: None, max };
+        let whole = decoding(MAX).run(&|| false).map_err(|failure| failure.kind);
+        let mut steps = decoding(MAX);
+        let stepped = loop {
+            match steps.run_until(&mut || true) {
+                Ok(true) => break Ok(steps.bytes),
+                Ok(false) => {}
+                Err(failure) => break Err(failure.kind),
+            }
+            let room = steps.decoder.as_ref().map_or(0, |decoder| decoder.output.capacity());
+            assert!(room <= 2 * (MAX + STEP_OUT), "room for {room} bytes");
+        };
+        assert_eq!(stepped, whole);
+        let Ok(whole) = whole else { return false };
+        assert!(whole.len() <= MAX);
+        if let Some(less) = whole.len().checked_sub(1) {
+            assert!(decoding(less).run(&|| false).is_err(), "more than {less} bytes were let through");
+        }
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;

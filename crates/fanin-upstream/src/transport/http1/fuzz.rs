@@ -82,3 +82,47 @@ impl Body {
         Ok(())
     }
 }
+
+/// Decodes bytes as a chunked body, in pieces of several sizes and in random ones. Whether it is a whole body.
+///
+/// # Panics
+/// If the size of the pieces makes a difference, or a body in chunks of our own does not come back.
+pub fn chunked(bytes: &[u8]) -> bool {
+    let mut seed = bytes.iter().fold(7_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+    let mut random = move |most: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        1 + (seed >> 33) as usize % most
+    };
+    let whole = chunks(bytes, || bytes.len().max(1));
+    for most in [1, 2, 9, 100] {
+        let pieces = chunks(bytes, || random(most));
+        assert!(pieces == whole || pieces.is_err() && whole.is_err(), "in pieces to {most}: {pieces:?}, {whole:?}");
+    }
+    let body = &bytes[..bytes.len().min(MAX)];
+    let mut wire = Vec::new();
+    let mut rest = body;
+    while !rest.is_empty() {
+        let (chunk, after) = rest.split_at(random(40).min(rest.len()));
+        wire.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+        wire.extend_from_slice(chunk);
+        wire.extend_from_slice(b"\r\n");
+        rest = after;
+    }
+    wire.extend_from_slice(b"0\r\n\r\nafter");
+    assert_eq!(chunks(&wire, || random(50)), Ok(Some((body.to_vec(), b"after".to_vec()))));
+    matches!(whole, Ok(Some(_)))
+}
+
+/// The body and what follows it; `None` if it is not complete.
+type Decoded = Option<(Vec<u8>, Vec<u8>)>;
+
+fn chunks(mut bytes: &[u8], mut size: impl FnMut() -> usize) -> Result<Decoded, Option<&'static str>> {
+    let (mut decoder, mut data, mut after) = (Chunked::new(), Vec::new(), Vec::new());
+    while !bytes.is_empty() {
+        let (piece, rest) = bytes.split_at(size().min(bytes.len()));
+        after.extend_from_slice(decoder.decode(piece, &mut data, MAX)?);
+        assert!(data.len() <= MAX && (after.is_empty() || decoder.is_done()));
+        bytes = rest;
+    }
+    Ok(decoder.is_done().then_some((data, after)))
+}
