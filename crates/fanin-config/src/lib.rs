@@ -48,7 +48,7 @@ pub use flow_limits::FlowLimits;
 pub use memory_budget::MemoryBudget;
 pub use models::{ModelSettings, Models, Versions};
 pub use network::Network;
-pub use path_segments::{UnsafeSegment, check_segments, check_value};
+pub use path_segments::{UnsafeSegment, check_segments, check_value, has_whole_escapes};
 pub use priority::Priority;
 pub use render::{render, render_all};
 pub use route::{FlowRef, OnDisconnect, Route};

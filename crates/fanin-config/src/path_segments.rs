@@ -11,6 +11,9 @@ pub enum UnsafeSegment {
     /// An escaped slash or backslash, and the upstream does not take any.
     #[error("has an escaped slash or backslash")]
     Slash,
+    /// A `%` that two hexadecimal digits do not follow.
+    #[error("has a \"%\" that two hexadecimal digits do not follow")]
+    Escape,
     /// An escaped control character, such as NUL or a line end.
     #[error("has a control character")]
     Control,
@@ -23,7 +26,17 @@ pub enum UnsafeSegment {
 /// # Errors
 /// What is wrong with the first unsafe segment.
 pub fn check_segments(path: &str, slashes: EscapedSlashes) -> Result<(), UnsafeSegment> {
+    if !has_whole_escapes(path) {
+        return Err(UnsafeSegment::Escape);
+    }
     path.split('/').try_for_each(|segment| check_value(segment, slashes))
+}
+
+/// Whether two hexadecimal digits follow each `%`. Backends refuse other text, or each reads it in its own way.
+#[must_use]
+pub fn has_whole_escapes(text: &str) -> bool {
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    text.split('%').skip(1).map(str::as_bytes).all(|rest| is_digit(rest.first()) && is_digit(rest.get(1)))
 }
 
 /// Checks a value of a path, as it is, decoded once and decoded twice. Slashes in it are judged like escaped ones.
@@ -135,10 +148,18 @@ mod tests {
     }
 
     #[test]
+    fn broken_escapes_are_refused() {
+        for path in ["/%", "/a%2", "/%zz", "/%u002e%u002e", "/%%30"] {
+            assert_eq!(check_segments(path, EscapedSlashes::Encode), Err(UnsafeSegment::Escape), "{path}");
+        }
+    }
+
+    #[test]
     fn other_paths_are_safe() {
-        for path in
-            ["/", "/a/b/", "/a//b", "/...", "/.a", "/a..", "/a;b/c", "/%C3%BC", "/50%25", "/a%20b", "/%zz%2", "/..a;.."]
-        {
+        for path in [
+            "/", "/a/b/", "/a//b", "/...", "/.a", "/a..", "/a;b/c", "/%C3%BC", "/50%25", "/a%20b", "/50%25zz",
+            "/..a;..",
+        ] {
             assert_eq!(check_segments(path, EscapedSlashes::Refuse), Ok(()), "{path}");
         }
     }

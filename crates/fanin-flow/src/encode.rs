@@ -3,7 +3,7 @@
 //! A parameter never leaves its segment: all but RFC 3986's unreserved characters are encoded, and filled paths are refused that a
 //! backend could read as others ([`check_segments`]). So data of a client cannot choose another resource.
 
-use fanin_config::{EscapedSlashes, UnsafeSegment, check_segments, check_value};
+use fanin_config::{EscapedSlashes, UnsafeSegment, check_segments, check_value, has_whole_escapes};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// RFC 3986, section 2.3: characters that are never encoded.
@@ -85,6 +85,11 @@ const fn set(letters: bool, others: &[u8]) -> [bool; 256] {
 const AS_IT_IS: [bool; 256] = set(true, b"-._~");
 /// Characters allowed in the literal parts of a path.
 const PLAIN: [bool; 256] = set(true, b"-._~!$&'()*+,;=:@/%");
+
+/// Whether a value can be a part of a path as it is.
+pub fn is_path_text(value: &str) -> bool {
+    value.bytes().all(|byte| PLAIN[usize::from(byte)]) && has_whole_escapes(value)
+}
 
 /// Appends `value` percent-encoded as one path segment or query component.
 pub fn component(out: &mut String, value: &str) {

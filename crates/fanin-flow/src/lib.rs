@@ -10,7 +10,8 @@
 //! - Calls: `call` captures arguments and options, `kinds` has a file for each kind of upstream, `flow_host` is the machine's host:
 //!   it sends calls and settles their pending values. `merge` has batches, single-flight and caches. `inflight` awaits answers
 //!   and parses their bodies.
-//! - Values: `request_object` is `req`, `answer` is a call's answer, `json` and `encode` write bodies and URLs.
+//! - Values: `request_object` is `req`, `answer` is a call's answer, `json` and `encode` write bodies and URLs, `refused_path` says
+//!   why a path was not sent.
 //! - Ends: `respond` splices answers into the response, `reply` is the outcome, `log`, `trace` and `sequential_waits` report.
 //!
 //! Timers are rare here: a flow awaits only calls, and every call ends by the request's deadline.
@@ -35,6 +36,7 @@ mod modules;
 mod partial;
 mod placeholder;
 mod plan;
+mod refused_path;
 mod reply;
 mod request_object;
 mod respond;

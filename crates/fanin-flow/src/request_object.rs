@@ -11,8 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arcstr::ArcStr;
 use bytes::Bytes;
-use fanin_config::{EscapedSlashes, check_value};
-use fanin_json::{Doc, Node, write_str};
+use fanin_json::{Doc, write_str};
 use fanin_lang::value::frozen::FrozenMap;
 use fanin_lang::value::{Frozen, Object};
 use fanin_lang::{Failure, FrozenValue, Kind, Stop, Value};
@@ -21,6 +20,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tokio::time::Instant;
 
 use crate::json_thread::{self, Parsing, Reading};
+use crate::refused_path::RefusedPath;
 use crate::route::LargeBodies;
 
 /// Names of the client's values in messages. A missing part of them is answered with 400.
@@ -68,16 +68,6 @@ impl fmt::Debug for IncomingRequest {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct ClientError(pub String);
-
-/// A value or path that backends read in different ways. The payload of the failure of a call, whose fault it may be
-/// the client's: [`RequestObject::unsafe_value`].
-#[derive(Debug)]
-pub(crate) struct RefusedPath {
-    /// The value, or the whole path.
-    pub text: String,
-    /// What its upstream takes.
-    pub slashes: EscapedSlashes,
-}
 
 /// `req`. Its attributes are built on first use. It lives as long as its flow, so it keeps only what a flow can read.
 pub(crate) struct RequestObject {
@@ -165,13 +155,12 @@ impl RequestObject {
     /// or a string in the body.
     #[cold]
     pub(crate) fn unsafe_value(&self, refused: &RefusedPath) -> Option<String> {
-        let is_it = |value: &str| refused.text.contains(value) && check_value(value, refused.slashes).is_err();
         let params = self.path_params.iter().map(|(_, value)| Cow::Borrowed(&**value));
         let query = self.pairs().ok().into_iter().flatten().map(|(_, value)| value);
         let headers = self.client_headers.iter().filter_map(|(_, value)| value.to_str().ok()).map(Cow::Borrowed);
-        let found = params.chain(query).chain(headers).find(|value| is_it(value)).map(Cow::into_owned);
+        let found = params.chain(query).chain(headers).find(|value| refused.is_due_to(value)).map(Cow::into_owned);
         // A flow that has not parsed the body has no value of it.
-        found.or_else(|| find_string(self.lazy.get()?.body.get()?.root(), &is_it))
+        found.or_else(|| refused.find_in(self.lazy.get()?.body.get()?.root()))
     }
 
     fn lazy(&self) -> &LazyParts {
@@ -325,18 +314,6 @@ impl<'a> NameIndex<'a> {
 fn client_error(message: String) -> Stop {
     let payload = ClientError(message.clone());
     Failure::new(Kind::Host, message).with_payload(Arc::new(payload)).into()
-}
-
-/// The first string in a JSON value for which `is_it` holds. The depth of a body is bounded by `max_depth`.
-fn find_string(node: Node<'_>, is_it: &dyn Fn(&str) -> bool) -> Option<String> {
-    match node.kind() {
-        fanin_json::Kind::String => node.as_str().filter(|text| is_it(text)).map(Cow::into_owned),
-        fanin_json::Kind::Array => node.elements().find_map(|item| find_string(item, is_it)),
-        fanin_json::Kind::Object => {
-            node.entries().find_map(|(key, value)| find_string(key, is_it).or_else(|| find_string(value, is_it)))
-        }
-        _ => None,
-    }
 }
 
 /// Header values by name. Several of one name are joined with a comma (RFC 9110, section 5.3).

@@ -1,8 +1,11 @@
-//! Real servers for tests and benchmarks, none of them our own code: PostgreSQL, MariaDB, gRPC by Python's grpcio, HAProxy.
+//! Real servers for tests and benchmarks, none of them our own code: PostgreSQL, MariaDB, gRPC by Python's grpcio, HAProxy, and
+//! nginx, Node and Go as backends. Also the requests of tests of several crates: [`malformed`].
 //!
 //! A server is a script in `.ci/servers`, which can be run by hand too. It uses a temporary folder and a free port of
 //! 127.0.0.1. It ends when its [`Server`] is dropped or its process ends. A server that is not installed is a panic
 //! that names the script: a test that lacks its server has not passed.
+
+pub mod malformed;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +20,7 @@ pub struct Server {
     /// Its URL, with user and password if it has them.
     pub url: String,
     /// PEM file with the certificate to trust, for servers with TLS. For gRPC, the folder with `set.binpb`, the
-    /// descriptors of protoc.
+    /// descriptors of protoc. For a backend, its log.
     pub ca: PathBuf,
 }
 
@@ -74,6 +77,14 @@ impl Server {
     pub fn haproxy(address: std::net::SocketAddr, mode: &str, options: &[&str]) -> Server {
         let address = address.to_string();
         Server::run("haproxy", &[&[address.as_str(), mode], options].concat())
+    }
+
+    /// An HTTP server that logs each request that it has read to the file [`ca`](Self::ca): `"nginx"`, `"node"` or `"go"`.
+    ///
+    /// # Panics
+    /// If it is not installed or does not start.
+    pub fn backend(kind: &str) -> Server {
+        Server::run("backend", &[kind])
     }
 
     fn run(script: &str, arguments: &[&str]) -> Server {

@@ -16,7 +16,8 @@ use super::upstream_object::{Backend, UpstreamObject};
 use crate::call::{Arguments, argument_error, header, pair, text};
 use crate::encode;
 use crate::json;
-use crate::request_object::{ClientHeaders, RefusedPath};
+use crate::refused_path::RefusedPath;
+use crate::request_object::ClientHeaders;
 
 /// Parameters of an operation that go into the body or the headers.
 #[derive(Default)]
@@ -207,21 +208,25 @@ impl Arguments {
 fn refused_path(error: encode::PathError, upstream: &str, slashes: EscapedSlashes) -> Failure {
     let failure = argument_error(format!("a call of {upstream}: {error}"));
     let (text, problem) = match error {
-        encode::PathError::Value { value, problem, .. } => (value, problem),
-        encode::PathError::Segment { path, problem } => (path, problem),
+        encode::PathError::Value { value, problem, .. } => (value, Some(problem)),
+        encode::PathError::Segment { path, problem } => (path, Some(problem)),
+        encode::PathError::Character { path, .. } => (path, None),
         _ => return failure,
     };
+    let failure = failure.with_payload(Arc::new(RefusedPath { text, slashes }));
+    let Some(problem) = problem else { return failure };
     let hint = match problem {
         UnsafeSegment::Slash => {
             format!(
                 "if its backend keeps \"%2F\" within a segment, set escaped_slashes = \"encode\" in [upstreams.{upstream}]"
             )
         }
+        UnsafeSegment::Escape => "write it into params, where it is encoded".to_owned(),
         UnsafeSegment::Dots | UnsafeSegment::Control => {
             "check the value before the call, or write it into query, where it is only data".to_owned()
         }
     };
-    failure.with_hint(hint).with_payload(Arc::new(RefusedPath { text, slashes }))
+    failure.with_hint(hint)
 }
 
 /// The client's headers that are forwarded to an upstream.
