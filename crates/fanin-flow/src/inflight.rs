@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use fanin_json::{Doc, JsonError};
+use fanin_json::Doc;
 use fanin_upstream::shared::Body;
 use fanin_upstream::{Answer, CallError};
 use futures_util::stream::{FuturesUnordered, Stream};

@@ -14,4 +14,5 @@ mod model;
 mod mysql;
 mod pool;
 mod postgres;
+mod smuggled_answers;
 mod tls;
