@@ -156,7 +156,8 @@ pub struct Server {
     /// `/` before the route is found. A backslash that is not escaped counts like `%5C`.
     #[schemars(with = "types::RequestSlashesText")]
     pub escaped_slashes: RequestSlashes,
-    /// Largest head of a request in bytes: request line and headers. A larger one is answered with 431.
+    /// Largest head of a request in bytes: request line and headers. A larger one is answered with 431, and so is one of more than
+    /// 100 header lines.
     #[serde(serialize_with = "serialize::size")]
     #[schemars(with = "types::Size<1024>")]
     pub max_header_size: usize,

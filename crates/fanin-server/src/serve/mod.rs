@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use read_body::ReadBody;
 use response_body::ResponseBody;
 use response_future::{PendingRequest, RequestState, ResponseFuture, Wait};
-use server_responses::ServerResponse;
+use server_responses::{MAX_HEADERS, ServerResponse};
 
 use crate::admission::{Admission, Permit, Refusal, admit};
 use crate::client::{self, InProgress};
@@ -167,6 +167,9 @@ fn check<A: Application>(
             ServerResponse::ClientLimit(bound)
         })?;
     host::check(parts.version, &parts.headers).map_err(ServerResponse::Host)?;
+    if parts.headers.len() > MAX_HEADERS {
+        return Err(ServerResponse::TooManyHeaders);
+    }
     if !body.is_end_stream() && !is_chunked_at_most(&parts.headers) {
         return Err(ServerResponse::TransferCoding);
     }

@@ -11,6 +11,9 @@ use crate::host::HostError;
 use crate::path::PathError;
 use crate::{Body, Problem, RequestId, Response};
 
+/// Most header lines of a request; hyper refuses more in HTTP/1.1.
+pub(super) const MAX_HEADERS: usize = 100;
+
 /// Why the server answers instead of the application.
 #[derive(Debug)]
 pub(super) enum ServerResponse {
@@ -18,6 +21,7 @@ pub(super) enum ServerResponse {
     /// The body has a transfer coding other than chunked.
     TransferCoding,
     Path(PathError),
+    TooManyHeaders,
     NotFound,
     /// OPTIONS on a known path.
     Options {
@@ -59,6 +63,12 @@ impl ServerResponse {
                 bad("the only transfer coding that is understood is chunked, once".into())
             }
             ServerResponse::Path(error) => bad(error.detail().into()),
+            ServerResponse::TooManyHeaders => Problem::new(
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "head-too-large",
+                "The request's head is too large",
+            )
+            .detail(format!("at most {MAX_HEADERS} header lines are accepted")),
             ServerResponse::NotFound => Problem::new(StatusCode::NOT_FOUND, "no-route", "No route has this path"),
             ServerResponse::NotAllowed { .. } => Problem::new(
                 StatusCode::METHOD_NOT_ALLOWED,

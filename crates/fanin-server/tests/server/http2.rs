@@ -166,3 +166,17 @@ fn a_client_that_does_not_answer_cannot_hold_the_drain() {
     eventually("the server speaks", || !client.is_silent());
     assert_eq!(server.end(), fanin_server::Exit::Drained);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn more_than_a_hundred_headers_are_431() {
+    let server = TestServer::start();
+    let sender = connect(&server).await;
+    for (count, expected) in [(100, 200), (101, 431)] {
+        let mut many = request("GET", "/hello");
+        for number in 0..count {
+            many.headers_mut().append("x-many", number.into());
+        }
+        let (response, body) = send(&sender, many, None).await;
+        assert_eq!(response.status(), expected, "{}", String::from_utf8_lossy(&body));
+    }
+}
