@@ -23,6 +23,8 @@ pub(crate) struct CallSource {
     split: Cell<bool>,
     /// The answer is a part of a shared document.
     part: Cell<bool>,
+    /// The answer's body is passed on without being read.
+    streamed: Cell<bool>,
 }
 
 struct Answered {
@@ -38,6 +40,7 @@ impl CallSource {
             answer: OnceCell::new(),
             error: OnceCell::new(),
             part: Cell::new(false),
+            streamed: Cell::new(false),
             split: Cell::new(false),
         })
     }
@@ -58,6 +61,10 @@ impl CallSource {
     #[cold]
     pub(crate) fn unusable(&self, answer: &Answer, problem: String) -> CallError {
         self.upstream.unusable(answer, problem)
+    }
+
+    pub(crate) fn set_streamed(&self) {
+        self.streamed.set(true);
     }
 
     pub(crate) fn set_split(&self) {
@@ -178,6 +185,10 @@ impl CallHandle for CallSource {
                 match name {
                     "status" => Value::Int(answer.status.as_u16().into()),
                     "headers" => Value::json(self.headers(answered)?),
+                    _ if self.streamed.get() => {
+                        let message = format!("the answer of {} is streamed, so its text is not read", self.upstream());
+                        return Err(Failure::new(Kind::Value, message));
+                    }
                     _ if self.part.get() => match outcome {
                         Ok(value) => {
                             let json = crate::json::to_bytes(value, usize::MAX)

@@ -1,16 +1,24 @@
-//! The builtins of flows besides the language: `response` and `abort`.
+//! The builtins of flows besides the language: `response`, `abort` and `stream`.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fanin_lang::value::Object;
 use fanin_lang::{Args, Awaits, Ctx, Failure, Globals, Kind, NativeFn, Stop, Value};
+use fanin_upstream::StreamBounds;
 use http::StatusCode;
+
+use crate::flow_host::FlowHost;
+
+/// The name of the builtin that marks a call as streamed.
+pub(crate) const STREAM: &str = "stream";
 
 /// `response(status = 200, headers = {}, body = None, text = None)`
 #[derive(Clone)]
 pub(crate) struct ResponseObject {
-    pub(crate) status: StatusCode,
+    /// `None` if the flow sets none: 200, or that of a streamed answer.
+    pub(crate) status: Option<StatusCode>,
     pub(crate) headers: Value,
     pub(crate) body: Value,
     pub(crate) text: Option<Value>,
@@ -18,7 +26,13 @@ pub(crate) struct ResponseObject {
 
 impl fmt::Debug for ResponseObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<response {}>", self.status.as_u16())
+        write!(f, "<response {}>", self.status().as_u16())
+    }
+}
+
+impl ResponseObject {
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status.unwrap_or(StatusCode::OK)
     }
 }
 
@@ -29,7 +43,7 @@ impl Object for ResponseObject {
 
     fn attribute(&self, name: &str) -> Result<Option<Value>, Stop> {
         Ok(Some(match name {
-            "status" => Value::Int(self.status.as_u16().into()),
+            "status" => Value::Int(self.status().as_u16().into()),
             "headers" => self.headers.clone(),
             "body" => self.body.clone(),
             "text" => self.text.clone().unwrap_or_default(),
@@ -73,8 +87,8 @@ fn status(value: &Value, name: &str, least: u16) -> Result<StatusCode, Stop> {
 fn response(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     let [code, headers, body, text] = args.bind("response", false, ["status", "headers", "body", "text"], 0)?;
     let status = match code {
-        Some(code) => status(code, "response", 200)?,
-        None => StatusCode::OK,
+        Some(code) => Some(status(code, "response", 200)?),
+        None => None,
     };
     if body.is_some() && text.is_some() {
         return Err(Stop::fail(Kind::Arguments, "response() takes body or text, not both"));
@@ -102,11 +116,74 @@ fn abort(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     Err(Failure::new(Kind::Host, message).with_payload(payload).into())
 }
 
-static FUNCTIONS: [NativeFn; 2] = [
+/// `stream(answer, ranges = False, max = None, idle_timeout = None, timeout = None)`
+fn stream(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
+    let [answer, ranges, max, idle_timeout, timeout] =
+        args.bind(STREAM, false, ["answer", "ranges", "max", "idle_timeout", "timeout"], 1)?;
+    let wrong = |name: &str, wanted: &str| Stop::fail(Kind::Arguments, format!("stream()'s {name} must be {wanted}"));
+    let given = |value: Option<&Value>| -> Result<Option<Value>, Stop> {
+        Ok(value.map(Value::decide).transpose()?.filter(|value| !matches!(value, Value::None)))
+    };
+    let duration = |name: &str, value: Option<&Value>| -> Result<Option<Duration>, Stop> {
+        let Some(value) = given(value)? else { return Ok(None) };
+        let read = value.as_str().and_then(|text| fanin_config::parse_duration(text).ok());
+        match read.filter(|duration| !duration.is_zero()) {
+            Some(duration) => Ok(Some(duration)),
+            None => Err(wrong(name, "a duration such as \"30s\"")),
+        }
+    };
+    let ranges = match given(ranges)? {
+        None => false,
+        Some(Value::Bool(ranges)) => ranges,
+        Some(_) => return Err(wrong("ranges", "True or False")),
+    };
+    let max = match given(max)? {
+        None => None,
+        Some(Value::Int(max)) if max > 0 => usize::try_from(max).ok(),
+        Some(value) => match value.as_str().and_then(|text| fanin_config::parse_size(text).ok()) {
+            Some(max) if max > 0 => usize::try_from(max).ok(),
+            _ => return Err(wrong("max", "a size such as \"2GB\"")),
+        },
+    };
+    let bounds = StreamBounds {
+        max,
+        idle_timeout: duration("idle_timeout", idle_timeout)?,
+        timeout: duration("timeout", timeout)?,
+    };
+    // The result of a function that made the call is the call, once it is there.
+    let mut value = answer.cloned().unwrap_or_default();
+    while let Value::Pending(pending) = &value
+        && pending.source().is_none()
+    {
+        value = match pending.outcome() {
+            Some(Ok(inner)) => inner,
+            Some(Err(failure)) => return Err(Stop::Fail(Box::new((*failure).clone()))),
+            None => return Err(Stop::Wait(pending.clone())),
+        };
+    }
+    match &value {
+        Value::Pending(slot) if slot.is_call() => {
+            let Some(host) = ctx.host.as_any().downcast_mut::<FlowHost>() else {
+                return Err(Stop::fail(Kind::Host, "stream() works in flows only"));
+            };
+            host.stream(slot, ranges, bounds)?;
+            Ok(value)
+        }
+        _ => Err(Stop::fail(
+            Kind::Arguments,
+            "stream() takes a call of an upstream, such as stream(files.get(\"/big\"))",
+        )),
+    }
+}
+
+static FUNCTIONS: [NativeFn; 3] = [
     NativeFn::new("response", response)
         .awaits(Awaits::These(0))
         .signature("response(status: int?, headers?, body?, text?)"),
     NativeFn::new("abort", abort).signature("abort(status: int, message: str | None?)"),
+    NativeFn::new(STREAM, stream).awaits(Awaits::These(0)).signature(
+        "stream(answer, ranges: bool?, max: int | str | None?, idle_timeout: str | None?, timeout: str | None?)",
+    ),
 ];
 
 /// The globals of the language, with these functions.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fanin_upstream::{Answer, CallContext, CallError, Request, Upstream, WorkerClient};
+use fanin_upstream::{Answer, BodySlot, CallContext, CallError, Request, Upstream, WorkerClient};
 
 /// A call in flight. Dropping it cancels the call.
 pub type CallFuture = Pin<Box<dyn Future<Output = Result<Answer, CallError>>>>;
@@ -14,6 +14,18 @@ pub type CallFuture = Pin<Box<dyn Future<Output = Result<Answer, CallError>>>>;
 pub trait Caller {
     /// Sends `request` to `upstream`. The future must not borrow from `self`.
     fn call(&self, upstream: &Arc<Upstream>, request: Request, context: CallContext) -> CallFuture;
+
+    /// The same, but the answer's body goes into `slot`. `None` if this caller cannot.
+    fn stream(
+        &self,
+        upstream: &Arc<Upstream>,
+        request: Request,
+        context: CallContext,
+        slot: Rc<BodySlot>,
+    ) -> Option<CallFuture> {
+        let _ = (upstream, request, context, slot);
+        None
+    }
 
     /// Whether this thread can spawn tasks that outlive the flow.
     fn spawns(&self) -> bool {
@@ -24,5 +36,15 @@ pub trait Caller {
 impl Caller for Rc<WorkerClient> {
     fn call(&self, upstream: &Arc<Upstream>, request: Request, context: CallContext) -> CallFuture {
         Box::pin(upstream.call(self, request, context))
+    }
+
+    fn stream(
+        &self,
+        upstream: &Arc<Upstream>,
+        request: Request,
+        context: CallContext,
+        slot: Rc<BodySlot>,
+    ) -> Option<CallFuture> {
+        Some(Box::pin(upstream.stream(self, request, context, slot)))
     }
 }

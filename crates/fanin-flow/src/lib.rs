@@ -12,7 +12,8 @@
 //!   and parses their bodies.
 //! - Values: `request_object` is `req`, `answer` is a call's answer, `json` and `encode` write bodies and URLs, `refused_path` says
 //!   why a path was not sent.
-//! - Ends: `respond` splices answers into the response, `reply` is the outcome, `log`, `trace` and `sequential_waits` report.
+//! - Ends: `respond` splices answers into the response, `streamed` passes one on without collecting it, `reply` is the outcome,
+//!   `log`, `trace` and `sequential_waits` report.
 //!
 //! Timers are rare here: a flow awaits only calls, and every call ends by the request's deadline.
 
@@ -43,6 +44,7 @@ mod respond;
 mod returns;
 mod route;
 mod sequential_waits;
+mod streamed;
 mod threads;
 mod trace;
 mod worker;

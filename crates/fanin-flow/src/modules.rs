@@ -22,6 +22,8 @@ pub(crate) struct Modules<'a> {
     upstreams: Vec<(ArcStr, HostRef)>,
     /// The texts of loaded files, for error messages.
     pub(crate) sources: RefCell<BTreeMap<String, Arc<Source>>>,
+    /// Which file loads which.
+    loads: RefCell<Vec<(String, String)>>,
 }
 
 impl<'a> Modules<'a> {
@@ -33,7 +35,26 @@ impl<'a> Modules<'a> {
         let valid = upstreams.map(|object| (ArcStr::from(object.name()), HostRef::new(object)));
         let placeholders = placeholders.iter().map(|name| (ArcStr::from(name), HostRef::new(Placeholder::new(name))));
         let upstreams = valid.chain(placeholders).collect();
-        Modules { dir, upstreams, sources: RefCell::default() }
+        Modules { dir, upstreams, sources: RefCell::default(), loads: RefCell::default() }
+    }
+
+    /// Whether a file or one that it loads has this word in it.
+    pub(crate) fn mention(&self, file: &str, word: &str) -> bool {
+        let (sources, loads) = (self.sources.borrow(), self.loads.borrow());
+        let mut files = vec![file];
+        let mut at = 0;
+        while let Some(file) = files.get(at).copied() {
+            if sources.get(file).is_some_and(|source| source.text.contains(word)) {
+                return true;
+            }
+            for (from, name) in loads.iter() {
+                if from == file && !files.contains(&name.as_str()) {
+                    files.push(name);
+                }
+            }
+            at += 1;
+        }
+        false
     }
 
     fn read(&self, name: &str) -> Result<String, String> {
@@ -95,6 +116,7 @@ impl Loader for Modules<'_> {
         }
         let name = resolve(module, from)?;
         let text = self.read(&name)?;
+        self.loads.borrow_mut().push((from.to_owned(), name.clone()));
         self.sources.borrow_mut().insert(name.clone(), Arc::new(Source::new(name.clone(), text.clone())));
         Ok(Loaded::Source { name: name.into(), text })
     }

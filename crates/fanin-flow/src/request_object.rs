@@ -147,6 +147,11 @@ impl RequestObject {
         self.deadline
     }
 
+    /// Whether the client wants the head of a response only.
+    pub(crate) fn is_head(&self) -> bool {
+        self.method == Method::HEAD
+    }
+
     pub(crate) fn headers(&self) -> &ClientHeaders {
         &self.client_headers
     }

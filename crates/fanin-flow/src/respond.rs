@@ -13,6 +13,7 @@ use crate::flow_host::FlowHost;
 use crate::json::{self, Pieces};
 use crate::partial;
 use crate::reply::{ReplyBody, Success};
+use crate::streamed::{self, StreamReply};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -46,6 +47,11 @@ pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure
     let route = &host.route;
     let limit = route.limits.max_response;
     let mut headers = HeaderMap::new();
+    if route.streams
+        && let Some(success) = streamed(host, value)?
+    {
+        return Ok(success);
+    }
     let (status, mut body, kind) = match response(value) {
         None => {
             let (body, kind) = body(host, value, limit)?;
@@ -61,25 +67,46 @@ pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure
                 }
                 None => body(host, &parts.body, limit)?,
             };
-            (parts.status, body, kind)
+            (parts.status(), body, kind)
         }
     };
     let is_json = kind == JSON;
     headers.entry(CONTENT_TYPE).or_insert(kind);
+    mark_partial(host, &mut headers);
+    if route.errors && is_json && host.any_missing() && !has_member(value, "errors") {
+        json::add_member(&mut body, "errors", &partial::errors(host.missing()));
+    }
+    if body.iter().map(bytes::Bytes::len).sum::<usize>() > limit {
+        return Err(too_large(limit));
+    }
+    Ok(Success { status, headers, body: ReplyBody::Pieces(body) })
+}
+
+/// The response whose body is a streamed answer.
+fn streamed(host: &FlowHost, value: &Value) -> Result<Option<Success>, Failure> {
+    let parts = response(value);
+    let body = parts.as_ref().map_or(value, |parts| &parts.body);
+    let Some((answer, body)) = host.streamed(body) else { return Ok(None) };
+    let body = body.ok_or_else(|| value_error("a streamed answer can be returned once"))?;
+    let mut headers = HeaderMap::new();
+    if let Some(parts) = &parts {
+        own_headers(&parts.headers, &mut headers)?;
+    }
+    streamed::pass_headers(&answer.headers, &mut headers);
+    mark_partial(host, &mut headers);
+    let status = parts.and_then(|parts| parts.status).unwrap_or(answer.status);
+    let body = StreamReply::new(body, answer, host.req.is_head());
+    Ok(Some(Success { status, headers, body: ReplyBody::Stream(Box::new(body)) }))
+}
+
+fn mark_partial(host: &FlowHost, headers: &mut HeaderMap) {
     if host.any_missing() {
         // Names of upstreams are valid in a header; an invalid one would only omit it.
         if let Ok(names) = HeaderValue::from_str(&partial::failed_names(host.missing())) {
             headers.insert(PARTIAL, names);
         }
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if route.errors && is_json && !has_member(value, "errors") {
-            json::add_member(&mut body, "errors", &partial::errors(host.missing()));
-        }
     }
-    if body.iter().map(bytes::Bytes::len).sum::<usize>() > limit {
-        return Err(too_large(limit));
-    }
-    Ok(Success { status, headers, body: ReplyBody::Pieces(body) })
 }
 
 #[cold]

@@ -18,6 +18,8 @@ pub(crate) struct CallOptions {
     pub attempt_timeout: Option<Duration>,
     pub chunk_timeout: Option<Duration>,
     pub max_answer: usize,
+    pub max_stream: usize,
+    pub stream_idle_timeout: Duration,
     /// Counts calls. The upstream's limit counts attempts.
     pub limit: Option<Arc<Limiter>>,
 }
@@ -40,6 +42,8 @@ impl CallOptionsTable {
             attempt_timeout: config.attempt_timeout,
             chunk_timeout: config.chunk_timeout,
             max_answer: config.max_answer,
+            max_stream: config.max_stream,
+            stream_idle_timeout: config.stream_idle_timeout,
             limit: None,
         };
         let operation = |(name, operation): (String, Operation)| {
@@ -58,6 +62,8 @@ impl CallOptionsTable {
                 attempt_timeout: operation.attempt_timeout.or(config.attempt_timeout),
                 chunk_timeout: operation.chunk_timeout.or(config.chunk_timeout),
                 max_answer: operation.max_answer.unwrap_or(config.max_answer),
+                max_stream: operation.max_stream.unwrap_or(config.max_stream),
+                stream_idle_timeout: operation.stream_idle_timeout.unwrap_or(config.stream_idle_timeout),
                 limit,
             };
             (name, options)

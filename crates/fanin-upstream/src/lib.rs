@@ -43,6 +43,7 @@ mod upstreams;
 mod worker;
 
 pub use answer_headers::Headers;
+pub use call::{BodySlot, StreamBounds, StreamedBody};
 pub use error::{BuildError, CallError, ErrorKind, Fault};
 pub use limiter::poll_scope;
 pub use request::{Answer, CallContext, Request};

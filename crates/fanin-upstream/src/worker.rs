@@ -186,6 +186,18 @@ impl WorkerUpstream {
         }
     }
 
+    /// A streamed answer broke off: it counts as a failed attempt.
+    #[cold]
+    pub fn stream_failed(&self, endpoint: &Endpoint) {
+        if self.endpoints() > 1
+            && self.upstream.policies.ejection
+            && endpoint.health.failed(Instant::now(), || self.may_eject())
+        {
+            tracing::warn!(upstream = %self.upstream.name(), endpoint = %endpoint.address, "endpoint ejected: it keeps failing");
+        }
+        self.attempt_failed();
+    }
+
     fn worker_endpoints(&self) -> Rc<[Rc<WorkerEndpoint>]> {
         let endpoints = &self.upstream.endpoints;
         endpoints.refresh(&self.resolver);

@@ -58,6 +58,8 @@ impl Upstream {
             keepalive_timeout: Duration::from_secs(1),
             keepalive_idle: true,
             max_answer: 16 << 20,
+            max_stream: 16 << 30,
+            stream_idle_timeout: Duration::from_secs(60),
             headers: HeaderMap::new(),
             forward_headers: ["traceparent", "tracestate", "x-request-id"].map(HeaderName::from_static).into(),
             // gRPC has its own header, `grpc-timeout`.

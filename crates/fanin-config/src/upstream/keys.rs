@@ -159,6 +159,15 @@ pub struct Upstream {
     #[serde(serialize_with = "serialize::size")]
     #[schemars(with = "types::Size<1>")]
     pub max_answer: usize,
+    /// Largest body that `stream(...)` passes on, in bytes. A larger one is broken off, and the client sees an incomplete response.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<1>")]
+    pub max_stream: usize,
+    /// How long an upstream may send nothing while `stream(...)` passes its answer on. The time in which a client does not read does not
+    /// count.
+    #[serde(serialize_with = "serialize::duration")]
+    #[schemars(with = "types::DurationText")]
+    pub stream_idle_timeout: Duration,
     /// Headers that are sent with every call.
     #[serde(serialize_with = "serialize::headers")]
     #[schemars(with = "BTreeMap<String, String>")]

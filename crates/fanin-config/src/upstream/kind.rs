@@ -84,6 +84,8 @@ const KEYS_OF_KINDS: &[(&str, &[UpstreamKind])] = &[
     ("keepalive_timeout", ANY_HTTP),
     ("keepalive_idle", ANY_HTTP),
     ("chunk_timeout", ANY_HTTP),
+    ("max_stream", &[UpstreamKind::Http]),
+    ("stream_idle_timeout", &[UpstreamKind::Http]),
     ("max_connecting", ANY_HTTP),
     ("tls", NETWORK),
     ("connect_timeout", NETWORK),

@@ -100,6 +100,14 @@ pub struct Operation {
     #[serde(serialize_with = "optional_size", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "types::Size<1>")]
     pub max_answer: Option<usize>,
+    /// Largest body that `stream(...)` passes on. Default: the upstream's `max_stream`.
+    #[serde(serialize_with = "optional_size", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "types::Size<1>")]
+    pub max_stream: Option<usize>,
+    /// How long the upstream may send nothing of a streamed answer. Default: the upstream's `stream_idle_timeout`.
+    #[serde(serialize_with = "serialize::optional_duration", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "types::DurationText")]
+    pub stream_idle_timeout: Option<Duration>,
 }
 
 fn overridden<T: Serialize, S: Serializer>(value: &Option<Option<T>>, to: S) -> Result<S::Ok, S::Error> {
@@ -142,6 +150,8 @@ impl Operation {
             attempt_timeout: None,
             chunk_timeout: None,
             max_answer: None,
+            max_stream: None,
+            stream_idle_timeout: None,
         }
     }
 
@@ -214,6 +224,8 @@ impl Operation {
         let attempt_timeout = read_shorter_timeout(&mut table, "attempt_timeout", longest);
         let chunk_timeout = read_shorter_timeout(&mut table, "chunk_timeout", longest);
         let max_answer = table.size("max_answer", 1);
+        let max_stream = table.size("max_stream", 1);
+        let stream_idle_timeout = table.duration("stream_idle_timeout");
         let batch = table.table("batch").and_then(Batch::read);
         let cache = table.table("cache").and_then(Cache::read);
         let single_flight = table.boolean("single_flight");
@@ -235,6 +247,8 @@ impl Operation {
             attempt_timeout,
             chunk_timeout,
             max_answer,
+            max_stream,
+            stream_idle_timeout,
         };
         operation.check(&table, longest);
         let complete = !operation.path.is_empty();

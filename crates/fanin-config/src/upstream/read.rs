@@ -82,6 +82,8 @@ fn read_limits(table: &mut Table<'_, '_>, upstream: &mut Upstream) {
     replace(&mut upstream.limit, Limit::read(table));
     replace(&mut upstream.max_waiting, table.count("max_waiting", 0..=u64::MAX));
     replace(&mut upstream.max_answer, table.size("max_answer", 1));
+    replace(&mut upstream.max_stream, table.size("max_stream", 1));
+    replace(&mut upstream.stream_idle_timeout, table.duration("stream_idle_timeout"));
 }
 
 fn read_connections(table: &mut Table<'_, '_>, upstream: &mut Upstream, kind: UpstreamKind) {

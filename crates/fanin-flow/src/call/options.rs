@@ -1,11 +1,13 @@
 //! Call options: `timeout`, `ok`, `optional`, `default`, `returns`, `safe`, `unordered`.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fanin_config::Shape;
 use fanin_lang::value::view;
 use fanin_lang::{Failure, HostCall, Stop, Value};
+use fanin_upstream::BodySlot;
 use http::Method;
 use smallvec::SmallVec;
 
@@ -39,6 +41,15 @@ pub(crate) struct CallOptions {
     pub(crate) operation: Option<u32>,
     /// Set for operations with batches, single-flight or caches, and for lookups.
     pub(crate) merging: Option<Box<Merging>>,
+    /// Set by `stream(...)`.
+    pub(crate) streaming: Option<Box<Streaming>>,
+}
+
+/// How a call's body is passed on.
+pub(crate) struct Streaming {
+    pub(crate) slot: Rc<BodySlot>,
+    /// The client's range and conditions are passed on.
+    pub(crate) ranges: bool,
 }
 
 /// How a call shares work with others.
@@ -63,6 +74,7 @@ impl CallOptions {
             safe,
             operation: None,
             merging: None,
+            streaming: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use arcstr::ArcStr;
 use fanin_json::Doc;
-use fanin_lang::{CallSite, Failure, Host, HostCall, Kind, Level, PendingValue, Position, ProgramOrder, Value};
+use fanin_lang::{CallSite, Failure, Host, HostCall, Kind, Level, PendingValue, Position, ProgramOrder, Value, Waiter};
 
 use super::{CallState, Entry, FlowHost, OutcomeOptions};
 use crate::answer::CallSource;
@@ -54,6 +54,7 @@ impl Host for FlowHost {
                     ok: options.ok.clone(),
                     returns: options.returns.clone(),
                     operation: options.operation,
+                    slot: None,
                 })
             }),
             order: call.order,
@@ -63,7 +64,11 @@ impl Host for FlowHost {
             safe: options.safe,
             batch: options.merging.as_ref().is_some_and(|merging| merging.batch),
         });
-        if matches!(arguments.state(), ArgumentState::Ready) {
+        if self.route.streams {
+            // `stream(...)` comes after the call that it is for.
+            self.calls[index].unsent = Some(Box::new((arguments, options)));
+            self.ready_calls.get_or_insert_default().settled(index as u64);
+        } else if matches!(arguments.state(), ArgumentState::Ready) {
             self.send(index, &arguments, &options);
         } else {
             self.calls[index].unsent = Some(Box::new((arguments, options)));

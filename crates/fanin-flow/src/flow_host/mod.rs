@@ -4,6 +4,8 @@ mod host_interface;
 mod lookup;
 mod merging;
 mod rounds;
+mod sending;
+mod streaming;
 
 use std::cell::RefCell;
 use std::num::NonZero;
@@ -19,14 +21,14 @@ use fanin_lang::{
     CallSite, Failure, Host, HostRef, Kind, PendingValue, Position, ProgramOrder, Value, Waiter, name_origin,
 };
 use fanin_upstream::shared::Body;
-use fanin_upstream::{Answer, CallContext, CallError, Fault};
+use fanin_upstream::{Answer, BodySlot, CallError, Fault};
 use http::StatusCode;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::answer::{BodyRule, CallSource, UNREQUESTED_PART};
-use crate::call::{ArgumentState, Arguments, CallOptions, OnFailure};
-use crate::inflight::{Checked, InFlight, InFlightCalls, without_body};
+use crate::answer::{CallSource, UNREQUESTED_PART};
+use crate::call::{Arguments, CallOptions, OnFailure};
+use crate::inflight::{Checked, InFlightCalls, without_body};
 use crate::kinds::UpstreamObject;
 use crate::partial::Missing;
 use crate::request_object::RequestObject;
@@ -73,6 +75,8 @@ struct OutcomeOptions {
     returns: Option<Arc<Shape>>,
     /// Index of the operation, for messages.
     operation: Option<u32>,
+    /// Where the body of a streamed answer is.
+    slot: Option<Rc<BodySlot>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,107 +170,6 @@ impl FlowHost {
         deadline.checked_sub(reserve).unwrap_or(start)
     }
 
-    /// Sends calls whose arguments have arrived.
-    pub(crate) fn send_ready_calls(&mut self) {
-        loop {
-            let Some(ready_calls) = &self.ready_calls else { return };
-            let tokens = std::mem::take(&mut *ready_calls.0.borrow_mut());
-            if tokens.is_empty() {
-                return;
-            }
-            for token in tokens {
-                self.advance(token as usize);
-            }
-        }
-    }
-
-    /// Sends a call, or registers it with the value that it awaits.
-    fn advance(&mut self, index: usize) {
-        let Some(entry) = self.calls.get_mut(index) else { return };
-        let Some(unsent) = &entry.unsent else { return };
-        match unsent.0.state() {
-            ArgumentState::Pending(slot) => {
-                slot.on_settled(self.ready_calls.get_or_insert_default().clone(), index as u64)
-            }
-            ArgumentState::Failed(failure) => {
-                // The failure of another call, so `optional` of this one does not cover it.
-                entry.unsent = None;
-                entry.state = CallState::Failed;
-                let slot = entry.slot.clone();
-                let failure = self.with_origin((*failure).clone(), Some(&slot));
-                slot.settle(Err(failure));
-                self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
-            }
-            ArgumentState::Absent(failure) => {
-                entry.unsent = None;
-                entry.state = CallState::Dependent;
-                // The error is that of the call that failed, so that nobody blames the upstream of this one.
-                if let Some(Ok(cause)) = failure.payload.clone().map(Arc::downcast::<CallError>) {
-                    entry.source.set_error(cause);
-                }
-                let value = match entry.on_failure() {
-                    OnFailure::Default(value) => value.clone(),
-                    _ => Value::Absent(failure),
-                };
-                entry.slot.settle_shared(Ok(value));
-                self.trace(index, |trace, _| trace.outcome = "absent".to_owned());
-            }
-            ArgumentState::Ready => {
-                if let Some(unsent) = entry.unsent.take() {
-                    self.send(index, &unsent.0, &unsent.1);
-                }
-            }
-        }
-    }
-
-    fn send(&mut self, index: usize, arguments: &Arguments, options: &CallOptions) {
-        if let Some(merging) = &options.merging {
-            return self.send_merging(index, arguments, options.timeout, **merging);
-        }
-        let entry = &mut self.calls[index];
-        // Entries are made only for upstreams.
-        let Some(object) = entry.object.downcast::<UpstreamObject>() else { return };
-        let request = match arguments.request(object, &options.method, self.req.headers()) {
-            Ok(request) => request,
-            Err(failure) => {
-                entry.state = CallState::Failed;
-                entry.slot.settle(Err(failure.at(self.route.program.position(entry.site))));
-                self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
-                return;
-            }
-        };
-        let required = entry.required;
-        let context = CallContext {
-            deadline: if required { self.deadline() } else { self.optional_deadline() },
-            request_started: self.request_started(),
-            timeout: options.timeout,
-            safe: options.safe,
-            operation: options.operation,
-        };
-        if !options.safe {
-            self.wrote = true;
-        }
-        if self.traces.is_some() {
-            let target = format!("{} {}", request.method, request.path_and_query);
-            self.trace(index, |trace, now| {
-                trace.target = target;
-                trace.sent = Some(now);
-            });
-        }
-        let Some(object) = self.calls[index].object.downcast::<UpstreamObject>() else { return };
-        let future = self.worker.caller.call(&object.upstream, request, context);
-        let call =
-            InFlight::new(index, future, BodyRule::of(&options.method, options.safe), self.limits().max_json_depth);
-        self.push(call);
-    }
-
-    fn push(&mut self, call: InFlight) {
-        if self.inflight.is_empty() {
-            self.busy_since = NonZero::new(self.micros().saturating_add(1));
-        }
-        self.inflight.push(call);
-    }
-
     /// Waits until a call ends, then settles all that have ended. `false` if no call is in flight. If none has ended, sends the
     /// round. `suspended`: fibers are suspended and may make further calls.
     pub(crate) fn poll_completions(&mut self, suspended: bool, context: &mut Context<'_>) -> Poll<bool> {
@@ -326,6 +229,7 @@ impl FlowHost {
                 match (error, checked) {
                     (None, Ok(body)) => {
                         let value = match body {
+                            _ if entry.slot().is_some() => streaming::value(&entry.source),
                             Body::Json(doc) => Value::json(doc),
                             Body::Empty => Value::None,
                             Body::Text => text(&answer),
@@ -360,6 +264,8 @@ impl FlowHost {
             Err(error) => (error, false),
         };
         let error = Arc::new(error);
+        // The body of a refused answer is given up.
+        drop(entry.slot().and_then(|slot| slot.take()));
         entry.source.set_error(error.clone());
         let kind = error.kind.as_str();
         let failure =

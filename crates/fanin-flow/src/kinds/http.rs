@@ -90,6 +90,7 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         safe,
         operation: object.operation_of(call.method).and_then(|at| u32::try_from(at).ok()),
         merging: None,
+        streaming: None,
     };
     for (key, value) in call.args.names.iter().zip(call.args.named) {
         if let Some(declared) = declared {

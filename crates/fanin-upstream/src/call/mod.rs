@@ -2,6 +2,7 @@
 //!
 //! - `policies`: breaker, retry, hedge, limit, endpoint, transport.
 //! - `attempt_record`: what the policies learn from each attempt.
+//! - `streamed`: an answer whose body is not collected, and what of its call lasts until its end.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -27,6 +28,9 @@ use policies::Call;
 
 mod attempt_record;
 mod policies;
+mod streamed;
+
+pub use streamed::{BodySlot, StreamBounds, StreamedBody};
 
 impl Upstream {
     /// Sends a request and reads the whole answer within the call's timeout and the request's deadline. The future may
@@ -40,6 +44,31 @@ impl Upstream {
         worker: &Rc<WorkerClient>,
         request: Request,
         context: CallContext,
+    ) -> impl Future<Output = Result<Answer, CallError>> + use<> {
+        self.call_into(worker, request, context, None)
+    }
+
+    /// The same, but ends with the answer's head and leaves the body in `slot`. Timeout and deadline apply until then. The body is as the
+    /// upstream encoded it. A call without an answer leaves nothing.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn stream(
+        self: &Arc<Self>,
+        worker: &Rc<WorkerClient>,
+        request: Request,
+        context: CallContext,
+        slot: Rc<BodySlot>,
+    ) -> impl Future<Output = Result<Answer, CallError>> + use<> {
+        self.call_into(worker, request, context, Some(slot))
+    }
+
+    fn call_into(
+        self: &Arc<Self>,
+        worker: &Rc<WorkerClient>,
+        request: Request,
+        context: CallContext,
+        slot: Option<Rc<BodySlot>>,
     ) -> impl Future<Output = Result<Answer, CallError>> + use<> {
         let local = worker.local(self);
         // Prepared outside the future and boxed, so that the future does not carry the request.
@@ -56,7 +85,9 @@ impl Upstream {
                 (true, Err(failure)) => Err(failure.clone()),
                 (true, Ok(request)) => {
                     let options = upstream.options.of(context.operation);
-                    let call = Call { local: &local, context: &context, options, started, deadline, phase: &phase };
+                    let slot = slot.as_deref();
+                    let call =
+                        Call { local: &local, context: &context, options, started, deadline, phase: &phase, slot };
                     let mut bound = Deadline::new(&local.deadline_timer, deadline);
                     let mut run = pin!(call.run(request));
                     poll_fn(|cx| match run.as_mut().poll(cx) {
@@ -67,7 +98,7 @@ impl Upstream {
                 }
             };
             let result = match result {
-                Ok(received) if received.headers.is_encoded() => {
+                Ok(received) if slot.is_none() && received.headers.is_encoded() => {
                     let max_answer = upstream.options.of(context.operation).max_answer;
                     Box::pin(decode(upstream, received, max_answer, own, deadline)).await
                 }
@@ -89,6 +120,9 @@ impl Upstream {
                     Ok(Answer { status, headers, body, elapsed, unrequested_part })
                 }
                 Err(failure) => {
+                    if let Some(slot) = slot {
+                        slot.clear();
+                    }
                     let elapsed = started.elapsed();
                     record.end(Outcome::error(failure.kind), elapsed);
                     Err(failure.into_error(&upstream.name, elapsed))

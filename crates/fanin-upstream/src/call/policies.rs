@@ -9,11 +9,13 @@ use fanin_config::{Hedge, Retry};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::attempt_record::{AttemptRecord, is_upstream_failure};
+use super::streamed::{BodySlot, StreamedCall};
 use crate::call_options::CallOptions;
 use crate::error::{ErrorKind, Failure};
 use crate::limiter::{LimitReached, Limiter, Permit, ReusablePermit};
 use crate::metrics::Extra;
 use crate::policy::breaker::{Admission, Probe};
+use crate::policy::load_balancing::InFlight;
 use crate::policy::retry;
 use crate::request::CallContext;
 use crate::transport::attempt::{Attempt, Phase, Prepared, Received};
@@ -28,12 +30,17 @@ pub(crate) struct Call<'a> {
     pub started: Instant,
     pub deadline: Instant,
     pub phase: &'a Cell<Phase>,
+    /// Where the body goes if it is not collected.
+    pub slot: Option<&'a BodySlot>,
 }
 
 impl<'a> Call<'a> {
     pub async fn run(&self, request: &Prepared) -> Result<Received, Failure> {
         let upstream = &*self.local.upstream;
         let safe = self.context.safe || request.method.is_safe();
+        if let Some(slot) = self.slot {
+            return Box::pin(self.run_streamed(request, safe, slot)).await;
+        }
         let admission = match &upstream.policies.breaker {
             None => Admission::Normal,
             Some(policy) => upstream.policy_state.breaker.admit(policy)?,
@@ -60,6 +67,38 @@ impl<'a> Call<'a> {
             return result;
         }
         Box::pin(self.again(request, safe, &used, policy, result)).await
+    }
+
+    /// The same for a streamed answer: without a hedge, because one of two bodies would be thrown away. Its permits last until the body
+    /// ends.
+    async fn run_streamed(&self, request: &Prepared, safe: bool, slot: &BodySlot) -> Result<Received, Failure> {
+        let upstream = &*self.local.upstream;
+        let admission = match &upstream.policies.breaker {
+            None => Admission::Normal,
+            Some(policy) => upstream.policy_state.breaker.admit(policy)?,
+        };
+        self.local.call_started();
+        let own = match &self.options.limit {
+            None => None,
+            Some(limit) => Some((self.operation_permit(limit).await?, limit)),
+        };
+        let used = Cell::new(None);
+        let result = match (admission, &self.options.retry) {
+            (Admission::Probe(probe), _) => self.probe(request, safe, probe).await,
+            (Admission::Normal, policy) => {
+                let result = self.attempt(request, safe, None, &used).await;
+                match policy {
+                    Some(policy) if retry::is_worth_it(&result, safe) => {
+                        self.again(request, safe, &used, policy, result).await
+                    }
+                    _ => result,
+                }
+            }
+        };
+        if let (Ok(_), Some((permit, limit))) = (&result, own) {
+            slot.hold(permit.own(limit));
+        }
+        result
     }
 
     /// The one call that tests an upstream whose breaker is open.
@@ -185,7 +224,7 @@ impl<'a> Call<'a> {
 
     async fn attempt_with(
         &self,
-        _place: ReusablePermit<'a>,
+        place: ReusablePermit<'a>,
         begun: Option<Instant>,
         request: &Prepared,
         safe: bool,
@@ -193,11 +232,14 @@ impl<'a> Call<'a> {
         used: &Cell<Option<u64>>,
     ) -> Result<Received, Failure> {
         let upstream = &*self.local.upstream;
+        if let Some(slot) = self.slot {
+            slot.clear();
+        }
         let begun = begun.filter(|_| self.local.endpoints() > 0);
         let worker_endpoint = self.local.choose_endpoint(avoid, self.phase).await?;
         used.set(Some(worker_endpoint.endpoint.id));
         // A single endpoint needs no load balancing, and so no count.
-        let _on_endpoint = (self.local.endpoints() > 1).then(|| worker_endpoint.endpoint.load.begin());
+        let on_endpoint = (self.local.endpoints() > 1).then(|| worker_endpoint.endpoint.load.begin());
         let record = AttemptRecord::begin(
             self.local,
             self.options,
@@ -217,9 +259,11 @@ impl<'a> Call<'a> {
                 .attempt_timeout
                 .map_or(self.deadline, |limit| self.deadline.min(record.begun + limit)),
             safe,
-            max_answer: self.options.max_answer,
+            max_answer: self.slot.map_or(self.options.max_answer, |slot| slot.max(self.options)),
             chunk_timeout: self.options.chunk_timeout,
-            timeout_header: upstream.config().timeout_header.as_ref(),
+            // The time for a head says nothing about the time for a streamed body.
+            timeout_header: upstream.config().timeout_header.as_ref().filter(|_| self.slot.is_none()),
+            source: self.slot.map(|slot| &slot.source),
             phase: self.phase,
             metrics: &self.local.metrics,
         };
@@ -231,6 +275,17 @@ impl<'a> Call<'a> {
             }
         };
         record.end(&result);
+        if let (Some(slot), Ok(_)) = (self.slot, &result) {
+            let is_counted = on_endpoint.map(InFlight::keep).is_some();
+            let call = StreamedCall {
+                local: self.local.clone(),
+                endpoint: worker_endpoint.endpoint.clone(),
+                _permit: place.own(),
+                operation_permit: None,
+                is_counted,
+            };
+            slot.bind(call, self.options);
+        }
         result
     }
 }

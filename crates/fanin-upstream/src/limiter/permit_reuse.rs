@@ -88,6 +88,11 @@ impl<'a> ReusablePermit<'a> {
     pub fn of(limit: &'a Arc<Limiter>, permit: Permit<'a>) -> ReusablePermit<'a> {
         ReusablePermit { limit, permit: Some(permit) }
     }
+
+    /// The same permit for a call that goes on after its flow.
+    pub fn own(mut self) -> Option<OwnedPermit> {
+        self.permit.take().map(|permit| permit.own(self.limit))
+    }
 }
 
 impl Drop for ReusablePermit<'_> {

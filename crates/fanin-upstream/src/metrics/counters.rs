@@ -45,6 +45,42 @@ pub(crate) struct Shard {
     pub(super) buckets: [AtomicU64; BOUNDS.len() + 1],
     pub(super) sum_us: AtomicU64,
     pub(super) extra: [AtomicU64; Extra::ALL.len()],
+    pub(super) streams: [AtomicU64; StreamEnd::ALL.len()],
+    pub(super) stream_bytes: AtomicU64,
+}
+
+/// How a streamed body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamEnd {
+    /// All of it was passed on.
+    Complete,
+    /// Its reader left.
+    Cancelled,
+    /// The upstream was silent for too long, or the body took too long.
+    Timeout,
+    /// It was larger than allowed.
+    TooLarge,
+    /// The upstream broke it off.
+    Broken,
+}
+
+impl StreamEnd {
+    pub(super) const ALL: [(StreamEnd, &'static str); 5] = [
+        (StreamEnd::Complete, "complete"),
+        (StreamEnd::Cancelled, "cancelled"),
+        (StreamEnd::Timeout, "timeout"),
+        (StreamEnd::TooLarge, "too_large"),
+        (StreamEnd::Broken, "protocol"),
+    ];
+
+    pub fn of(kind: ErrorKind) -> StreamEnd {
+        match kind {
+            ErrorKind::Timeout => StreamEnd::Timeout,
+            ErrorKind::TooLarge => StreamEnd::TooLarge,
+            ErrorKind::Cancelled => StreamEnd::Cancelled,
+            _ => StreamEnd::Broken,
+        }
+    }
 }
 
 /// Events that are counted beside the outcomes of calls.
@@ -86,6 +122,14 @@ impl Shard {
         increase(&self.outcomes[outcome.0], 1);
         increase(&self.buckets[BOUNDS.partition_point(|bound| *bound < us)], 1);
         increase(&self.sum_us, us);
+    }
+
+    pub fn count_stream(&self, end: StreamEnd) {
+        increase(&self.streams[end as usize], 1);
+    }
+
+    pub fn add_stream_bytes(&self, bytes: usize) {
+        increase(&self.stream_bytes, bytes as u64);
     }
 
     pub fn count(&self, what: Extra) {

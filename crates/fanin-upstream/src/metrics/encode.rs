@@ -8,7 +8,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::counters::{BOUNDS, Extra, OUTCOMES, outcome_name};
+use super::counters::{BOUNDS, Extra, OUTCOMES, StreamEnd, outcome_name};
 use super::encode_shared::encode_shared;
 use super::registry::{Gauges, MetricsRegistry, UpstreamMetrics};
 
@@ -60,6 +60,7 @@ impl Collector for MetricsRegistry {
                 family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
             }
         }
+        encode_streams(&upstreams, &mut encoder)?;
         let mut invalid = encoder.encode_descriptor(
             "fanin_upstream_invalid_answers",
             "Answers that are no JSON, or do not have the shape that the operation or call returns",
@@ -84,6 +85,30 @@ impl Collector for MetricsRegistry {
         }
         encode_shared(&upstreams, &mut encoder)
     }
+}
+
+fn encode_streams(upstreams: &[(Arc<str>, Arc<UpstreamMetrics>)], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "Streamed answers by how their body ended";
+    let mut streams = encoder.encode_descriptor("fanin_upstream_streams", help, None, MetricType::Counter)?;
+    for (upstream, metrics) in upstreams {
+        for (end, outcome) in StreamEnd::ALL {
+            let count = metrics.sum(|shard| shard.streams[end as usize].load(Relaxed));
+            if count > 0 {
+                let labels = [("upstream", upstream.as_ref()), ("outcome", outcome)];
+                streams.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+            }
+        }
+    }
+    let help = "Bytes of streamed answers that were passed on";
+    let mut bytes = encoder.encode_descriptor("fanin_upstream_stream_bytes", help, None, MetricType::Counter)?;
+    for (upstream, metrics) in upstreams {
+        let count = metrics.sum(|shard| shard.stream_bytes.load(Relaxed));
+        if count > 0 {
+            let labels = [("upstream", upstream.as_ref())];
+            bytes.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        }
+    }
+    Ok(())
 }
 
 fn encode_histogram(

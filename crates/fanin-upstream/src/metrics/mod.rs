@@ -5,5 +5,5 @@ mod encode;
 mod encode_shared;
 mod registry;
 
-pub(crate) use counters::{Extra, Outcome, Shard};
+pub(crate) use counters::{Extra, Outcome, Shard, StreamEnd};
 pub(crate) use registry::{Gauges, MetricsRegistry, Observed, UpstreamMetrics};

@@ -48,6 +48,11 @@ impl EndpointLoad {
         InFlight(self)
     }
 
+    /// Ends a call whose guard was [kept](InFlight::keep).
+    pub fn end(&self) {
+        self.in_flight.fetch_sub(1, Relaxed);
+    }
+
     /// Records a latency. If two workers do so at once, one of the two may be lost.
     pub fn observe(&self, latency: Duration, now: Instant) {
         let latency = latency.as_micros() as f64;
@@ -87,9 +92,16 @@ impl EndpointLoad {
 #[derive(Debug)]
 pub(crate) struct InFlight<'a>(&'a EndpointLoad);
 
+impl InFlight<'_> {
+    /// The call stays counted until [`EndpointLoad::end`].
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Relaxed);
+        self.0.end();
     }
 }
 

@@ -17,6 +17,8 @@ use crate::headers;
 use crate::metrics::Shard;
 use crate::request::Request;
 
+use super::part_source::SourceSlot;
+
 /// What a call is doing. A timeout's error names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -82,6 +84,8 @@ pub(crate) struct Attempt<'a> {
     pub timeout_header: Option<&'a HeaderName>,
     pub phase: &'a Cell<Phase>,
     pub metrics: &'a Shard,
+    /// Where the body goes if it is not collected.
+    pub source: Option<&'a SourceSlot>,
 }
 
 impl Attempt<'_> {

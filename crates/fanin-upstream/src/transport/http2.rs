@@ -10,6 +10,8 @@
 //! when a call is dropped while nothing was received. Until the pong new calls avoid it; without a pong it is closed
 //! and its calls fail.
 
+mod streamed;
+
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -38,6 +40,8 @@ use crate::metrics::Extra;
 /// Flow-control windows: unread bytes of one answer, and of all answers of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
+/// The largest window that the protocol allows (RFC 9113, 6.9.1).
+const MAX_WINDOW: u32 = i32::MAX as u32;
 /// Streams assumed to be allowed until the peer's settings come.
 const FIRST_STREAMS: usize = 100;
 const MAX_HEADERS: u32 = 64 << 10;
@@ -68,6 +72,11 @@ pub(crate) struct Http2Connection {
     last_read: Cell<Instant>,
     probe: Notify,
     shut: Notify,
+    /// Answers that are not collected. Each adds a stream's window to the connection's, so that a slow reader of one takes no room from
+    /// other answers.
+    streamed: Cell<u32>,
+    /// The present window.
+    window: Cell<u32>,
 }
 
 impl Http2Connection {
@@ -183,6 +192,8 @@ where
         last_read: Cell::new(Instant::now()),
         probe: Notify::new(),
         shut: Notify::new(),
+        streamed: Cell::new(0),
+        window: Cell::new(CONNECTION_WINDOW),
     });
     let pings = driver.ping_pong();
     tokio::task::spawn_local(drive(
@@ -213,6 +224,10 @@ fn poll_connection<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let window = CONNECTION_WINDOW.saturating_add(STREAM_WINDOW.saturating_mul(connection.streamed.get()));
+    if connection.window.replace(window) != window {
+        driver.set_target_window_size(window.min(MAX_WINDOW));
+    }
     let result = Pin::new(&mut *driver).poll(cx);
     let allowed = driver.max_concurrent_send_streams();
     if connection.max_streams.replace(allowed) < allowed
@@ -297,8 +312,11 @@ fn reduce_pings_if_refused(endpoint: &Endpoint, end: &Result<(), h2::Error>) {
     }
 }
 
-/// Sends one request and reads the whole answer.
+/// Sends one request and reads the whole answer, or only its head if the body is not collected.
 pub(crate) async fn send(pool: &Rc<Pool<Http2>>, attempt: &Attempt<'_>) -> Result<Received, Failure> {
+    if let Some(slot) = attempt.source {
+        return streamed::send(pool, attempt, slot).await;
+    }
     transact(pool, attempt, async |lease: &Lease| exchange(lease, attempt).await).await
 }
 
@@ -308,6 +326,15 @@ pub(super) async fn transact<T>(
     attempt: &Attempt<'_>,
     exchange: impl AsyncFn(&Lease) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    Ok(transact_on(pool, attempt, exchange).await?.0)
+}
+
+/// The same, with the stream that it was done on.
+async fn transact_on<T>(
+    pool: &Rc<Pool<Http2>>,
+    attempt: &Attempt<'_>,
+    exchange: impl AsyncFn(&Lease) -> Result<T, Failure>,
+) -> Result<(T, Lease), Failure> {
     let mut resent = 0;
     loop {
         attempt.phase.set(Phase::Connecting);
@@ -319,7 +346,7 @@ pub(super) async fn transact<T>(
         // What ends by itself, well or badly, says that the connection is alive or is seen to be dead without a ping.
         lease.done = true;
         match result {
-            Ok(received) => return Ok(received),
+            Ok(received) => return Ok((received, lease)),
             Err(failure) if failure.unsent && lease.connection.closing.get() && resent < MAX_RESENT => {
                 resent += 1;
                 attempt.metrics.count(Extra::Resent);

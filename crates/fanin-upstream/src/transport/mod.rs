@@ -6,6 +6,7 @@
 //! - `http1`, `http2`, `content_encoding`: HTTP. `grpc` runs on the connections of `http2`.
 //! - `sql`: PostgreSQL and MySQL, with a pool that all workers share.
 //! - `files`, `model`: a local folder, a model of this process.
+//! - `part_source`: bodies that are not collected.
 //! - `stream`, `tls`, `tls_files`, `body`, `write_coalescing`: sockets, TLS, bodies that are read in parts, write coalescing.
 
 use std::rc::Rc;
@@ -27,6 +28,7 @@ pub(crate) mod http1;
 mod http2;
 pub(crate) mod model;
 mod origin;
+pub(crate) mod part_source;
 mod pool;
 pub(crate) mod sql;
 mod stream;

@@ -15,4 +15,5 @@ mod mysql;
 mod pool;
 mod postgres;
 mod smuggled_answers;
+mod streamed;
 mod tls;

@@ -104,7 +104,7 @@ impl Connection {
 
     /// Sends more of what the socket did not accept at once.
     #[cold]
-    fn continue_write(&mut self, cx: &mut Context<'_>) {
+    pub fn continue_write(&mut self, cx: &mut Context<'_>) {
         let Sending::Rest(rest) = &mut self.sending else { return };
         match write(&mut self.stream, cx, &rest.bytes, &rest.body, &mut rest.written) {
             Poll::Ready(Ok(())) => self.sending = Sending::Done,

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::chunked::Chunked;
 use super::connection::{Connection, Shared};
 use super::head::{self, Framing, Head, MAX_HEAD};
+use super::streamed::{Body, Rest};
 use crate::answer_headers::Headers;
 use crate::error::{ErrorKind, Failure};
 use crate::transport::attempt::{Attempt, Received};
@@ -117,6 +118,26 @@ impl<'a> Exchange<'a> {
                 }
             }
         }
+    }
+
+    /// The answer's head, for a body that is not collected, and what is left to read.
+    pub fn into_body(self) -> Result<(Received, Body), Failure> {
+        let Some(head) = self.head else { return Err(Failure::ours("an answer was taken before it had come")) };
+        let mut first = if self.whole.is_empty() { Bytes::from(self.answer) } else { self.whole };
+        let headers = Headers::received(first.split_to(head.len), head.content_type, head.encoded);
+        let announced = match head.framing {
+            Framing::Length(length) => Some(length),
+            Framing::Chunked | Framing::UntilClose => None,
+        };
+        let rest = match self.reading {
+            Reading::Length { left } => Rest::Length(left),
+            Reading::Chunked(decoder) => Rest::Chunked(decoder),
+            Reading::UntilClose => Rest::UntilClose,
+            Reading::Head { .. } | Reading::Done => Rest::Done,
+        };
+        let reusable = self.clean && head.keep_alive;
+        let received = Received { status: head.status, headers, body: Bytes::new(), at: Instant::now() };
+        Ok((received, Body { first, rest, announced, reusable }))
     }
 
     /// The complete answer. The connection is free for another request unless it is `busy`.
@@ -244,7 +265,8 @@ impl<'a> Exchange<'a> {
                 if in_buffer && came >= length && length > SMALL {
                     return Ok(Some(head.len + length));
                 }
-                self.answer.reserve_exact(head.len + length.min(FIRST_ROOM.max(came)));
+                let room = if self.attempt.source.is_some() { came } else { FIRST_ROOM.max(came) };
+                self.answer.reserve_exact(head.len + length.min(room));
                 self.answer.extend_from_slice(&bytes[..head.len + came.min(length)]);
             }
             Framing::Chunked => {

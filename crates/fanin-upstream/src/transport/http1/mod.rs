@@ -14,6 +14,7 @@ mod exchange;
 pub(crate) mod fuzz;
 mod head;
 mod request;
+mod streamed;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -151,6 +152,11 @@ pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Resul
         let left = attempt.deadline.saturating_duration_since(now);
         let mut exchange = Exchange::new(connection, attempt, left);
         let ExchangeError { failure, gone } = match poll_fn(|cx| exchange.poll(cx)).await {
+            Ok(_) if let Some(slot) = attempt.source => {
+                let (received, body) = exchange.into_body()?;
+                streamed::leave(slot, lease, body, attempt);
+                return Ok(received);
+            }
             Ok(complete) => {
                 if !complete {
                     attempt.phase.set(Phase::Answering);

@@ -1,0 +1,132 @@
+//! Sends the calls of a flow once their arguments have arrived.
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use fanin_lang::Value;
+use fanin_upstream::{CallContext, CallError};
+
+use super::{CallState, FlowHost, streaming};
+use crate::answer::BodyRule;
+use crate::call::{ArgumentState, Arguments, CallOptions, OnFailure};
+use crate::inflight::InFlight;
+use crate::kinds::UpstreamObject;
+
+impl FlowHost {
+    /// Sends calls whose arguments have arrived.
+    pub(crate) fn send_ready_calls(&mut self) {
+        loop {
+            let Some(ready_calls) = &self.ready_calls else { return };
+            let tokens = std::mem::take(&mut *ready_calls.0.borrow_mut());
+            if tokens.is_empty() {
+                return;
+            }
+            for token in tokens {
+                self.advance(token as usize);
+            }
+        }
+    }
+
+    /// Sends a call, or registers it with the value that it awaits.
+    pub(super) fn advance(&mut self, index: usize) {
+        let Some(entry) = self.calls.get_mut(index) else { return };
+        let Some(unsent) = &entry.unsent else { return };
+        match unsent.0.state() {
+            ArgumentState::Pending(slot) => {
+                slot.on_settled(self.ready_calls.get_or_insert_default().clone(), index as u64)
+            }
+            ArgumentState::Failed(failure) => {
+                // The failure of another call, so `optional` of this one does not cover it.
+                entry.unsent = None;
+                entry.state = CallState::Failed;
+                let slot = entry.slot.clone();
+                let failure = self.with_origin((*failure).clone(), Some(&slot));
+                slot.settle(Err(failure));
+                self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
+            }
+            ArgumentState::Absent(failure) => {
+                entry.unsent = None;
+                entry.state = CallState::Dependent;
+                // The error is that of the call that failed, so that nobody blames the upstream of this one.
+                if let Some(Ok(cause)) = failure.payload.clone().map(Arc::downcast::<CallError>) {
+                    entry.source.set_error(cause);
+                }
+                let value = match entry.on_failure() {
+                    OnFailure::Default(value) => value.clone(),
+                    _ => Value::Absent(failure),
+                };
+                entry.slot.settle_shared(Ok(value));
+                self.trace(index, |trace, _| trace.outcome = "absent".to_owned());
+            }
+            ArgumentState::Ready => {
+                if let Some(unsent) = entry.unsent.take() {
+                    self.send(index, &unsent.0, &unsent.1);
+                }
+            }
+        }
+    }
+
+    pub(super) fn send(&mut self, index: usize, arguments: &Arguments, options: &CallOptions) {
+        if let Some(merging) = &options.merging {
+            return self.send_merging(index, arguments, options.timeout, **merging);
+        }
+        let entry = &mut self.calls[index];
+        // Entries are made only for upstreams.
+        let Some(object) = entry.object.downcast::<UpstreamObject>() else { return };
+        let request = match arguments.request(object, &options.method, self.req.headers()) {
+            Ok(mut request) => {
+                if options.streaming.as_ref().is_some_and(|streaming| streaming.ranges) {
+                    streaming::add_ranges(&mut request, self.req.headers());
+                }
+                request
+            }
+            Err(failure) => {
+                entry.state = CallState::Failed;
+                entry.slot.settle(Err(failure.at(self.route.program.position(entry.site))));
+                self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
+                return;
+            }
+        };
+        let required = entry.required;
+        let context = CallContext {
+            deadline: if required { self.deadline() } else { self.optional_deadline() },
+            request_started: self.request_started(),
+            timeout: options.timeout,
+            safe: options.safe,
+            operation: options.operation,
+        };
+        if !options.safe {
+            self.wrote = true;
+        }
+        if self.traces.is_some() {
+            let target = format!("{} {}", request.method, request.path_and_query);
+            self.trace(index, |trace, now| {
+                trace.target = target;
+                trace.sent = Some(now);
+            });
+        }
+        let Some(object) = self.calls[index].object.downcast::<UpstreamObject>() else { return };
+        let future = match &options.streaming {
+            None => self.worker.caller.call(&object.upstream, request, context),
+            Some(streaming) => {
+                match self.worker.caller.stream(&object.upstream, request, context, streaming.slot.clone()) {
+                    Some(future) => future,
+                    None => return self.cannot_stream(index),
+                }
+            }
+        };
+        let rule = match options.streaming {
+            None => BodyRule::of(&options.method, options.safe),
+            Some(_) => BodyRule::Never,
+        };
+        let call = InFlight::new(index, future, rule, self.limits().max_json_depth);
+        self.push(call);
+    }
+
+    pub(super) fn push(&mut self, call: InFlight) {
+        if self.inflight.is_empty() {
+            self.busy_since = NonZero::new(self.micros().saturating_add(1));
+        }
+        self.inflight.push(call);
+    }
+}

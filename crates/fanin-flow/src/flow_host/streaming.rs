@@ -1,0 +1,177 @@
+//! Streamed answers: `stream(...)` marks a call before it is sent. Its body is passed to the client without being collected.
+
+use std::fmt;
+use std::rc::Rc;
+
+use fanin_config::UpstreamKind;
+use fanin_lang::value::Object;
+use fanin_lang::{Failure, Kind, PendingValue, Stop, Value};
+use fanin_upstream::{Answer, BodySlot, Request, StreamBounds, StreamedBody};
+use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
+use http::{HeaderName, Method, StatusCode};
+
+use super::{CallState, Entry, FlowHost, OutcomeOptions};
+use crate::answer::CallSource;
+use crate::call::{OnFailure, Streaming, argument_error};
+use crate::kinds::UpstreamObject;
+use crate::request_object::ClientHeaders;
+
+/// The client's headers that `ranges = True` passes on.
+const RANGE_HEADERS: [HeaderName; 6] =
+    [RANGE, IF_RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE];
+
+/// The statuses that answer these headers, besides 2xx.
+const RANGE_STATUSES: [StatusCode; 3] =
+    [StatusCode::NOT_MODIFIED, StatusCode::PRECONDITION_FAILED, StatusCode::RANGE_NOT_SATISFIABLE];
+
+/// The value of a call whose body is passed on: it can only be returned.
+struct Streamed(Rc<CallSource>);
+
+impl fmt::Debug for Streamed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<streamed answer of {}>", self.0.upstream())
+    }
+}
+
+impl Object for Streamed {
+    fn type_name(&self) -> &'static str {
+        "streamed answer"
+    }
+
+    fn attribute(&self, _: &str) -> Result<Option<Value>, Stop> {
+        Ok(None)
+    }
+
+    fn names(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    fn show(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+/// The value of a streamed answer.
+pub(super) fn value(source: &Rc<CallSource>) -> Value {
+    source.set_streamed();
+    Value::object(Streamed(source.clone()))
+}
+
+/// Adds the client's range and conditions to a call's request, unless the call sets them.
+pub(super) fn add_ranges(request: &mut Request, client: &ClientHeaders) {
+    if !matches!(request.method, Method::GET | Method::HEAD) {
+        return;
+    }
+    for (name, value) in client.iter().filter(|(name, _)| RANGE_HEADERS.contains(name)) {
+        if !request.headers.contains_key(name) {
+            request.headers.insert(name.clone(), value.clone());
+        }
+    }
+}
+
+impl FlowHost {
+    /// `stream(...)`: the call's body will be passed on.
+    ///
+    /// # Errors
+    /// The call has been sent, or is of a kind that cannot be streamed.
+    pub(crate) fn stream(&mut self, slot: &PendingValue, ranges: bool, bounds: StreamBounds) -> Result<(), Failure> {
+        let Some(entry) = self.calls.iter_mut().find(|entry| entry.slot.same(slot)) else {
+            return Err(argument_error("stream() takes a call of an upstream"));
+        };
+        let name = entry.object.name();
+        let Some(unsent) = &mut entry.unsent else {
+            return match entry.state {
+                // Its arguments have failed, which the response reports.
+                CallState::Dependent | CallState::Failed if entry.source.answer().is_none() => Ok(()),
+                _ => {
+                    Err(Failure::new(Kind::Host, format!("stream() comes too late: the call of {name} has been sent"))
+                        .with_hint(format!("write it around the call: stream({name}.get(...))")))
+                }
+            };
+        };
+        let options = &mut unsent.1;
+        let is_http = entry
+            .object
+            .downcast::<UpstreamObject>()
+            .is_some_and(|object| object.upstream.config().kind() == UpstreamKind::Http);
+        if !is_http {
+            return Err(argument_error(format!("stream() takes calls of HTTP upstreams, and {name} is none")));
+        }
+        if let Some(merging) = options.merging.take() {
+            let object = entry.object.downcast::<UpstreamObject>();
+            let operation = merging.operation.and_then(|at| Some(object?.operation(at)));
+            match operation {
+                // Calls that would share an answer get one each.
+                Some((_, operation)) if operation.batch.is_none() && operation.cache.is_none() => {}
+                Some((operation, _)) => {
+                    return Err(argument_error(format!(
+                        "stream() cannot pass on {name}.{operation}: its answers are cached or come in batches"
+                    )));
+                }
+                None => {
+                    return Err(argument_error(format!("stream() cannot pass on a lookup in the snapshot of {name}")));
+                }
+            }
+        }
+        if options.returns.take_if(|_| options.operation.is_none()).is_some() {
+            return Err(argument_error(format!("stream() does not read the answer of {name}, so it has no returns")));
+        }
+        if options.streaming.is_some() {
+            return Err(argument_error(format!("stream() of one call of {name} is written twice")));
+        }
+        let slot = BodySlot::new(bounds);
+        options.streaming = Some(Box::new(Streaming { slot: slot.clone(), ranges }));
+        entry.batch = false;
+        let operation = options.operation;
+        let outcome = entry.outcome_options.get_or_insert_with(|| {
+            Box::new(OutcomeOptions {
+                on_failure: OnFailure::Fail,
+                ok: Default::default(),
+                returns: None,
+                operation,
+                slot: None,
+            })
+        });
+        // The shape of an operation describes a body that is not read here.
+        outcome.returns = None;
+        outcome.slot = Some(slot);
+        if ranges {
+            outcome.ok.extend(RANGE_STATUSES.map(|status| status.as_u16()));
+        }
+        Ok(())
+    }
+
+    /// The answer and the body of a streamed call, if `value` is one. The body can be taken once.
+    pub(crate) fn streamed(&self, value: &Value) -> Option<(&Answer, Option<Box<StreamedBody>>)> {
+        let mut value = value.clone();
+        while let Value::Pending(slot) = &value
+            && slot.source().is_none()
+        {
+            value = slot.outcome()?.ok()?;
+        }
+        let Value::Pending(slot) = &value else { return None };
+        let entry = self.calls.iter().find(|entry| entry.slot.same(slot))?;
+        let body = entry.slot()?;
+        if entry.state != CallState::Answered {
+            return None;
+        }
+        Some((entry.source.answer()?, body.take()))
+    }
+
+    /// A caller that cannot stream: a thread of a pool.
+    #[cold]
+    pub(super) fn cannot_stream(&mut self, index: usize) {
+        let entry = &mut self.calls[index];
+        entry.state = CallState::Failed;
+        let message = "stream() does not work in a flow that runs on a thread of a pool";
+        let failure = argument_error(message).with_hint("remove executor = { threads = ... } from its route");
+        entry.slot.settle(Err(failure.at(self.route.program.position(entry.site))));
+        self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
+    }
+}
+
+impl Entry {
+    pub(super) fn slot(&self) -> Option<&Rc<BodySlot>> {
+        self.outcome_options.as_ref()?.slot.as_ref()
+    }
+}
