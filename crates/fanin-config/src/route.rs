@@ -65,6 +65,10 @@ pub struct Route {
     /// and why; then those that were not sent because of them (`because`).
     #[schemars(with = "types::Flag")]
     pub errors: bool,
+    /// Answers in parts, to clients whose `Accept` names `text/event-stream`, `application/jsonl` or `application/x-ndjson`: first
+    /// all but the optional calls that have not ended, then each of these as it comes. Other clients get one answer.
+    #[schemars(with = "types::Flag")]
+    pub progressive: bool,
     /// What runs the flow. With `"coroutines"`, a suspended flow costs memory only. With `{ threads = 600, waiting =
     /// 200 }`, each request holds a thread.
     #[schemars(with = "types::Or<types::Coroutines, Threads>")]
@@ -89,6 +93,7 @@ impl Route {
             on_disconnect: OnDisconnect::Effect,
             max_body: server.max_body,
             errors: false,
+            progressive: false,
             executor: Executor::Coroutines,
             limits: FlowLimits::default(),
         }
@@ -204,7 +209,12 @@ impl Route {
         route.on_disconnect = table.choice("on_disconnect", &choices).unwrap_or_default();
         route.max_body = table.size("max_body", 0).unwrap_or(server.max_body);
         route.errors = table.boolean("errors").unwrap_or(false);
+        route.progressive = table.boolean("progressive").unwrap_or(false);
         route.executor = executor::read(table);
+        if route.progressive && matches!(route.executor, Executor::Threads(_)) {
+            let span = table.span_of("progressive").unwrap_or(table.span().clone());
+            table.reader().error(&span, "an answer in parts needs `executor = \"coroutines\"`".to_owned());
+        }
         if let Executor::Threads(Threads { threads, waiting }) = route.executor
             && route.limit < threads.saturating_add(waiting)
         {

@@ -19,8 +19,9 @@ use crate::fair_scheduler::{FIRST_SLICE, SLICE, TimeSlice};
 use crate::flow_host::FlowHost;
 use crate::json_thread::Parsing;
 use crate::partial;
+use crate::progressive::{self, Framing, Part, Progress};
 use crate::refused_path::RefusedPath;
-use crate::reply::{FlowError, Reply, Success};
+use crate::reply::{FlowError, Pieces, Reply, Success, Summary};
 use crate::request_object::{BODY, ClientError, HEADERS, IncomingRequest, QUERY, RequestObject};
 use crate::respond;
 use crate::route::RouteFlow;
@@ -55,6 +56,8 @@ enum Stage {
     Yielded(Box<NextSlice>),
     /// The function has returned a value with pending parts.
     Returned(Box<Returned>),
+    /// The first part of the answer is made, others come.
+    Sending(Box<Progress>),
     /// The function cannot be called.
     NotCallable(Box<Failure>),
     /// The reply is ready, and the flow's values are freed in time slices. The reply waits for this, so that clients of such a flow
@@ -74,6 +77,8 @@ struct Returned {
     value: Value,
     /// Calls in it that may be pending, in reverse program order.
     awaited: SmallVec<[PendingValue; 6]>,
+    /// It is answered in parts.
+    framing: Option<Framing>,
 }
 
 impl Flow {
@@ -186,8 +191,8 @@ impl Flow {
                     Stage::NotCallable(failure) => return Poll::Ready(Err(NoResponse::Failed(failure))),
                     _ => continue,
                 },
-                Stage::Freeing(_) => {
-                    return Poll::Ready(Err(internal("the flow was polled while its values are freed")));
+                Stage::Freeing(_) | Stage::Sending(_) => {
+                    return Poll::Ready(Err(internal("the flow was polled after its answer")));
                 }
             }
         }
@@ -213,7 +218,11 @@ impl Flow {
             }
         });
         calls.sort_by(|(a, _), (b, _)| b.cmp(a));
-        Returned { value, awaited: calls.into_iter().map(|(_, slot)| slot).collect() }
+        let framing = self.framing().filter(|_| respond::is_splittable(&value));
+        if framing.is_some() {
+            calls.retain(|(_, slot)| !self.host.is_optional(slot));
+        }
+        Returned { value, awaited: calls.into_iter().map(|(_, slot)| slot).collect(), framing }
     }
 
     /// Awaits all pending parts of the returned value together, then writes it.
@@ -227,6 +236,16 @@ impl Flow {
                     return Poll::Ready(Err(self.host.with_origin((*failure).clone(), Some(slot)).into()));
                 }
                 None => ready!(self.await_completions(context))?,
+            }
+        }
+        while let Some(framing) = returned.framing {
+            match respond::first_part(&self.host, &returned.value, framing) {
+                Err(failure) => return Poll::Ready(Err(failure.into())),
+                Ok(Some((success, progress))) => {
+                    self.stage = Stage::Sending(Box::new(progress));
+                    return Poll::Ready(Ok(success));
+                }
+                Ok(None) => ready!(self.await_completions(context))?,
             }
         }
         // Pending values that are not calls, such as those inside defaults.
@@ -254,6 +273,44 @@ impl Flow {
         Poll::Ready(Ok(()))
     }
 
+    /// How the client wants the parts, if the route answers in parts.
+    fn framing(&self) -> Option<Framing> {
+        (self.host.route.progressive && !self.host.req.is_head())
+            .then(|| progressive::framing(self.host.req.headers()))?
+    }
+
+    /// Whether further parts follow the answer that was given.
+    pub(crate) fn is_sending(&self) -> bool {
+        matches!(self.stage, Stage::Sending(_))
+    }
+
+    /// The next part of an answer in parts; `None` at its end.
+    pub(crate) fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Pieces>> {
+        let Stage::Sending(progress) = &mut self.stage else { return Poll::Ready(None) };
+        let failure = match ready!(progress.poll_next(&mut self.host, context)) {
+            Part::Bytes(pieces) => return Poll::Ready(Some(pieces)),
+            Part::End => return Poll::Ready(None),
+            Part::Failed(failure) => failure,
+        };
+        let (error, _) = failed(&self.host, &failure);
+        Poll::Ready(Some(progress.error(&error)))
+    }
+
+    /// What a flow used that has ended in parts.
+    pub(crate) fn summary(&mut self) -> Summary {
+        let usage = self.instance.as_ref().map(Instance::usage).unwrap_or_default();
+        let partial = self.host.any_missing();
+        let (calls, upstream, _) = self.host.finish();
+        Summary { calls, upstream, partial, usage, limit: None }
+    }
+
+    /// The reply of which the first part is made. What the flow used is reported at its end.
+    fn first_reply(result: Result<Success, NoResponse>) -> Reply {
+        let result = result.map_err(|_| FlowError::flow());
+        let upstream = Duration::ZERO;
+        Reply { result, calls: 0, upstream, partial: None, usage: Default::default(), limit: None, trace: Vec::new() }
+    }
+
     fn reply(&mut self, outcome: Result<Success, NoResponse>) -> Reply {
         let usage = self.instance.as_ref().map(Instance::usage).unwrap_or_default();
         let mut limit = None;
@@ -262,10 +319,8 @@ impl Flow {
             Err(NoResponse::Deadline) => Err(FlowError::deadline()),
             Err(NoResponse::Failed(failure)) => {
                 let failure = self.host.with_origin(*failure, None);
-                limit = Limit::of(&failure);
-                let error = to_error(&failure, &self.host.req);
-                let route = &self.host.route;
-                self.host.worker.log.failure(&route.name, &route.program, &failure, &error);
+                let (error, by) = failed(&self.host, &failure);
+                limit = by;
                 Err(error)
             }
         };
@@ -286,6 +341,9 @@ impl Future for Flow {
         let this = &mut *self;
         if !matches!(this.stage, Stage::Freeing(_)) {
             let outcome = ready!(this.advance(context));
+            if this.is_sending() {
+                return Poll::Ready(Flow::first_reply(outcome));
+            }
             let reply = this.reply(outcome);
             if this.host.deferred_drops || reply.usage.memory > DROP_AT_ONCE {
                 let instance = this.instance.take();
@@ -347,6 +405,14 @@ impl From<Failure> for NoResponse {
 #[cold]
 fn internal(problem: &str) -> NoResponse {
     Failure::new(Kind::Host, format!("internal error: {problem}")).into()
+}
+
+/// Logs a failure. The error that the client receives, and the limit that stopped the flow.
+fn failed(host: &FlowHost, failure: &Failure) -> (FlowError, Option<Limit>) {
+    let error = to_error(failure, &host.req);
+    let route = &host.route;
+    host.worker.log.failure(&route.name, &route.program, failure, &error);
+    (error, Limit::of(failure))
 }
 
 /// The error that the client receives for a failure.

@@ -1,16 +1,18 @@
 //! A running flow as the server sees it: on the request's worker, or on a thread of a pool.
 
 use std::cell::Cell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use fanin_config::OnDisconnect;
 
 use crate::executor::Flow;
-use crate::reply::Reply;
+use crate::progressive::Queue;
+use crate::reply::{Incomplete, Reply, ReplyBody, ReplyStream, Summary};
 use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
 use crate::threads::{self, Pool};
@@ -61,8 +63,10 @@ impl Future for FlowFuture {
             Running::OnThread(remote) => ready!(remote.run.as_mut().poll(context)),
             Running::Ended => return Poll::Pending,
         };
-        self.0 = Running::Ended;
-        Poll::Ready(reply)
+        match std::mem::replace(&mut self.0, Running::Ended) {
+            Running::OnWorker(flow) if flow.is_sending() => Poll::Ready(PartsReply::begin(flow, reply)),
+            _ => Poll::Ready(reply),
+        }
     }
 }
 
@@ -73,17 +77,80 @@ impl Drop for FlowFuture {
             Running::OnThread(remote) => (remote.on_disconnect, remote.wrote.get()),
             Running::Ended => return,
         };
-        let continues = match on_disconnect {
-            OnDisconnect::Cancel => false,
-            OnDisconnect::Finish => true,
-            OnDisconnect::Effect => wrote,
-        };
-        if continues && !std::thread::panicking() && tokio::runtime::Handle::try_current().is_ok() {
+        if continues(on_disconnect, wrote) {
             match std::mem::replace(&mut self.0, Running::Ended) {
                 Running::OnWorker(flow) => drop(tokio::task::spawn_local(flow)),
                 Running::OnThread(remote) => drop(tokio::task::spawn_local(remote.run)),
                 Running::Ended => {}
             }
+        }
+    }
+}
+
+/// Whether a flow goes on after its client has left.
+fn continues(on_disconnect: OnDisconnect, wrote: bool) -> bool {
+    let wanted = match on_disconnect {
+        OnDisconnect::Cancel => false,
+        OnDisconnect::Finish => true,
+        OnDisconnect::Effect => wrote,
+    };
+    wanted && !std::thread::panicking() && tokio::runtime::Handle::try_current().is_ok()
+}
+
+/// The body of an answer in parts.
+struct PartsReply {
+    /// `None` after the end.
+    flow: Option<Box<Flow>>,
+    queue: Queue,
+    summary: Option<Summary>,
+}
+
+impl PartsReply {
+    fn begin(flow: Box<Flow>, reply: Reply) -> Reply {
+        let mut parts = PartsReply { flow: Some(flow), queue: Queue::default(), summary: None };
+        reply.map_body(|body| {
+            if let ReplyBody::Pieces(first) = body {
+                parts.queue.push(first);
+            }
+            Ok(ReplyBody::Stream(Box::new(parts)))
+        })
+    }
+
+    fn end(&mut self) {
+        self.summary = self.flow.take().map(|mut flow| flow.summary());
+    }
+}
+
+impl ReplyStream for PartsReply {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Incomplete>>> {
+        loop {
+            if let Some(bytes) = self.queue.pop() {
+                return Poll::Ready(Some(Ok(bytes)));
+            }
+            let Some(flow) = &mut self.flow else { return Poll::Ready(None) };
+            match ready!(fanin_upstream::poll_scope(|| flow.poll_part(context))) {
+                Some(pieces) => self.queue.push(pieces),
+                None => self.end(),
+            }
+        }
+    }
+
+    fn summary(&mut self) -> Option<Summary> {
+        // A client that left: of a flow that goes on, only its end will tell.
+        if self.flow.as_ref().is_some_and(|flow| !continues(flow.host.route.on_disconnect, flow.host.wrote)) {
+            self.end();
+        }
+        self.summary
+    }
+}
+
+impl Drop for PartsReply {
+    fn drop(&mut self) {
+        let Some(mut flow) = self.flow.take() else { return };
+        if continues(flow.host.route.on_disconnect, flow.host.wrote) {
+            drop(tokio::task::spawn_local(async move {
+                while poll_fn(|context| fanin_upstream::poll_scope(|| flow.poll_part(context))).await.is_some() {}
+            }));
         }
     }
 }

@@ -96,6 +96,7 @@ impl Flows {
                     calls: AtomicU32::new(1),
                     on_disconnect: route.on_disconnect,
                     errors: route.errors,
+                    progressive: route.progressive,
                     streams: modules.mention(&file, builtins::STREAM),
                     sequential_waits: sequential_waits.clone(),
                     log: FlowLog::new(route.limits.max_log_rate, log_dropped.clone()),

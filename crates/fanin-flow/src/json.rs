@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use fanin_json::write_str;
 use fanin_lang::value::{Frozen, view};
-use fanin_lang::{FrozenValue, Value};
+use fanin_lang::{Failure, FrozenValue, Kind, Value};
 use smallvec::SmallVec;
 
 /// A part of at least this size is spliced by reference, smaller ones are copied.
@@ -32,6 +32,25 @@ pub(crate) enum JsonError {
     Pending,
 }
 
+impl JsonError {
+    /// The failure of a flow whose response cannot be written.
+    #[cold]
+    pub(crate) fn failure(&self) -> Failure {
+        match self {
+            JsonError::Large(limit) => too_large(*limit),
+            error => Failure::new(Kind::Value, format!("the response cannot be sent: {error}")),
+        }
+    }
+}
+
+/// The failure of a flow whose response is too large.
+#[cold]
+pub(crate) fn too_large(limit: usize) -> Failure {
+    fanin_lang::Limit::Response
+        .failure(format!("the response is larger than {limit} bytes (max_response)"))
+        .with_hint("return less, or raise max_response of [flow] or of the route")
+}
+
 /// Writes a value into one piece.
 pub(crate) fn to_bytes(value: &Value, limit: usize) -> Result<Bytes, JsonError> {
     let mut pieces = to_pieces(value, limit)?;
@@ -43,7 +62,17 @@ pub(crate) fn to_bytes(value: &Value, limit: usize) -> Result<Bytes, JsonError> 
 
 /// Writes a value into pieces, without copying large parts.
 pub(crate) fn to_pieces(value: &Value, limit: usize) -> Result<Pieces, JsonError> {
-    let mut out = Out { pieces: SmallVec::new(), buffer: Vec::with_capacity(estimate(value)), size: 0, limit };
+    write(value, limit, false)
+}
+
+/// The same with `null` in place of each part that is pending.
+pub(crate) fn to_pieces_without_pending(value: &Value, limit: usize) -> Result<Pieces, JsonError> {
+    write(value, limit, true)
+}
+
+fn write(value: &Value, limit: usize, pending_is_null: bool) -> Result<Pieces, JsonError> {
+    let buffer = Vec::with_capacity(estimate(value));
+    let mut out = Out { pieces: SmallVec::new(), buffer, size: 0, limit, pending_is_null };
     out.value(value)?;
     out.flush();
     Ok(out.pieces)
@@ -73,6 +102,7 @@ struct Out {
     /// Bytes in `pieces`.
     size: usize,
     limit: usize,
+    pending_is_null: bool,
 }
 
 impl Out {
@@ -115,6 +145,7 @@ impl Out {
             Value::Json { at, doc } => self.raw(doc.node(*at))?,
             Value::Pending(slot) => match slot.outcome() {
                 Some(Ok(inner)) => self.value(&inner)?,
+                None if self.pending_is_null => self.buffer.extend_from_slice(b"null"),
                 _ => return Err(JsonError::Pending),
             },
             Value::List(list) => self.array(list.items().iter(), Self::value)?,

@@ -37,6 +37,7 @@ mod modules;
 mod partial;
 mod placeholder;
 mod plan;
+mod progressive;
 mod refused_path;
 mod reply;
 mod request_object;

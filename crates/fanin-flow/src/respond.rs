@@ -1,7 +1,7 @@
 //! Builds the response from what a flow returned: status, headers and body.
 
 use fanin_lang::value::view;
-use fanin_lang::{Failure, Kind, PendingValue, Value};
+use fanin_lang::{Failure, Kind, PendingValue, Readiness, Value, readiness};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use smallvec::smallvec;
@@ -12,6 +12,7 @@ use crate::call::{header, text};
 use crate::flow_host::FlowHost;
 use crate::json::{self, Pieces};
 use crate::partial;
+use crate::progressive::{self, Framing, Progress};
 use crate::reply::{ReplyBody, Success};
 use crate::streamed::{self, StreamReply};
 
@@ -72,14 +73,56 @@ pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure
     };
     let is_json = kind == JSON;
     headers.entry(CONTENT_TYPE).or_insert(kind);
+    if route.progressive {
+        progressive::vary(&mut headers);
+    }
     mark_partial(host, &mut headers);
     if route.errors && is_json && host.any_missing() && !has_member(value, "errors") {
         json::add_member(&mut body, "errors", &partial::errors(host.missing()));
     }
     if body.iter().map(bytes::Bytes::len).sum::<usize>() > limit {
-        return Err(too_large(limit));
+        return Err(json::too_large(limit));
     }
     Ok(Success { status, headers, body: ReplyBody::Pieces(body) })
+}
+
+/// Whether a returned value can be answered in parts: its body is an object or a list.
+pub(crate) fn is_splittable(value: &Value) -> bool {
+    match response(value) {
+        None => progressive::is_splittable(value),
+        Some(parts) => parts.text.is_none() && progressive::is_splittable(&parts.body),
+    }
+}
+
+/// The head and the first part of an answer in parts. `None` while something is pending that no later part can bring: a header, or what
+/// is not an optional call.
+///
+/// # Errors
+/// As [`success`].
+pub(crate) fn first_part(
+    host: &FlowHost,
+    value: &Value,
+    framing: Framing,
+) -> Result<Option<(Success, Progress)>, Failure> {
+    let parts = response(value);
+    let body = parts.as_ref().map_or(value, |parts| &parts.body);
+    if parts.as_ref().is_some_and(|parts| matches!(readiness(&parts.headers), Readiness::Pending(_))) {
+        return Ok(None);
+    }
+    let mut waits = false;
+    pending_values(body, &mut |slot| waits |= !slot.is_settled() && !host.is_optional(slot));
+    if waits {
+        return Ok(None);
+    }
+    let mut headers = HeaderMap::new();
+    if let Some(parts) = &parts {
+        own_headers(&parts.headers, &mut headers)?;
+    }
+    progressive::headers(framing, &mut headers);
+    let errors = host.route.errors && matches!(body, Value::Dict(_) | Value::Struct(_)) && !has_member(value, "errors");
+    let (pieces, progress) = Progress::start(host, framing, body, errors).map_err(|error| error.failure())?;
+    let status = parts.map_or(StatusCode::OK, |parts| parts.status());
+    Ok(Some((Success { status, headers, body: ReplyBody::Pieces(pieces) }, progress)))
 }
 
 /// The response whose body is a streamed answer.
@@ -114,13 +157,6 @@ fn value_error(message: impl Into<String>) -> Failure {
     Failure::new(Kind::Value, message)
 }
 
-#[cold]
-fn too_large(limit: usize) -> Failure {
-    fanin_lang::Limit::Response
-        .failure(format!("the response is larger than {limit} bytes (max_response)"))
-        .with_hint("return less, or raise max_response of [flow] or of the route")
-}
-
 fn has_member(value: &Value, name: &str) -> bool {
     let body = response(value).map_or_else(|| value.clone(), |parts| parts.body);
     let Ok(body) = body.decide() else { return false };
@@ -144,11 +180,7 @@ fn body(host: &FlowHost, value: &Value, limit: usize) -> Result<(Pieces, HeaderV
             Content::Empty | Content::Missing => {}
         }
     }
-    match json::to_pieces(value, limit) {
-        Ok(pieces) => Ok((pieces, JSON)),
-        Err(json::JsonError::Large(limit)) => Err(too_large(limit)),
-        Err(error) => Err(value_error(format!("the response cannot be sent: {error}"))),
-    }
+    json::to_pieces(value, limit).map(|pieces| (pieces, JSON)).map_err(|error| error.failure())
 }
 
 fn own_headers(value: &Value, headers: &mut HeaderMap) -> Result<(), Failure> {

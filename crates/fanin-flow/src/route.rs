@@ -25,6 +25,7 @@ pub(crate) struct RouteFlow {
     pub(crate) calls: AtomicU32,
     pub(crate) on_disconnect: OnDisconnect,
     pub(crate) errors: bool,
+    pub(crate) progressive: bool,
     /// Its files mention `stream`: calls are sent when the flow waits, so that `stream(...)` finds them unsent.
     pub(crate) streams: bool,
     /// The detector of sequential waits, shared by all routes.

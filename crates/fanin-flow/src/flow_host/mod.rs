@@ -303,6 +303,12 @@ impl FlowHost {
         self.calls.iter().find(|entry| entry.slot.same(root)).map(|entry| entry.order.clone())
     }
 
+    /// Whether `slot` is an optional call of this flow, or a part of its answer.
+    pub(crate) fn is_optional(&self, slot: &PendingValue) -> bool {
+        let root = slot.root();
+        self.calls.iter().any(|entry| !entry.required && entry.slot.same(root))
+    }
+
     /// The failure with its origin: the answer that lacks something, and the line of the call.
     #[cold]
     pub(crate) fn with_origin(&self, mut failure: Failure, slot: Option<&PendingValue>) -> Failure {

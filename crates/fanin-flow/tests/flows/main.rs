@@ -15,6 +15,7 @@ mod large_bodies;
 mod merge_equivalence;
 mod parallel;
 mod permit_reuse;
+mod progressive;
 mod requests;
 mod sequential_waits;
 mod shop;
