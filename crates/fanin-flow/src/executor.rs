@@ -1,5 +1,7 @@
 //! The executor: runs one flow from its request to its reply.
 
+mod parts;
+
 use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
@@ -19,9 +21,9 @@ use crate::fair_scheduler::{FIRST_SLICE, SLICE, TimeSlice};
 use crate::flow_host::FlowHost;
 use crate::json_thread::Parsing;
 use crate::partial;
-use crate::progressive::{self, Framing, Part, Progress};
+use crate::progressive::{Framing, Progress};
 use crate::refused_path::RefusedPath;
-use crate::reply::{FlowError, Pieces, Reply, Success, Summary};
+use crate::reply::{FlowError, Reply, Success};
 use crate::request_object::{BODY, ClientError, HEADERS, IncomingRequest, QUERY, RequestObject};
 use crate::respond;
 use crate::route::RouteFlow;
@@ -40,6 +42,8 @@ pub(crate) struct Flow {
     /// Kept until the reply, because the response is made of its values.
     instance: Option<Instance>,
     stage: Stage,
+    /// The parts of an answer of which the first was given.
+    sending: Option<Box<Progress>>,
     /// The request's permit, held until the flow has ended.
     _permit: Option<Box<dyn Any>>,
 }
@@ -56,8 +60,8 @@ enum Stage {
     Yielded(Box<NextSlice>),
     /// The function has returned a value with pending parts.
     Returned(Box<Returned>),
-    /// The first part of the answer is made, others come.
-    Sending(Box<Progress>),
+    /// The function and all that it called have ended; the last parts of the answer are on their way.
+    Finished,
     /// The function cannot be called.
     NotCallable(Box<Failure>),
     /// The reply is ready, and the flow's values are freed in time slices. The reply waits for this, so that clients of such a flow
@@ -98,11 +102,11 @@ impl Flow {
             stage = Stage::Parsing(Box::new(parsing));
         }
         worker.scheduler.flow_started();
-        Flow { host: FlowHost::new(worker, route, req), instance, stage, _permit: permit }
+        Flow { host: FlowHost::new(worker, route, req), instance, stage, sending: None, _permit: permit }
     }
 
     /// Runs until the flow is suspended, yields or ends.
-    fn advance(&mut self, context: &mut Context<'_>) -> Poll<Result<Success, NoResponse>> {
+    fn advance(&mut self, context: &mut Context<'_>) -> Poll<Result<Advance, NoResponse>> {
         // The current time slice, if the flow has used up its first one, and its start.
         let (mut slice, mut began) = (None, None);
         loop {
@@ -130,9 +134,13 @@ impl Flow {
                         Run::Done(value) => {
                             drop(slice);
                             self.note_sequential_waits();
+                            if self.sending.is_some() {
+                                self.stage = Stage::Finished;
+                                return Poll::Ready(Ok(Advance::Part));
+                            }
                             let mut returned = self.collect_pending(value);
                             match self.finish(&mut returned, context) {
-                                Poll::Ready(end) => return Poll::Ready(end),
+                                Poll::Ready(end) => return Poll::Ready(end.map(Advance::Answer)),
                                 Poll::Pending => self.stage = Stage::Returned(Box::new(returned)),
                             }
                             return Poll::Pending;
@@ -162,6 +170,11 @@ impl Flow {
                             self.host.send_ready_calls();
                             if !instance.is_ready() {
                                 self.stage = Stage::Waiting;
+                                if self.host.route.progressive
+                                    && let Some(end) = self.part_while_waiting()
+                                {
+                                    return Poll::Ready(end);
+                                }
                             }
                         }
                     }
@@ -185,13 +198,13 @@ impl Flow {
                     if end.is_pending() {
                         self.stage = Stage::Returned(returned);
                     }
-                    return end;
+                    return end.map(|end| end.map(Advance::Answer));
                 }
                 Stage::NotCallable(_) => match std::mem::replace(&mut self.stage, Stage::Running) {
                     Stage::NotCallable(failure) => return Poll::Ready(Err(NoResponse::Failed(failure))),
                     _ => continue,
                 },
-                Stage::Freeing(_) | Stage::Sending(_) => {
+                Stage::Freeing(_) | Stage::Finished => {
                     return Poll::Ready(Err(internal("the flow was polled after its answer")));
                 }
             }
@@ -242,7 +255,8 @@ impl Flow {
             match respond::first_part(&self.host, &returned.value, framing) {
                 Err(failure) => return Poll::Ready(Err(failure.into())),
                 Ok(Some((success, progress))) => {
-                    self.stage = Stage::Sending(Box::new(progress));
+                    self.sending = Some(Box::new(progress));
+                    self.stage = Stage::Finished;
                     return Poll::Ready(Ok(success));
                 }
                 Ok(None) => ready!(self.await_completions(context))?,
@@ -271,44 +285,6 @@ impl Flow {
         }
         self.host.send_ready_calls();
         Poll::Ready(Ok(()))
-    }
-
-    /// How the client wants the parts, if the route answers in parts.
-    fn framing(&self) -> Option<Framing> {
-        (self.host.route.progressive && !self.host.req.is_head())
-            .then(|| progressive::framing(self.host.req.headers()))?
-    }
-
-    /// Whether further parts follow the answer that was given.
-    pub(crate) fn is_sending(&self) -> bool {
-        matches!(self.stage, Stage::Sending(_))
-    }
-
-    /// The next part of an answer in parts; `None` at its end.
-    pub(crate) fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Pieces>> {
-        let Stage::Sending(progress) = &mut self.stage else { return Poll::Ready(None) };
-        let failure = match ready!(progress.poll_next(&mut self.host, context)) {
-            Part::Bytes(pieces) => return Poll::Ready(Some(pieces)),
-            Part::End => return Poll::Ready(None),
-            Part::Failed(failure) => failure,
-        };
-        let (error, _) = failed(&self.host, &failure);
-        Poll::Ready(Some(progress.error(&error)))
-    }
-
-    /// What a flow used that has ended in parts.
-    pub(crate) fn summary(&mut self) -> Summary {
-        let usage = self.instance.as_ref().map(Instance::usage).unwrap_or_default();
-        let partial = self.host.any_missing();
-        let (calls, upstream, _) = self.host.finish();
-        Summary { calls, upstream, partial, usage, limit: None }
-    }
-
-    /// The reply of which the first part is made. What the flow used is reported at its end.
-    fn first_reply(result: Result<Success, NoResponse>) -> Reply {
-        let result = result.map_err(|_| FlowError::flow());
-        let upstream = Duration::ZERO;
-        Reply { result, calls: 0, upstream, partial: None, usage: Default::default(), limit: None, trace: Vec::new() }
     }
 
     fn reply(&mut self, outcome: Result<Success, NoResponse>) -> Reply {
@@ -340,10 +316,12 @@ impl Future for Flow {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
         let this = &mut *self;
         if !matches!(this.stage, Stage::Freeing(_)) {
-            let outcome = ready!(this.advance(context));
-            if this.is_sending() {
-                return Poll::Ready(Flow::first_reply(outcome));
-            }
+            let outcome = match ready!(this.advance(context)) {
+                Ok(Advance::Answer(success)) if this.is_sending() => return Poll::Ready(Flow::first_reply(success)),
+                Ok(Advance::Answer(success)) => Ok(success),
+                Ok(Advance::Part) => Err(internal("a part came before the first")),
+                Err(error) => Err(error),
+            };
             let reply = this.reply(outcome);
             if this.host.deferred_drops || reply.usage.memory > DROP_AT_ONCE {
                 let instance = this.instance.take();
@@ -388,6 +366,14 @@ impl Drop for Flow {
 fn next_slice(worker: &Worker, computed: Duration, previous: Option<TimeSlice>) -> NextSlice {
     let scheduler = worker.scheduler.clone();
     Box::pin(async move { scheduler.next_slice(computed, previous).await })
+}
+
+/// How far a flow has come.
+enum Advance {
+    /// It is answered, at least in part.
+    Answer(Success),
+    /// A later part of its answer may have come.
+    Part,
 }
 
 /// Why there is no response.

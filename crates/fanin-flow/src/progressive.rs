@@ -10,7 +10,6 @@
 //! | `{"error":{…}}` | `error` | the answer cannot be completed: a problem document (RFC 9457) |
 
 use std::collections::VecDeque;
-use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use fanin_json::{Writer, write_str};
@@ -97,24 +96,10 @@ pub(crate) struct Progress {
     late: Vec<Late>,
     /// Bytes that the answer may still have.
     left: usize,
-    /// Where the list of errors is added, if it is to be.
+    /// The list of errors is to be added.
     errors: bool,
-    stage: Stage,
-}
-
-#[derive(PartialEq)]
-enum Stage {
-    Parts,
-    Done,
-    Ended,
-}
-
-/// What comes next of an answer.
-pub(crate) enum Part {
-    Bytes(Pieces),
-    /// The rest fails. The caller logs it, and sends [`Progress::error`].
-    Failed(Box<Failure>),
-    End,
+    /// The mark of completion, or an error, is sent.
+    ended: bool,
 }
 
 impl Progress {
@@ -129,7 +114,7 @@ impl Progress {
         errors: bool,
     ) -> Result<(Pieces, Progress), json::JsonError> {
         let limit = host.route.limits.max_response;
-        let mut progress = Progress { framing, late: Vec::new(), left: limit, errors, stage: Stage::Parts };
+        let mut progress = Progress { framing, late: Vec::new(), left: limit, errors, ended: false };
         let pieces = progress.write(body, String::new())?;
         Ok((progress.frame("body", b"{\"body\":", pieces), progress))
     }
@@ -147,48 +132,57 @@ impl Progress {
         Ok(pieces)
     }
 
-    /// The next part. To be polled until the end.
-    pub(crate) fn poll_next(&mut self, host: &mut FlowHost, context: &mut Context<'_>) -> Poll<Part> {
-        loop {
-            match self.stage {
-                Stage::Ended => return Poll::Ready(Part::End),
-                Stage::Done => {
-                    self.stage = Stage::Ended;
-                    return Poll::Ready(Part::Bytes(self.done(host)));
-                }
-                Stage::Parts => {}
+    /// Whether a part has come that is not sent.
+    pub(crate) fn has_settled(&mut self) -> bool {
+        self.follow();
+        self.late.iter().any(|late| late.slot.is_settled())
+    }
+
+    /// A function's result may be a pending value itself. The part has come with that.
+    fn follow(&mut self) {
+        for late in &mut self.late {
+            while let Some(Ok(Value::Pending(inner))) = late.slot.outcome() {
+                late.slot = inner;
             }
-            if self.late.is_empty() {
-                self.stage = Stage::Done;
-                if self.errors && host.any_missing() {
-                    let list = Bytes::from(partial::errors(host.missing()));
-                    return Poll::Ready(Part::Bytes(self.patch("/errors", [list].into_iter().collect())));
-                }
-                continue;
-            }
-            if let Some(at) = self.late.iter().position(|late| late.slot.is_settled()) {
-                let Late { path, slot } = self.late.remove(at);
-                let written = match slot.outcome() {
-                    Some(Ok(value)) => self.write(&value, path.clone()).map_err(|error| error.failure()),
-                    Some(Err(failure)) => Err((*failure).clone()),
-                    // It is settled.
-                    None => continue,
-                };
-                return Poll::Ready(match written {
-                    Ok(pieces) => Part::Bytes(self.patch(&path, pieces)),
-                    Err(failure) => {
-                        self.stage = Stage::Ended;
-                        Part::Failed(Box::new(host.with_origin(failure, Some(&slot))))
-                    }
-                });
-            }
-            if !ready!(host.poll_completions(false, context)) {
-                self.stage = Stage::Ended;
-                let message = "internal error: the answer has a pending part without a call in flight";
-                return Poll::Ready(Part::Failed(Box::new(Failure::new(fanin_lang::Kind::Host, message))));
-            }
-            host.send_ready_calls();
         }
+    }
+
+    /// Whether parts are missing.
+    pub(crate) fn is_late(&self) -> bool {
+        !self.late.is_empty()
+    }
+
+    /// The first part, in the order of the body, that has come and is not sent.
+    ///
+    /// # Errors
+    /// The failure of the part, which fails the flow.
+    pub(crate) fn next_settled(&mut self, host: &FlowHost) -> Option<Result<Pieces, Box<Failure>>> {
+        self.follow();
+        let at = self.late.iter().position(|late| late.slot.is_settled())?;
+        let Late { path, slot } = self.late.remove(at);
+        let written = match slot.outcome()? {
+            Ok(value) => self.write(&value, path.clone()).map_err(|error| error.failure()),
+            Err(failure) => Err((*failure).clone()),
+        };
+        Some(match written {
+            Ok(pieces) => Ok(self.patch(&path, pieces)),
+            Err(failure) => Err(Box::new(host.with_origin(failure, Some(&slot)))),
+        })
+    }
+
+    /// What follows the last part; `None` at the end.
+    pub(crate) fn next_at_end(&mut self, host: &FlowHost) -> Option<Pieces> {
+        if std::mem::take(&mut self.errors) && host.any_missing() {
+            let list = Bytes::from(partial::errors(host.missing()));
+            return Some(self.patch("/errors", [list].into_iter().collect()));
+        }
+        (!std::mem::replace(&mut self.ended, true)).then(|| self.done(host))
+    }
+
+    /// Nothing follows.
+    pub(crate) fn end(&mut self) {
+        (self.errors, self.ended) = (false, true);
+        self.late.clear();
     }
 
     fn patch(&self, path: &str, value: Pieces) -> Pieces {

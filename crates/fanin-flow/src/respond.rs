@@ -94,8 +94,8 @@ pub(crate) fn is_splittable(value: &Value) -> bool {
     }
 }
 
-/// The head and the first part of an answer in parts. `None` while something is pending that no later part can bring: a header, or what
-/// is not an optional call.
+/// The head and the first part of an answer in parts. `None` while something is pending that no later part may bring: a header, or a
+/// required call.
 ///
 /// # Errors
 /// As [`success`].
@@ -110,7 +110,7 @@ pub(crate) fn first_part(
         return Ok(None);
     }
     let mut waits = false;
-    pending_values(body, &mut |slot| waits |= !slot.is_settled() && !host.is_optional(slot));
+    pending_values(body, &mut |slot| waits |= !slot.is_settled() && slot.root().is_call() && !host.is_optional(slot));
     if waits {
         return Ok(None);
     }

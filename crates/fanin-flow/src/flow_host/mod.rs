@@ -303,6 +303,11 @@ impl FlowHost {
         self.calls.iter().find(|entry| entry.slot.same(root)).map(|entry| entry.order.clone())
     }
 
+    /// Whether a required call has not ended.
+    pub(crate) fn awaits_required(&self) -> bool {
+        self.calls.iter().any(|entry| entry.required && entry.state == CallState::Pending)
+    }
+
     /// Whether `slot` is an optional call of this flow, or a part of its answer.
     pub(crate) fn is_optional(&self, slot: &PendingValue) -> bool {
         let root = slot.root();

@@ -126,6 +126,57 @@ fn an_optional_call_that_hangs_delays_nothing_and_is_named_at_the_end() {
     });
 }
 
+/// What the shop does: each value of the page is a function's, and those of the recommendations need an optional answer.
+const FUNCTIONS: &str = "
+def flow(req):
+    offers = b.get(\"/offers\", optional = True)
+    return {\"products\": products([1, 2]), \"offered\": products(offers[\"ids\"]), \"end\": True}
+
+def products(ids):
+    found = [a.get(\"/%d\" % id) for id in ids or []]
+    return [one[\"name\"] for one in found if one[\"name\"] != \"\"]
+";
+
+#[test]
+fn results_of_functions_that_need_optional_answers_come_late_too() {
+    if threaded() {
+        return;
+    }
+    paused(async {
+        let it = setup_with(FUNCTIONS, "progressive = true", |_, request| match request.path_and_query.as_str() {
+            "/offers" => after(40, "{\"ids\":[3]}"),
+            "/3" => after(7, "{\"name\":\"three\"}"),
+            _ => after(10, "{\"name\":\"x\"}"),
+        });
+        assert_eq!(
+            parts(&it).await,
+            [
+                (10, json!({"body": {"products": ["x", "x"], "offered": null, "end": true}})),
+                (47, json!({"path": "/offered", "value": ["three"]})),
+                (47, json!({"done": true})),
+            ]
+        );
+        let it = setup_with(FUNCTIONS, "progressive = true", |_, request| match request.path_and_query.as_str() {
+            "/offers" => after(40, "{\"ids\":[3]}"),
+            "/3" => after(7, "").error(ErrorKind::Refused),
+            _ => after(10, "{\"name\":\"x\"}"),
+        });
+        let failed = parts(&it).await;
+        assert_eq!((failed.len(), failed[1].0, &failed[1].1["error"]["status"]), (2, 47, &json!(502)), "{failed:?}");
+        let it = setup_with(FUNCTIONS, "progressive = true", |_, request| match request.path_and_query.as_str() {
+            "/offers" => after(1_000_000, "{}"),
+            _ => after(10, "{\"name\":\"x\"}"),
+        });
+        let hangs = parts(&it).await;
+        assert_eq!(
+            (hangs[0].0, &hangs[hangs.len() - 1].1),
+            (10, &json!({"done": true, "partial": ["b"]})),
+            "{hangs:?}"
+        );
+        assert_eq!(merged(&hangs), serde_json::from_str::<Value>(&it.text("/").await).unwrap());
+    });
+}
+
 #[test]
 fn a_failure_before_the_first_part_is_an_ordinary_error() {
     if threaded() {

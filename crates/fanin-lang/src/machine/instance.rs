@@ -111,6 +111,16 @@ impl Instance {
             || state.ready.as_ref().is_some_and(|ready| !ready.is_empty())
     }
 
+    /// What the function has returned, while functions that it called still wait. Their results are pending in it. `None` before that, at
+    /// the end, and once one of them has failed.
+    #[must_use]
+    pub fn returned(&self) -> Option<&Value> {
+        match &self.state.stage {
+            Stage::Returned(value) if self.state.rare.as_ref().is_none_or(|rare| rare.failed.is_none()) => Some(value),
+            _ => None,
+        }
+    }
+
     /// Fibers that have not ended, the flow itself among them.
     #[must_use]
     pub fn fibers(&self) -> u32 {
