@@ -79,6 +79,14 @@ impl Server {
         Server::run("haproxy", &[&[address.as_str(), mode], options].concat())
     }
 
+    /// An nginx in front of a server, which compresses what it passes on.
+    ///
+    /// # Panics
+    /// If it is not installed or does not start.
+    pub fn nginx(address: std::net::SocketAddr) -> Server {
+        Server::run("nginx", &[&address.to_string()])
+    }
+
     /// An HTTP server that logs each request that it has read to the file [`ca`](Self::ca): `"nginx"`, `"node"` or `"go"`.
     ///
     /// # Panics
