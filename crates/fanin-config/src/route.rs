@@ -61,6 +61,10 @@ pub struct Route {
     #[serde(serialize_with = "serialize::size")]
     #[schemars(with = "types::Size<0>")]
     pub max_body: usize,
+    /// Does not collect the request's body, but lets the flow pass it on while it comes: `body = req.stream` of one call. The flow cannot
+    /// look at it. `max_body` and the server's `body_timeout` (between two parts) still apply.
+    #[schemars(with = "types::Flag")]
+    pub stream_body: bool,
     /// Adds the member `errors` to a partial response that is a JSON object. It lists the optional calls that failed,
     /// and why; then those that were not sent because of them (`because`).
     #[schemars(with = "types::Flag")]
@@ -92,6 +96,7 @@ impl Route {
             priority: Priority::Normal,
             on_disconnect: OnDisconnect::Effect,
             max_body: server.max_body,
+            stream_body: false,
             errors: false,
             progressive: false,
             executor: Executor::Coroutines,
@@ -208,6 +213,7 @@ impl Route {
             [("effect", OnDisconnect::Effect), ("cancel", OnDisconnect::Cancel), ("finish", OnDisconnect::Finish)];
         route.on_disconnect = table.choice("on_disconnect", &choices).unwrap_or_default();
         route.max_body = table.size("max_body", 0).unwrap_or(server.max_body);
+        route.stream_body = table.boolean("stream_body").unwrap_or(false);
         route.errors = table.boolean("errors").unwrap_or(false);
         route.progressive = table.boolean("progressive").unwrap_or(false);
         route.executor = executor::read(table);
@@ -224,6 +230,9 @@ impl Route {
                 &format!("admission lets only {} requests in, fewer than threads and waiting together", route.limit),
                 hint,
             );
+        }
+        if route.stream_body && matches!(route.executor, Executor::Threads(_)) {
+            table.error("stream_body", "does not work with threads; remove `executor` from this route");
         }
         route.limits = FlowLimits::read(table, flow);
         (path.is_some() && flow_ref.is_some()).then_some(route)

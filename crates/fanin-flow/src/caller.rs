@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fanin_upstream::{Answer, BodySlot, CallContext, CallError, Request, Upstream, WorkerClient};
+use fanin_upstream::{Answer, Bodies, CallContext, CallError, Request, Upstream, WorkerClient};
 
 /// A call in flight. Dropping it cancels the call.
 pub type CallFuture = Pin<Box<dyn Future<Output = Result<Answer, CallError>>>>;
@@ -15,15 +15,15 @@ pub trait Caller {
     /// Sends `request` to `upstream`. The future must not borrow from `self`.
     fn call(&self, upstream: &Arc<Upstream>, request: Request, context: CallContext) -> CallFuture;
 
-    /// The same, but the answer's body goes into `slot`. `None` if this caller cannot.
+    /// The same with bodies that are not collected. `None` if this caller cannot.
     fn stream(
         &self,
         upstream: &Arc<Upstream>,
         request: Request,
         context: CallContext,
-        slot: Rc<BodySlot>,
+        bodies: Bodies,
     ) -> Option<CallFuture> {
-        let _ = (upstream, request, context, slot);
+        let _ = (upstream, request, context, bodies);
         None
     }
 
@@ -43,8 +43,8 @@ impl Caller for Rc<WorkerClient> {
         upstream: &Arc<Upstream>,
         request: Request,
         context: CallContext,
-        slot: Rc<BodySlot>,
+        bodies: Bodies,
     ) -> Option<CallFuture> {
-        Some(Box::pin(upstream.stream(self, request, context, slot)))
+        Some(Box::pin(upstream.stream(self, request, context, bodies)))
     }
 }

@@ -403,6 +403,10 @@ fn failed(host: &FlowHost, failure: &Failure) -> (FlowError, Option<Limit>) {
 
 /// The error that the client receives for a failure.
 fn to_error(failure: &Failure, req: &RequestObject) -> FlowError {
+    // Whatever fails then, the client broke its own body off.
+    if let Some(error) = req.upload_failure() {
+        return error;
+    }
     if let Some(payload) = &failure.payload {
         if let Some(error) = payload.downcast_ref::<CallError>() {
             return FlowError::call(error);

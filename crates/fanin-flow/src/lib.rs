@@ -10,7 +10,7 @@
 //! - Calls: `call` captures arguments and options, `kinds` has a file for each kind of upstream, `flow_host` is the machine's host:
 //!   it sends calls and settles their pending values. `merge` has batches, single-flight and caches. `inflight` awaits answers
 //!   and parses their bodies.
-//! - Values: `request_object` is `req`, `answer` is a call's answer, `json` and `encode` write bodies and URLs, `refused_path` says
+//! - Values: `request_object` is `req`, `upload` is its body if it is not collected, `answer` is a call's answer, `json` and `encode` write bodies and URLs, `refused_path` says
 //!   why a path was not sent.
 //! - Ends: `respond` splices answers into the response, `streamed` passes one on without collecting it, `reply` is the outcome,
 //!   `log`, `trace` and `sequential_waits` report.
@@ -48,6 +48,7 @@ mod sequential_waits;
 mod streamed;
 mod threads;
 mod trace;
+mod upload;
 mod worker;
 
 pub use caller::{CallFuture, Caller};
@@ -58,3 +59,4 @@ pub use plan::RoutePlan;
 pub use reply::{FlowError, Incomplete, Reply, ReplyBody, ReplyStream, Success, Summary};
 pub use request_object::IncomingRequest;
 pub use trace::CallTrace;
+pub use upload::ClientUpload;

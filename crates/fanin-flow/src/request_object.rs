@@ -6,6 +6,7 @@ use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,6 +19,9 @@ use fanin_lang::{Failure, FrozenValue, Kind, Stop, Value};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tokio::time::Instant;
+
+use crate::reply::FlowError;
+use crate::upload::{self, ClientUpload, UploadedBody};
 
 use crate::json_thread::{self, Parsing, Reading};
 use crate::refused_path::RefusedPath;
@@ -46,8 +50,10 @@ pub struct IncomingRequest {
     pub params: Vec<(ArcStr, ArcStr)>,
     /// Headers.
     pub headers: HeaderMap,
-    /// Body.
+    /// Body. Empty if it is in `upload`.
     pub body: Bytes,
+    /// The body if the route does not collect it.
+    pub upload: Option<Box<dyn ClientUpload>>,
     /// The peer's address.
     pub remote: SocketAddr,
     /// When the request arrived.
@@ -76,6 +82,7 @@ pub(crate) struct RequestObject {
     path_params: Vec<(ArcStr, ArcStr)>,
     client_headers: ClientHeaders,
     content: Bytes,
+    upload: Option<Rc<UploadedBody>>,
     remote: IpAddr,
     start: Instant,
     deadline: Instant,
@@ -120,13 +127,15 @@ impl From<HeaderMap> for ClientHeaders {
 
 impl RequestObject {
     pub(crate) fn new(incoming: IncomingRequest, max_depth: usize) -> RequestObject {
-        let IncomingRequest { method, uri, params, headers, body, remote, start, deadline, permit: _ } = incoming;
+        let IncomingRequest { method, uri, params, headers, body, upload, remote, start, deadline, permit: _ } =
+            incoming;
         RequestObject {
             method,
             target: uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/")),
             path_params: params,
             client_headers: ClientHeaders::from(headers),
             content: body,
+            upload: upload.map(UploadedBody::new),
             remote: remote.ip(),
             start,
             deadline,
@@ -145,6 +154,11 @@ impl RequestObject {
     /// The request's deadline.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// What the client receives if its body was passed on and was not complete.
+    pub(crate) fn upload_failure(&self) -> Option<FlowError> {
+        self.upload.as_ref()?.failure()
     }
 
     /// Whether the client wants the head of a response only.
@@ -388,6 +402,8 @@ impl Object for RequestObject {
             "query" => Value::json(req.query()?.clone()),
             "query_all" => Value::json(req.query_all()?.clone()),
             "headers" => Value::json(req.header_doc()?.clone()),
+            "body" | "text" if req.upload.is_some() => return Err(upload::not_read(name)),
+            "stream" => upload::stream(req.upload.as_ref())?,
             "body" => req.body()?,
             "text" => match std::str::from_utf8(&req.content) {
                 Ok(text) => Value::str(text),
@@ -407,7 +423,7 @@ impl Object for RequestObject {
     }
 
     fn names(&self) -> Vec<&str> {
-        vec!["body", "headers", "method", "params", "path", "query", "query_all", "remote", "text", "time"]
+        vec!["body", "headers", "method", "params", "path", "query", "query_all", "remote", "stream", "text", "time"]
     }
 
     fn show(&self) -> String {
@@ -446,6 +462,7 @@ mod tests {
             params: Vec::new(),
             headers: HeaderMap::new(),
             body: Bytes::new(),
+            upload: None,
             remote: "127.0.0.1:1".parse().unwrap(),
             start: now,
             deadline: now,

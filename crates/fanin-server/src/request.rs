@@ -8,6 +8,7 @@ use http::{HeaderMap, Method, Uri, Version};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use crate::Upload;
 use crate::{Permit, Priority, RequestId};
 
 /// A request that has been admitted and whose body has been read.
@@ -27,8 +28,10 @@ pub struct Request {
     pub params: Params,
     /// The headers as sent, repeated ones included.
     pub headers: HeaderMap,
-    /// The body.
+    /// The body. Empty if it is in `upload`.
     pub body: Bytes,
+    /// The body of a route with `stream_body`, if there is one.
+    pub upload: Option<Box<Upload>>,
     /// The client's address: as the socket reports it, or as trusted proxies name it. Port 0 if they do not tell the port.
     pub remote: SocketAddr,
     /// When its head was complete.

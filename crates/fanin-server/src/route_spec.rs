@@ -21,6 +21,8 @@ pub struct RouteSpec {
     pub max_waiting: usize,
     /// Bytes of a request's body.
     pub max_body: usize,
+    /// A request is handed over without its body, which the application reads: [`Upload`](crate::Upload).
+    pub stream_body: bool,
     /// Orders the queue, and decides which requests are shed first.
     pub priority: Priority,
 }
@@ -36,6 +38,7 @@ impl RouteSpec {
             limit: server.limit,
             max_waiting: server.max_waiting,
             max_body: server.max_body,
+            stream_body: false,
             priority: Priority::Normal,
         }
     }
@@ -60,6 +63,7 @@ impl From<&fanin_config::Route> for RouteSpec {
             limit: route.limit,
             max_waiting: route.max_waiting,
             max_body: route.max_body,
+            stream_body: route.stream_body,
             priority: route.priority,
         }
     }

@@ -43,11 +43,12 @@ mod upstreams;
 mod worker;
 
 pub use answer_headers::Headers;
-pub use call::{BodySlot, StreamBounds, StreamedBody};
+pub use call::{Bodies, BodySlot, StreamBounds, StreamedBody};
 pub use error::{BuildError, CallError, ErrorKind, Fault};
 pub use limiter::poll_scope;
 pub use request::{Answer, CallContext, Request};
 pub use transport::model::{ModelAnswer, ModelBackend, ModelFailure, ModelFuture, ModelRequest};
+pub use transport::upload::{Upload, UploadBroken, UploadSlot};
 pub use upstream::Upstream;
 pub use upstreams::Upstreams;
 pub use worker::WorkerClient;

@@ -9,7 +9,7 @@ use fanin_lang::value::view;
 use fanin_lang::{Failure, HostCall, Kind, Readiness, Value, readiness};
 use smallvec::SmallVec;
 
-pub(crate) use self::options::{CallOptions, Merging, OnFailure, Streaming, known};
+pub(crate) use self::options::{CallOptions, Merging, OnFailure, Streaming, flag, known};
 pub(crate) use self::text::{header, pair, text};
 
 /// The captured arguments of a call: changing a list afterwards does not change the call.

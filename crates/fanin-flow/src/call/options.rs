@@ -7,7 +7,7 @@ use std::time::Duration;
 use fanin_config::Shape;
 use fanin_lang::value::view;
 use fanin_lang::{Failure, HostCall, Stop, Value};
-use fanin_upstream::BodySlot;
+use fanin_upstream::{BodySlot, UploadSlot};
 use http::Method;
 use smallvec::SmallVec;
 
@@ -41,8 +41,12 @@ pub(crate) struct CallOptions {
     pub(crate) operation: Option<u32>,
     /// Set for operations with batches, single-flight or caches, and for lookups.
     pub(crate) merging: Option<Box<Merging>>,
-    /// Set by `stream(...)`.
+    /// The call has `stream = True`.
+    pub(crate) stream: bool,
+    /// Set by `stream(...)`, or because of `stream`.
     pub(crate) streaming: Option<Box<Streaming>>,
+    /// The client's body, passed on: `body = req.stream`.
+    pub(crate) upload: Option<Rc<UploadSlot>>,
 }
 
 /// How a call's body is passed on.
@@ -74,7 +78,9 @@ impl CallOptions {
             safe,
             operation: None,
             merging: None,
+            stream: false,
             streaming: None,
+            upload: None,
         }
     }
 
@@ -113,7 +119,7 @@ pub(crate) fn known(upstream: &str, key: &str, value: &Value) -> Result<Value, F
     }
 }
 
-fn flag(upstream: &str, key: &str, value: &Value) -> Result<bool, Failure> {
+pub(crate) fn flag(upstream: &str, key: &str, value: &Value) -> Result<bool, Failure> {
     match known(upstream, key, value)? {
         Value::Bool(value) => Ok(value),
         _ => Err(argument_error(format!("{key} of a call of {upstream} must be True or False"))),

@@ -6,6 +6,8 @@ use arcstr::ArcStr;
 use fanin_json::Doc;
 use fanin_lang::{CallSite, Failure, Host, HostCall, Kind, Level, PendingValue, Position, ProgramOrder, Value, Waiter};
 
+use fanin_upstream::StreamBounds;
+
 use super::{CallState, Entry, FlowHost, OutcomeOptions};
 use crate::answer::CallSource;
 use crate::call::{ArgumentState, OnFailure};
@@ -66,7 +68,11 @@ impl Host for FlowHost {
         });
         if self.route.streams {
             // `stream(...)` comes after the call that it is for.
+            let stream = options.stream;
             self.calls[index].unsent = Some(Box::new((arguments, options)));
+            if stream {
+                self.stream(&slot, false, StreamBounds::default())?;
+            }
             self.ready_calls.get_or_insert_default().settled(index as u64);
         } else if matches!(arguments.state(), ArgumentState::Ready) {
             self.send(index, &arguments, &options);

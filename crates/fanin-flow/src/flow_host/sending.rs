@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use fanin_lang::Value;
-use fanin_upstream::{CallContext, CallError};
+use fanin_upstream::{Bodies, CallContext, CallError};
 
 use super::{CallState, FlowHost, streaming};
 use crate::answer::BodyRule;
@@ -78,6 +78,9 @@ impl FlowHost {
                 if options.streaming.as_ref().is_some_and(|streaming| streaming.ranges) {
                     streaming::add_ranges(&mut request, self.req.headers());
                 }
+                if options.upload.is_some() {
+                    streaming::describe_upload(&mut request, self.req.headers());
+                }
                 request
             }
             Err(failure) => {
@@ -106,13 +109,15 @@ impl FlowHost {
             });
         }
         let Some(object) = self.calls[index].object.downcast::<UpstreamObject>() else { return };
-        let future = match &options.streaming {
-            None => self.worker.caller.call(&object.upstream, request, context),
-            Some(streaming) => {
-                match self.worker.caller.stream(&object.upstream, request, context, streaming.slot.clone()) {
-                    Some(future) => future,
-                    None => return self.cannot_stream(index),
-                }
+        let caller = &self.worker.caller;
+        let future = if options.streaming.is_none() && options.upload.is_none() {
+            caller.call(&object.upstream, request, context)
+        } else {
+            let answer = options.streaming.as_ref().map(|streaming| streaming.slot.clone());
+            let bodies = Bodies { answer, request: options.upload.clone() };
+            match caller.stream(&object.upstream, request, context, bodies) {
+                Some(future) => future,
+                None => return self.cannot_stream(index),
             }
         };
         let rule = match options.streaming {

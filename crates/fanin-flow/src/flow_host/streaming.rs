@@ -7,7 +7,9 @@ use fanin_config::UpstreamKind;
 use fanin_lang::value::Object;
 use fanin_lang::{Failure, Kind, PendingValue, Stop, Value};
 use fanin_upstream::{Answer, BodySlot, Request, StreamBounds, StreamedBody};
-use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE};
+use http::header::{
+    CONTENT_ENCODING, CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
+};
 use http::{HeaderName, Method, StatusCode};
 
 use super::{CallState, Entry, FlowHost, OutcomeOptions};
@@ -69,6 +71,15 @@ pub(super) fn add_ranges(request: &mut Request, client: &ClientHeaders) {
     }
 }
 
+/// A body that is passed on is described as the client described it, unless the call does.
+pub(super) fn describe_upload(request: &mut Request, client: &ClientHeaders) {
+    for (name, value) in client.iter().filter(|(name, _)| [CONTENT_TYPE, CONTENT_ENCODING].contains(name)) {
+        if !request.headers.contains_key(name) {
+            request.headers.insert(name.clone(), value.clone());
+        }
+    }
+}
+
 impl FlowHost {
     /// `stream(...)`: the call's body will be passed on.
     ///
@@ -79,13 +90,27 @@ impl FlowHost {
             return Err(argument_error("stream() takes a call of an upstream"));
         };
         let name = entry.object.name();
+        // The call has `stream = True`, so only its bounds change.
+        if let Some(slot) = entry.slot() {
+            slot.set_bounds(bounds);
+            if let Some(streaming) = entry.unsent.as_mut().and_then(|unsent| unsent.1.streaming.as_mut()) {
+                streaming.ranges |= ranges;
+            }
+            return Ok(());
+        }
         let Some(unsent) = &mut entry.unsent else {
             return match entry.state {
                 // Its arguments have failed, which the response reports.
                 CallState::Dependent | CallState::Failed if entry.source.answer().is_none() => Ok(()),
                 _ => {
                     Err(Failure::new(Kind::Host, format!("stream() comes too late: the call of {name} has been sent"))
-                        .with_hint(format!("write it around the call: stream({name}.get(...))")))
+                        .with_hint(if entry.safe {
+                            format!("write it around the call: stream({name}.get(...))")
+                        } else {
+                            format!(
+                                "a call that changes something is sent at once; write {name}.post(..., stream = True)"
+                            )
+                        }))
                 }
             };
         };
@@ -115,9 +140,6 @@ impl FlowHost {
         }
         if options.returns.take_if(|_| options.operation.is_none()).is_some() {
             return Err(argument_error(format!("stream() does not read the answer of {name}, so it has no returns")));
-        }
-        if options.streaming.is_some() {
-            return Err(argument_error(format!("stream() of one call of {name} is written twice")));
         }
         let slot = BodySlot::new(bounds);
         options.streaming = Some(Box::new(Streaming { slot: slot.clone(), ranges }));

@@ -1,13 +1,16 @@
 //! HTTP upstreams: verbs, operations, and lookups in a snapshot.
 
-use fanin_config::OPERATION_CALL_OPTIONS;
+use std::rc::Rc;
+
+use fanin_config::{HttpVersion, OPERATION_CALL_OPTIONS};
 use fanin_lang::{Failure, HostCall, Value};
 use http::Method;
 use smallvec::SmallVec;
 
 use super::operation;
 use super::upstream_object::{Target, UpstreamObject};
-use crate::call::{Arguments, CallOptions, Fields, Merging, OnFailure, argument_error, known};
+use crate::call::{Arguments, CallOptions, Fields, Merging, OnFailure, argument_error, flag, known};
+use crate::upload::{ClientBody, UploadedBody};
 
 /// Captures a call's arguments and options.
 ///
@@ -90,7 +93,9 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         safe,
         operation: object.operation_of(call.method).and_then(|at| u32::try_from(at).ok()),
         merging: None,
+        stream: false,
         streaming: None,
+        upload: None,
     };
     for (key, value) in call.args.names.iter().zip(call.args.named) {
         if let Some(declared) = declared {
@@ -104,7 +109,7 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
                 arguments.named.push((key.as_str().into(), call.capture(value)?));
                 continue;
             }
-            if !OPERATION_CALL_OPTIONS.contains(&key.as_str()) {
+            if !OPERATION_CALL_OPTIONS.contains(&key.as_str()) && client_body(value).is_none() {
                 let (message, hint) = operation::unknown(&object.full_name(call.method), declared, key);
                 return Err(argument_error(message).with_hint(hint));
             }
@@ -119,13 +124,23 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
             "headers" => arguments.headers = Fields::capture(call, value)?,
             "json" => arguments.json = Some(call.capture(value)?),
             "text" => arguments.text = Some(call.capture(value)?),
+            "stream" => options.stream = flag(name, key, value)?,
+            "body" if let Some(body) = client_body(value) => {
+                options.upload = Some(body.take().ok_or_else(|| {
+                    argument_error(format!("req.stream cannot be sent to {name}: another call of this flow has it"))
+                })?);
+            }
+            "body" if matches!(target, Target::Verb(_)) => {
+                return Err(argument_error(format!("body of a call of {name} takes req.stream"))
+                    .with_hint("write other bodies into json = ... or text = ..."));
+            }
             option if options.set(name, option, value, call)? => {}
             other if matches!(target, Target::Operation(_)) => {
                 arguments.named.push((other.into(), call.capture(value)?));
             }
             other => {
                 return Err(argument_error(format!("a call of {name} has no argument {other:?}")).with_hint(
-                    "arguments are params, query, headers, json, text, timeout, ok, optional, default, returns, safe, unordered",
+                    "arguments are params, query, headers, json, text, body, stream, timeout, ok, optional, default, returns, safe, unordered",
                 ));
             }
         }
@@ -134,6 +149,18 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
     if let Some(declared) = declared {
         operation::fill_defaults(&object.full_name(call.method), declared, &mut arguments.named)?;
     }
+    if options.upload.is_some() {
+        if arguments.json.is_some() || arguments.text.is_some() {
+            return Err(argument_error(format!("a call of {name} has several bodies: a request has one")));
+        }
+        if options.merging.is_some() || matches!(options.method, Method::GET | Method::HEAD) {
+            let shown = object.full_name(call.method);
+            return Err(argument_error(format!("{shown} cannot send a body that is not collected")));
+        }
+        if object.upstream.config().http != HttpVersion::Http1 {
+            return Err(argument_error(format!("{name} has http = 2, and req.stream can be sent over HTTP/1.1 only")));
+        }
+    }
     if arguments.json.is_some() && arguments.text.is_some() {
         return Err(argument_error(format!("a call of {name} has both json and text: a request has one body")));
     }
@@ -141,4 +168,12 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         return Err(argument_error(format!("a {} of {name} cannot have a body", options.method)));
     }
     Ok((arguments, options))
+}
+
+/// The client's body, if the value is `req.stream`.
+fn client_body(value: &Value) -> Option<Rc<UploadedBody>> {
+    match value {
+        Value::Object(object) => object.downcast::<ClientBody>().map(|body| body.0.clone()),
+        _ => None,
+    }
 }

@@ -5,8 +5,21 @@ use fanin_lang::{Argument, CallDiagnostic, StaticCall, Value};
 use http::Method;
 
 /// Arguments that every call takes.
-pub(crate) const NAMES: [&str; 11] =
-    ["query", "headers", "json", "text", "timeout", "ok", "optional", "default", "returns", "safe", "unordered"];
+pub(crate) const NAMES: [&str; 13] = [
+    "query",
+    "headers",
+    "json",
+    "text",
+    "body",
+    "stream",
+    "timeout",
+    "ok",
+    "optional",
+    "default",
+    "returns",
+    "safe",
+    "unordered",
+];
 
 fn problem(argument: Option<Argument>, message: String) -> CallDiagnostic {
     CallDiagnostic { argument, name_is_wrong: false, message, hint: None }
@@ -121,7 +134,7 @@ pub(crate) fn operation(
 /// Errors of a call's options and body.
 fn options(shown: &str, method: &Method, call: &StaticCall<'_>, found: &mut Vec<CallDiagnostic>) {
     let literal = |name: &str| call.names.contains(&name).then(|| (call.literal)(&named(name))).flatten();
-    for name in ["optional", "safe", "unordered"] {
+    for name in ["optional", "safe", "stream", "unordered"] {
         if let Some(value) = literal(name)
             && !matches!(value, Value::Bool(_))
         {

@@ -71,7 +71,8 @@ pub(super) struct SendableRequest {
 
 impl From<IncomingRequest> for SendableRequest {
     fn from(incoming: IncomingRequest) -> SendableRequest {
-        let IncomingRequest { method, uri, params, headers, body, remote, start, deadline, permit: _ } = incoming;
+        let IncomingRequest { method, uri, params, headers, body, remote, start, deadline, upload: _, permit: _ } =
+            incoming;
         SendableRequest { method, uri, params, headers, body, remote, start, deadline }
     }
 }
@@ -79,7 +80,7 @@ impl From<IncomingRequest> for SendableRequest {
 impl From<SendableRequest> for IncomingRequest {
     fn from(request: SendableRequest) -> IncomingRequest {
         let SendableRequest { method, uri, params, headers, body, remote, start, deadline } = request;
-        IncomingRequest { method, uri, params, headers, body, remote, start, deadline, permit: None }
+        IncomingRequest { method, uri, params, headers, body, remote, start, deadline, upload: None, permit: None }
     }
 }
 

@@ -333,6 +333,7 @@ pub fn incoming(uri: &str, timeout: Duration) -> IncomingRequest {
         params: vec![("id".into(), "7".into())],
         headers: HeaderMap::new(),
         body: Bytes::new(),
+        upload: None,
         remote: "127.0.0.1:5555".parse().unwrap(),
         start: now,
         deadline: now + timeout,

@@ -186,6 +186,7 @@ fn flows(count: usize, star: &str, uri: fn(usize) -> Result<Uri, LabError>) -> R
                 params: Vec::new(),
                 headers: HeaderMap::new(),
                 body: Bytes::new(),
+                upload: None,
                 remote: ([127, 0, 0, 1], 1).into(),
                 start: now,
                 deadline: now + Duration::from_secs(3600),

@@ -36,7 +36,7 @@ use crate::client::{self, InProgress};
 use crate::connection::ConnectionState;
 use crate::router::Found;
 use crate::worker::{Route, WorkerGeneration, WorkerState};
-use crate::{Application, Params, Priority, Request, RequestId, Worker, host};
+use crate::{Application, Params, Priority, Request, RequestId, Upload, Worker, host};
 
 /// What hyper calls for each request of a connection.
 pub(crate) struct Service<A: Application> {
@@ -131,7 +131,7 @@ impl RequestMeta {
 #[inline]
 fn begin<A: Application>(
     worker: &WorkerState<A>,
-    conn: &ConnectionState,
+    conn: &Rc<ConnectionState>,
     generation: &WorkerGeneration<A>,
     meta: &mut RequestMeta,
     parts: Parts,
@@ -153,7 +153,7 @@ fn begin<A: Application>(
 #[inline]
 fn check<A: Application>(
     worker: &WorkerState<A>,
-    conn: &ConnectionState,
+    conn: &Rc<ConnectionState>,
     generation: &WorkerGeneration<A>,
     meta: &mut RequestMeta,
     mut parts: Parts,
@@ -220,8 +220,8 @@ fn check<A: Application>(
     }
     match admit(&route.limiters, priority) {
         // The common case, no body and a free permit: without an extra move of the head.
-        Admission::Admitted(permit) if body.is_end_stream() => {
-            Ok(handle(generation, meta, conn, route, parts, params, (deadline, priority), Bytes::new(), permit))
+        Admission::Admitted(permit) if body.is_end_stream() && !route.stream_body => {
+            Ok(handle(generation, meta, conn, route, parts, params, (deadline, priority), (Bytes::new(), None), permit))
         }
         Admission::Admitted(permit) => {
             let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
@@ -301,11 +301,27 @@ fn trusted_header<'a, A: Application>(
 fn admitted<A: Application>(
     generation: &WorkerGeneration<A>,
     meta: &RequestMeta,
-    conn: &ConnectionState,
+    conn: &Rc<ConnectionState>,
     head: RequestHead,
     body: Incoming,
     permit: Permit,
 ) -> RequestState<<A::Worker as Worker>::Future> {
+    if head.route.stream_body {
+        let upload = Upload::new(body, conn, head.route.max_body, generation.server().body_timeout);
+        let RequestHead { parts, params, deadline, priority, route } = head;
+        let bounds = (deadline, priority);
+        return handle(
+            generation,
+            meta,
+            conn,
+            &route,
+            parts,
+            params,
+            bounds,
+            (Bytes::new(), Some(Box::new(upload))),
+            permit,
+        );
+    }
     if body.is_end_stream() {
         return handle_head(generation, meta, conn, head, Bytes::new(), permit);
     }
@@ -324,7 +340,7 @@ fn handle_head<A: Application>(
     permit: Permit,
 ) -> RequestState<<A::Worker as Worker>::Future> {
     let RequestHead { parts, params, deadline, priority, route } = head;
-    handle(generation, meta, conn, &route, parts, params, (deadline, priority), body, permit)
+    handle(generation, meta, conn, &route, parts, params, (deadline, priority), (body, None), permit)
 }
 
 /// Hands the request over to the application.
@@ -338,7 +354,7 @@ fn handle<A: Application>(
     parts: Parts,
     params: Params,
     (deadline, priority): (Instant, Priority),
-    body: Bytes,
+    (body, upload): (Bytes, Option<Box<Upload>>),
     permit: Permit,
 ) -> RequestState<<A::Worker as Worker>::Future> {
     let request = Request {
@@ -350,6 +366,7 @@ fn handle<A: Application>(
         params,
         headers: parts.headers,
         body,
+        upload,
         remote: meta.remote(conn),
         start: meta.start,
         deadline,

@@ -18,6 +18,7 @@ pub(crate) struct Route {
     pub(crate) names: Option<Rc<[Box<str>]>>,
     pub(crate) timeout: Duration,
     pub(crate) max_body: usize,
+    pub(crate) stream_body: bool,
     pub(crate) priority: Priority,
     pub(crate) limiters: Rc<RouteLimiters>,
     pub(crate) stats: Arc<RouteStats>,

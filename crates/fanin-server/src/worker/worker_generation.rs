@@ -36,6 +36,7 @@ impl<A: Application> WorkerGeneration<A> {
                     names: (!names.is_empty()).then(|| names.into()),
                     timeout: spec.timeout,
                     max_body: spec.max_body,
+                    stream_body: spec.stream_body,
                     priority: spec.priority,
                     limiters: Rc::new(limiters),
                     stats: metrics.route(worker, label, Some(limiter)),

@@ -30,7 +30,7 @@ mod attempt_record;
 mod policies;
 mod streamed;
 
-pub use streamed::{BodySlot, StreamBounds, StreamedBody};
+pub use streamed::{Bodies, BodySlot, StreamBounds, StreamedBody};
 
 impl Upstream {
     /// Sends a request and reads the whole answer within the call's timeout and the request's deadline. The future may
@@ -45,11 +45,11 @@ impl Upstream {
         request: Request,
         context: CallContext,
     ) -> impl Future<Output = Result<Answer, CallError>> + use<> {
-        self.call_into(worker, request, context, None)
+        self.call_into(worker, request, context, Bodies::default())
     }
 
-    /// The same, but ends with the answer's head and leaves the body in `slot`. Timeout and deadline apply until then. The body is as the
-    /// upstream encoded it. A call without an answer leaves nothing.
+    /// The same with bodies that are not collected. With `bodies.answer`, it ends with the answer's head and leaves the body there. Timeout
+    /// and deadline apply until then. The body is as the upstream encoded it. A call without an answer leaves nothing.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -58,9 +58,9 @@ impl Upstream {
         worker: &Rc<WorkerClient>,
         request: Request,
         context: CallContext,
-        slot: Rc<BodySlot>,
+        bodies: Bodies,
     ) -> impl Future<Output = Result<Answer, CallError>> + use<> {
-        self.call_into(worker, request, context, Some(slot))
+        self.call_into(worker, request, context, bodies)
     }
 
     fn call_into(
@@ -68,7 +68,7 @@ impl Upstream {
         worker: &Rc<WorkerClient>,
         request: Request,
         context: CallContext,
-        slot: Option<Rc<BodySlot>>,
+        bodies: Bodies,
     ) -> impl Future<Output = Result<Answer, CallError>> + use<> {
         let local = worker.local(self);
         // Prepared outside the future and boxed, so that the future does not carry the request.
@@ -85,9 +85,17 @@ impl Upstream {
                 (true, Err(failure)) => Err(failure.clone()),
                 (true, Ok(request)) => {
                     let options = upstream.options.of(context.operation);
-                    let slot = slot.as_deref();
-                    let call =
-                        Call { local: &local, context: &context, options, started, deadline, phase: &phase, slot };
+                    let (slot, upload) = (bodies.answer.as_deref(), bodies.request.as_ref());
+                    let call = Call {
+                        local: &local,
+                        context: &context,
+                        options,
+                        started,
+                        deadline,
+                        phase: &phase,
+                        slot,
+                        upload,
+                    };
                     let mut bound = Deadline::new(&local.deadline_timer, deadline);
                     let mut run = pin!(call.run(request));
                     poll_fn(|cx| match run.as_mut().poll(cx) {
@@ -98,7 +106,7 @@ impl Upstream {
                 }
             };
             let result = match result {
-                Ok(received) if slot.is_none() && received.headers.is_encoded() => {
+                Ok(received) if bodies.answer.is_none() && received.headers.is_encoded() => {
                     let max_answer = upstream.options.of(context.operation).max_answer;
                     Box::pin(decode(upstream, received, max_answer, own, deadline)).await
                 }
@@ -120,7 +128,7 @@ impl Upstream {
                     Ok(Answer { status, headers, body, elapsed, unrequested_part })
                 }
                 Err(failure) => {
-                    if let Some(slot) = slot {
+                    if let Some(slot) = &bodies.answer {
                         slot.clear();
                     }
                     let elapsed = started.elapsed();

@@ -19,6 +19,7 @@ use crate::policy::load_balancing::InFlight;
 use crate::policy::retry;
 use crate::request::CallContext;
 use crate::transport::attempt::{Attempt, Phase, Prepared, Received};
+use crate::transport::upload::UploadSlot;
 use crate::worker::WorkerUpstream;
 
 /// What all attempts of a call have in common.
@@ -32,14 +33,16 @@ pub(crate) struct Call<'a> {
     pub phase: &'a Cell<Phase>,
     /// Where the body goes if it is not collected.
     pub slot: Option<&'a BodySlot>,
+    /// The request's body if it is not collected. It can be sent once.
+    pub upload: Option<&'a Rc<UploadSlot>>,
 }
 
 impl<'a> Call<'a> {
     pub async fn run(&self, request: &Prepared) -> Result<Received, Failure> {
         let upstream = &*self.local.upstream;
         let safe = self.context.safe || request.method.is_safe();
-        if let Some(slot) = self.slot {
-            return Box::pin(self.run_streamed(request, safe, slot)).await;
+        if self.slot.is_some() || self.upload.is_some() {
+            return Box::pin(self.run_streamed(request, safe)).await;
         }
         let admission = match &upstream.policies.breaker {
             None => Admission::Normal,
@@ -69,9 +72,9 @@ impl<'a> Call<'a> {
         Box::pin(self.again(request, safe, &used, policy, result)).await
     }
 
-    /// The same for a streamed answer: without a hedge, because one of two bodies would be thrown away. Its permits last until the body
+    /// The same for a streamed answer or request: without a hedge, because one of two bodies would be thrown away. Its permits last until the body
     /// ends.
-    async fn run_streamed(&self, request: &Prepared, safe: bool, slot: &BodySlot) -> Result<Received, Failure> {
+    async fn run_streamed(&self, request: &Prepared, safe: bool) -> Result<Received, Failure> {
         let upstream = &*self.local.upstream;
         let admission = match &upstream.policies.breaker {
             None => Admission::Normal,
@@ -95,7 +98,7 @@ impl<'a> Call<'a> {
                 }
             }
         };
-        if let (Ok(_), Some((permit, limit))) = (&result, own) {
+        if let (Ok(_), Some(slot), Some((permit, limit))) = (&result, self.slot, own) {
             slot.hold(permit.own(limit));
         }
         result
@@ -132,7 +135,8 @@ impl<'a> Call<'a> {
     ) -> Result<Received, Failure> {
         let upstream = &*self.local.upstream;
         for next in 1..=policy.max {
-            if !retry::is_worth_it(&result, safe) {
+            let is_lost = self.upload.is_some_and(|upload| upload.is_taken());
+            if is_lost || !retry::is_worth_it(&result, safe) {
                 break;
             }
             let elsewhere = next == 1 && self.local.endpoints() > 1;
@@ -264,6 +268,7 @@ impl<'a> Call<'a> {
             // The time for a head says nothing about the time for a streamed body.
             timeout_header: upstream.config().timeout_header.as_ref().filter(|_| self.slot.is_none()),
             source: self.slot.map(|slot| &slot.source),
+            upload: self.upload,
             phase: self.phase,
             metrics: &self.local.metrics,
         };

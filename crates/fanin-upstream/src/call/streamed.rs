@@ -2,7 +2,7 @@
 //!
 //! Nothing is read ahead: a connection is read when the reader polls. So a reader that stops stops the upstream.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -20,6 +20,7 @@ use crate::error::{ErrorKind, Failure};
 use crate::limiter::OwnedPermit;
 use crate::metrics::StreamEnd;
 use crate::transport::part_source::{PartBody, PartSource, SourceSlot};
+use crate::transport::upload::UploadSlot;
 use crate::worker::WorkerUpstream;
 
 /// Bounds of one streamed answer. `None`: those of the operation or upstream.
@@ -33,24 +34,43 @@ pub struct StreamBounds {
     pub timeout: Option<Duration>,
 }
 
+/// The bodies of a call that are not collected.
+#[derive(Clone, Debug, Default)]
+pub struct Bodies {
+    /// Where the answer's body goes.
+    pub answer: Option<Rc<BodySlot>>,
+    /// What the request is sent with, instead of its own body.
+    pub request: Option<Rc<UploadSlot>>,
+}
+
 /// Where a call leaves the body of its answer instead of collecting it.
 #[derive(Default)]
 pub struct BodySlot {
-    bounds: StreamBounds,
+    bounds: Cell<StreamBounds>,
     pub(crate) source: SourceSlot,
     body: RefCell<Option<Box<StreamedBody>>>,
 }
 
 impl fmt::Debug for BodySlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "slot of a body, {:?}", self.bounds)
+        write!(f, "slot of a body, {:?}", self.bounds.get())
     }
 }
 
 impl BodySlot {
     /// An empty slot.
     pub fn new(bounds: StreamBounds) -> Rc<BodySlot> {
-        Rc::new(BodySlot { bounds, ..BodySlot::default() })
+        Rc::new(BodySlot { bounds: Cell::new(bounds), ..BodySlot::default() })
+    }
+
+    /// Changes the bounds, also of a body that is there already.
+    pub fn set_bounds(&self, bounds: StreamBounds) {
+        self.bounds.set(bounds);
+        if let Some(body) = self.body.borrow_mut().as_mut() {
+            body.max = bounds.max.map_or(body.max, |max| max as u64);
+            body.idle_timeout = bounds.idle_timeout.unwrap_or(body.idle_timeout);
+            body.deadline = bounds.timeout.map(|timeout| Instant::now() + timeout);
+        }
     }
 
     /// The body, once the call has answered. Dropping it gives it up.
@@ -60,7 +80,7 @@ impl BodySlot {
 
     /// Most bytes of the body.
     pub(super) fn max(&self, options: &CallOptions) -> usize {
-        self.bounds.max.unwrap_or(options.max_stream)
+        self.bounds.get().max.unwrap_or(options.max_stream)
     }
 
     /// Drops what an attempt has left.
@@ -77,10 +97,10 @@ impl BodySlot {
             announced,
             taken: 0,
             max: self.max(options) as u64,
-            idle_timeout: self.bounds.idle_timeout.unwrap_or(options.stream_idle_timeout),
+            idle_timeout: self.bounds.get().idle_timeout.unwrap_or(options.stream_idle_timeout),
             silent_since: None,
             timer: None,
-            deadline: self.bounds.timeout.map(|timeout| Instant::now() + timeout),
+            deadline: self.bounds.get().timeout.map(|timeout| Instant::now() + timeout),
             call: Some(call),
         };
         self.body.replace(Some(Box::new(body)));
@@ -163,7 +183,7 @@ impl StreamedBody {
         };
         self.silent_since = None;
         Poll::Ready(match part {
-            Some(Ok(part)) if part.len() as u64 > self.max - self.taken => {
+            Some(Ok(part)) if part.len() as u64 > self.max.saturating_sub(self.taken) => {
                 let detail = format!("the streamed answer has more than {} bytes (max_stream)", self.max);
                 Some(Err(self.fail(&Failure::new(ErrorKind::TooLarge, detail))))
             }

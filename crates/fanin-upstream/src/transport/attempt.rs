@@ -1,6 +1,7 @@
 //! One attempt of a call, as each transport gets it, and the answer that it returns.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::metrics::Shard;
 use crate::request::Request;
 
 use super::part_source::SourceSlot;
+use super::upload::UploadSlot;
 
 /// What a call is doing. A timeout's error names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +88,8 @@ pub(crate) struct Attempt<'a> {
     pub metrics: &'a Shard,
     /// Where the body goes if it is not collected.
     pub source: Option<&'a SourceSlot>,
+    /// The request's body, if it is not collected.
+    pub upload: Option<&'a Rc<UploadSlot>>,
 }
 
 impl Attempt<'_> {

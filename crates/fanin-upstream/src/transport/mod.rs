@@ -6,7 +6,7 @@
 //! - `http1`, `http2`, `content_encoding`: HTTP. `grpc` runs on the connections of `http2`.
 //! - `sql`: PostgreSQL and MySQL, with a pool that all workers share.
 //! - `files`, `model`: a local folder, a model of this process.
-//! - `part_source`: bodies that are not collected.
+//! - `part_source`, `upload`: bodies of answers and requests that are not collected.
 //! - `stream`, `tls`, `tls_files`, `body`, `write_coalescing`: sockets, TLS, bodies that are read in parts, write coalescing.
 
 use std::rc::Rc;
@@ -34,6 +34,7 @@ pub(crate) mod sql;
 mod stream;
 pub(crate) mod tls;
 mod tls_files;
+pub(crate) mod upload;
 mod write_coalescing;
 
 pub(crate) use origin::origins;
@@ -83,6 +84,9 @@ impl Connections {
     }
 
     pub async fn send(&self, attempt: &Attempt<'_>) -> Result<Received, Failure> {
+        if attempt.upload.is_some() && !matches!(self, Connections::Http1(_)) {
+            return Err(Failure::ours("a body that is not collected can be sent over HTTP/1.1 only"));
+        }
         match self {
             Connections::Http1(pool) => http1::send(pool, attempt).await,
             // All but HTTP/1.1 are boxed, so that a call over HTTP/1.1 does not carry their state.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fanin_upstream::{Answer, BodySlot, CallError, ErrorKind, Request, StreamBounds, StreamedBody};
+use fanin_upstream::{Answer, Bodies, BodySlot, CallError, ErrorKind, Request, StreamBounds, StreamedBody};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -17,9 +17,13 @@ use tokio::task::spawn_local;
 
 type Streamed = Result<(Answer, Box<StreamedBody>), CallError>;
 
+fn into(slot: &Rc<BodySlot>) -> Bodies {
+    Bodies { answer: Some(slot.clone()), ..Bodies::default() }
+}
+
 async fn stream_with(client: &Client, request: Request, bounds: StreamBounds) -> Streamed {
     let slot = BodySlot::new(bounds);
-    let answer = client.upstream.stream(&client.worker, request, in_time().safe(), slot.clone()).await;
+    let answer = client.upstream.stream(&client.worker, request, in_time().safe(), into(&slot)).await;
     let body = slot.take();
     assert_eq!(answer.is_ok(), body.is_some(), "a body comes with an answer and only with one");
     Ok((answer?, body.expect("a body")))
@@ -325,7 +329,7 @@ fn limits_of_upstream_and_operation_are_held_until_the_end() {
         let call = async || {
             let slot = BodySlot::new(StreamBounds::default());
             let context = fanin_upstream::CallContext { operation: Some(0), ..in_time().safe() };
-            let answer = client.upstream.stream(&client.worker, Request::get("/big"), context, slot.clone()).await;
+            let answer = client.upstream.stream(&client.worker, Request::get("/big"), context, into(&slot)).await;
             answer.map(|_| slot.take().expect("a body"))
         };
         let mut first = call().await.unwrap();

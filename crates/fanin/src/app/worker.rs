@@ -11,10 +11,14 @@ use std::time::Duration;
 use arcstr::ArcStr;
 use bytes::Bytes;
 use fanin_flow::{
-    FlowError, FlowFuture, IncomingRequest, Incomplete, Limit, Reply, ReplyBody, ReplyStream, WorkerFlows,
+    ClientUpload, FlowError, FlowFuture, IncomingRequest, Incomplete, Limit, Reply, ReplyBody, ReplyStream, WorkerFlows,
 };
-use fanin_server::{Aborted, Body, BodyStream, Problem, Report, Request, RequestId, Response, Worker, WorkerContext};
+use fanin_server::{
+    Aborted, Body, BodyStream, Problem, Report, Request, RequestId, Response, Upload, UploadError, Worker,
+    WorkerContext,
+};
 use fanin_upstream::WorkerClient;
+use http::StatusCode;
 use http_body::Frame;
 
 use super::models::InProcess;
@@ -77,6 +81,7 @@ impl Worker for AppWorker {
             uri: request.uri,
             headers: request.headers,
             body: request.body,
+            upload: request.upload.map(|upload| Box::new(ClientBody(upload)) as Box<dyn ClientUpload>),
             remote: request.remote,
             start: request.start,
             deadline: request.deadline,
@@ -170,6 +175,30 @@ impl BodyStream for StreamedBody {
     }
 }
 
+/// A request's body as a flow passes it on.
+struct ClientBody(Box<Upload>);
+
+impl ClientUpload for ClientBody {
+    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, FlowError>>> {
+        self.0.poll_part(context).map_err(|error| {
+            let (status, kind, title) = match &error {
+                UploadError::TooLarge { .. } => {
+                    (StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "The request's body is too large")
+                }
+                UploadError::Timeout => {
+                    (StatusCode::REQUEST_TIMEOUT, "body-timeout", "The request's body did not arrive in time")
+                }
+                UploadError::Broken(_) => (StatusCode::BAD_REQUEST, "bad-request", "The request cannot be understood"),
+            };
+            FlowError { status, kind, title, detail: error.to_string().into(), upstream: None, retry_after: None }
+        })
+    }
+
+    fn announced(&self) -> Option<u64> {
+        self.0.announced()
+    }
+}
+
 fn problem(error: FlowError) -> Problem {
     let mut problem = Problem::new(error.status, error.kind, error.title).detail(error.detail);
     if let Some(upstream) = error.upstream {
@@ -187,7 +216,7 @@ mod tests {
 
     use fanin_flow::{Success, Usage};
     use http::header::{CONTENT_TYPE, RETRY_AFTER};
-    use http::{HeaderMap, HeaderValue, StatusCode};
+    use http::{HeaderMap, HeaderValue};
 
     use super::*;
 

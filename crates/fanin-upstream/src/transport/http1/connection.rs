@@ -17,6 +17,7 @@ use fanin_io::write_coalescing::BatchTarget;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::request;
+use super::uploading::Uploading;
 use crate::transport::attempt::Attempt;
 use crate::transport::connection_budget::OpenConnection;
 use crate::transport::stream::Stream;
@@ -53,7 +54,7 @@ impl Connection {
 
     /// Whether the worker writes the request together with others.
     pub fn is_coalesced(&self, attempt: &Attempt<'_>) -> bool {
-        matches!(self.stream, Stream::Tcp(_)) && attempt.request.body.len() <= TOGETHER
+        matches!(self.stream, Stream::Tcp(_)) && attempt.request.body.len() <= TOGETHER && attempt.upload.is_none()
     }
 
     /// Starts a request. Nothing is sent yet.
@@ -77,6 +78,13 @@ impl Connection {
                 head.clear();
                 head.shrink_to(MAX_KEPT);
                 request::write(head, attempt, left);
+                if let Some(slot) = attempt.upload {
+                    connection.sending = match Uploading::new(head, slot) {
+                        Some(uploading) => Sending::Upload(Box::new(uploading)),
+                        None => Sending::Failed(Box::new((io::Error::other("the body has been sent before"), 0))),
+                    };
+                    return;
+                }
                 let mut body = &attempt.request.body[..];
                 if body.len() <= TOGETHER {
                     head.extend_from_slice(body);
@@ -98,6 +106,10 @@ impl Connection {
                 };
             }),
             Sending::Rest(_) => connection.continue_write(cx),
+            Sending::Upload(_) => {}
+        }
+        if matches!(connection.sending, Sending::Upload(_)) {
+            connection.continue_write(cx);
         }
         !matches!(connection.sending, Sending::Queued)
     }
@@ -105,6 +117,14 @@ impl Connection {
     /// Sends more of what the socket did not accept at once.
     #[cold]
     pub fn continue_write(&mut self, cx: &mut Context<'_>) {
+        if let Sending::Upload(uploading) = &mut self.sending {
+            match uploading.poll(&mut self.stream, cx) {
+                Poll::Ready(Ok(())) => self.sending = Sending::Done,
+                Poll::Ready(Err(error)) => self.sending = Sending::Failed(Box::new((error, uploading.sent()))),
+                Poll::Pending => {}
+            }
+            return;
+        }
         let Sending::Rest(rest) = &mut self.sending else { return };
         match write(&mut self.stream, cx, &rest.bytes, &rest.body, &mut rest.written) {
             Poll::Ready(Ok(())) => self.sending = Sending::Done,
@@ -187,6 +207,8 @@ enum Sending {
     Queued,
     /// The rest of what the socket did not accept at once.
     Rest(Box<Rest>),
+    /// A body that is sent as it comes.
+    Upload(Box<Uploading>),
     Done,
     Failed(Box<(io::Error, usize)>),
 }

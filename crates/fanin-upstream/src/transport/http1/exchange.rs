@@ -27,6 +27,7 @@ use crate::answer_headers::Headers;
 use crate::error::{ErrorKind, Failure};
 use crate::transport::attempt::{Attempt, Received};
 use crate::transport::body::{FIRST_ROOM, SMALL, too_large};
+use crate::transport::upload::UploadBroken;
 
 /// Most bytes of one read while the length is not known.
 const READ: usize = 16 << 10;
@@ -101,6 +102,9 @@ impl<'a> Exchange<'a> {
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ExchangeError>> {
         if !Connection::send(self.connection, self.attempt, self.left, cx) {
             return Poll::Pending;
+        }
+        if self.attempt.upload.is_some_and(|upload| upload.is_broken()) {
+            return Poll::Ready(Err(Failure::new(ErrorKind::Cancelled, UploadBroken.to_string()).into()));
         }
         loop {
             match self.reading {

@@ -15,6 +15,7 @@ pub(crate) mod fuzz;
 mod head;
 mod request;
 mod streamed;
+mod uploading;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -170,7 +171,8 @@ pub(crate) async fn send(pool: &Rc<Pool<Http1>>, attempt: &Attempt<'_>) -> Resul
         };
         // The endpoint closed a kept connection. The request is sent again if it certainly was not processed, or if
         // processing it twice is harmless.
-        if is_reused && stale < MAX_STALE && (failure.unsent || (gone && attempt.safe && stale == 0)) {
+        let is_lost = attempt.upload.is_some_and(|upload| upload.is_taken());
+        if is_reused && !is_lost && stale < MAX_STALE && (failure.unsent || (gone && attempt.safe && stale == 0)) {
             stale += 1;
             attempt.metrics.count(Extra::Resent);
             drop(lease);

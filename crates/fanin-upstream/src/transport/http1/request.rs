@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, TRANSFER_ENCODING};
 
 use crate::headers;
 use crate::transport::attempt::Attempt;
@@ -42,6 +42,14 @@ pub(super) fn write(out: &mut Vec<u8>, attempt: &Attempt<'_>, left: Duration) {
     }
     if let Some(name) = attempt.timeout_header {
         number(out, name, u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1));
+    }
+    if let Some(upload) = attempt.upload {
+        match upload.announced() {
+            Some(length) => number(out, &CONTENT_LENGTH, length),
+            None => line(out, &TRANSFER_ENCODING, b"chunked"),
+        }
+        out.extend_from_slice(b"\r\n");
+        return;
     }
     // These methods announce an empty body too (RFC 9110, 8.6).
     if !request.body.is_empty() || matches!(request.method, Method::POST | Method::PUT | Method::PATCH) {
