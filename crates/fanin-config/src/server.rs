@@ -259,7 +259,7 @@ pub struct ServerTls {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RequestSlashes {
-    /// The request is refused: once decoded, they cannot be told from the slashes that separate segments.
+    /// The request is refused: once decoded, they look like the slashes that separate segments.
     #[default]
     Refuse,
     /// They are a part of their segment.

@@ -104,6 +104,7 @@ struct Events(Box<dyn BufRead>);
 impl Events {
     /// Reads the head of the answer. With `gzip`, the body is decompressed while it comes.
     fn ask(address: SocketAddr, gzip: bool) -> Events {
+        #[expect(clippy::disallowed_methods, reason = "tests have threads of their own")]
         let mut stream = TcpStream::connect(address).expect("connected");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         let coding = if gzip { "accept-encoding: gzip\r\n" } else { "" };
@@ -223,6 +224,34 @@ fn a_client_that_leaves_ends_the_calls() {
     // The flow only reads, so it ends with its client: the answer that comes then meets a closed connection, and a new request is served.
     reviews.send("{}").expect("the upstream waits");
     parts_come_one_by_one(&tier, tier.address(), false);
+}
+
+/// The client of examples/shop, in Node: what it shows after each part.
+#[test]
+fn the_javascript_client_shows_each_part() {
+    let tier = Tier::start();
+    let (reviews, offers) = (tier.far.gate("/reviews"), tier.far.gate("/offers"));
+    let script = format!(
+        "import {{ parts }} from \"{}/examples/shop/web/parts.js\";\n\
+         const show = (body, end) => console.log(JSON.stringify([body, end ?? null]));\n\
+         await parts(\"http://{}/page\", {{}}, show);",
+        common::root().canonicalize().expect("the repository").display(),
+        tier.address()
+    );
+    let mut node = std::process::Command::new("node")
+        .args(["--input-type=module", "--eval", &script])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("Node is installed: .ci/setup node");
+    let mut lines = BufReader::new(node.stdout.take().expect("piped")).lines();
+    let mut shown = || serde_json::from_str::<Value>(&lines.next().expect("a line").expect("text")).expect("JSON");
+    assert_eq!(shown(), json!([{"product": {"id": 7}, "reviews": null, "offers": null}, null]));
+    offers.send("[1]").expect("the upstream waits");
+    assert_eq!(shown(), json!([{"product": {"id": 7}, "reviews": null, "offers": [1]}, null]));
+    reviews.send("\"good\"").expect("the upstream waits");
+    assert_eq!(shown()[0]["reviews"], "good");
+    assert_eq!(shown()[1], json!({"done": true}));
+    assert!(node.wait().expect("Node ends").success());
 }
 
 #[test]

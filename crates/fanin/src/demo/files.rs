@@ -13,11 +13,14 @@ const VACANCIES: [File; 2] = [
     ("fanin.toml", include_str!("../../../../examples/vacancies/fanin.toml")),
     ("flows/vacancies.star", include_str!("../../../../examples/vacancies/flows/vacancies.star")),
 ];
-const SHOP: [File; 4] = [
+const SHOP: [File; 7] = [
     ("fanin.toml", include_str!("../../../../examples/shop/fanin.toml")),
     ("flows/products.star", include_str!("../../../../examples/shop/flows/products.star")),
     ("flows/owners.star", include_str!("../../../../examples/shop/flows/owners.star")),
     ("flows/ways.star", include_str!("../../../../examples/shop/flows/ways.star")),
+    ("flows/web.star", include_str!("../../../../examples/shop/flows/web.star")),
+    ("web/index.html", include_str!("../../../../examples/shop/web/index.html")),
+    ("web/parts.js", include_str!("../../../../examples/shop/web/parts.js")),
 ];
 
 /// The folder of an example.
