@@ -91,6 +91,7 @@ fn incoming() -> IncomingRequest {
         params: Vec::new(),
         headers,
         body: Bytes::new(),
+        upload: None,
         remote: ([127, 0, 0, 1], 5555).into(),
         start,
         deadline: start + Duration::from_secs(600),
