@@ -34,6 +34,7 @@ mod shop;
 mod sql;
 mod stalls;
 mod start;
+mod stream;
 mod stub;
 mod suspended;
 mod workload;
@@ -167,6 +168,20 @@ enum Command {
         /// Only these attacks: `slow-read,window-0`
         #[arg(long, value_name = "NAME", value_delimiter = ',')]
         only: Vec<String>,
+    },
+    /// Throughput and memory of a large body that is passed on, beside nginx
+    ///
+    /// Example: bench/run stream --quick
+    Stream {
+        #[command(flatten)]
+        options: Options,
+    },
+    /// The backend of `stream`
+    #[command(hide = true)]
+    Large {
+        /// Bytes of its body
+        #[arg(long)]
+        size: u64,
     },
     /// Time from the start of the process until it is ready
     ///
@@ -328,6 +343,11 @@ fn run(command: Command) -> Result<bool, Failure> {
         Command::Rolling { options } => show(&options, rolling::run(&options)?),
         Command::Shop { options, recommendations } => show(&options, shop::run(&options, &recommendations)?),
         Command::Start { options } => show(&options, start::run(&options)?),
+        Command::Stream { options } => show(&options, stream::run(&options)?),
+        Command::Large { size } => {
+            stream::serve(size, ready)?;
+            Ok(true)
+        }
         Command::Baseline { listen, backend } => {
             baseline::run(listen, backend, ready)?;
             Ok(true)
