@@ -1,4 +1,4 @@
-//! `stream`: one large body from a backend through Fanin's `stream(...)` and through nginx's `proxy_pass`, in turns.
+//! `stream`: one large body from a backend through Fanin's `stream(...)` and through nginx's `proxy_pass`, interleaved.
 //!
 //! The servers have core 0, the backend and the client share core 1. The client reads into one buffer and throws the bytes away.
 
@@ -53,7 +53,7 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
         }
     }
     let mut report = Report::new("stream");
-    let title = format!("One body of {} MB, {rounds} times in turns", size >> 20);
+    let title = format!("One body of {} MB, {rounds} times, interleaved", size >> 20);
     let mut table = Table::new(&title, &["server", "median MB/s", "CPU ms per GB", "resident MB"]);
     let rate = |times: &[f64]| size as f64 / 1e6 / median(times.iter().copied());
     for (at, server) in both.into_iter().enumerate() {
