@@ -15,7 +15,9 @@ use crate::reader::Table;
 use crate::upstream::kind::has_key;
 use crate::values::env::Env;
 use crate::values::serialize;
-use crate::{ConfigError, Diagnostic, FlowLimits, Models, Route, Server, Severity, Source, Upstream, route, server};
+use crate::{
+    ConfigError, Diagnostic, FlowLimits, Models, Push, Route, Server, Severity, Source, Upstream, route, server,
+};
 
 /// The configuration file's name in its folder.
 pub const FILE_NAME: &str = "fanin.toml";
@@ -39,6 +41,8 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Models")]
     pub models: Option<Models>,
+    /// Channels and their subscribers.
+    pub push: Push,
     /// Methods and paths, each bound to a flow.
     pub routes: Vec<Route>,
     /// The folder of the file. Flow files are below it.
@@ -198,6 +202,7 @@ fn read(mut root: Table<'_, '_>) -> Config {
     let routes = route::read_all(root.tables("routes"), &server, &flow);
     let longest = routes.iter().map(|route| route.timeout).max();
     let models = root.table("models").and_then(Models::read);
+    let push = root.table("push").map(Push::read).unwrap_or_default();
     let upstreams = root
         .named_tables("upstreams")
         .into_iter()
@@ -205,7 +210,7 @@ fn read(mut root: Table<'_, '_>) -> Config {
         .map(|upstream| (upstream.name.clone(), upstream))
         .collect();
     root.finish();
-    Config { server, flow, upstreams, models, routes, ..Config::default() }
+    Config { server, flow, upstreams, models, push, routes, ..Config::default() }
 }
 
 impl Config {

@@ -7,7 +7,7 @@
 //! | modules | |
 //! |---|---|
 //! | `config` | the whole file |
-//! | `server`, `route`, `flow_limits`, `executor`, `models` | a table each |
+//! | `server`, `route`, `flow_limits`, `executor`, `models`, `push` | a table each |
 //! | `upstream` | `[upstreams.NAME]`: kinds, policies, operations, statements |
 //! | `values` | durations, sizes, environment variables, names, secrets as text |
 //! | `reader` | typed values with their positions; records every error and reads on |
@@ -32,6 +32,7 @@ mod network;
 mod path_pattern;
 mod path_segments;
 mod priority;
+mod push;
 mod reader;
 mod render;
 mod route;
@@ -50,6 +51,7 @@ pub use models::{ModelSettings, Models, Versions};
 pub use network::Network;
 pub use path_segments::{UnsafeSegment, check_segments, check_value, has_whole_escapes};
 pub use priority::Priority;
+pub use push::Push;
 pub use render::{render, render_all};
 pub use route::{FlowRef, OnDisconnect, Route};
 pub use server::{AccessLog, LogFormat, RequestSlashes, Server, ServerTls};

@@ -244,3 +244,8 @@ impl CallSource {
         ])))
     }
 }
+
+/// The text of an answer that is not JSON. Invalid UTF-8 is replaced.
+pub(crate) fn text(answer: &Answer) -> Value {
+    Value::str(&String::from_utf8_lossy(&answer.body))
+}

@@ -22,6 +22,7 @@ use crate::flow_host::FlowHost;
 use crate::json_thread::Parsing;
 use crate::partial;
 use crate::progressive::{Framing, Progress};
+use crate::push::PushRefused;
 use crate::refused_path::RefusedPath;
 use crate::reply::{FlowError, Reply, Success};
 use crate::request_object::{BODY, ClientError, HEADERS, IncomingRequest, QUERY, RequestObject};
@@ -413,6 +414,9 @@ fn to_error(failure: &Failure, req: &RequestObject) -> FlowError {
         }
         if let Some(abort) = payload.downcast_ref::<Abort>() {
             return FlowError::abort(abort.status, abort.message.clone());
+        }
+        if let Some(refused) = payload.downcast_ref::<PushRefused>() {
+            return refused.to_error();
         }
         if let Some(error) = payload.downcast_ref::<ClientError>() {
             return FlowError::client(error.0.clone());

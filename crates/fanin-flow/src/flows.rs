@@ -1,11 +1,13 @@
 //! All flows of a configuration, compiled.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
 
 use fanin_config::{Config, Diagnostic, Executor, FILE_NAME, FlowLimits, Route, Severity, Source};
 use fanin_lang::{Instance, Limits, Machine, Program, Value};
+use fanin_push::{Channels, Hub};
 use fanin_upstream::Upstreams;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
@@ -18,6 +20,7 @@ use crate::kinds::UpstreamObject;
 use crate::log::{FailureLog, FlowLog};
 use crate::modules::Modules;
 use crate::plan::RoutePlan;
+use crate::push::ChannelsCell;
 use crate::request_object::IncomingRequest;
 use crate::route::{LargeBodies, RouteFlow};
 use crate::sequential_waits::SequentialWaits;
@@ -33,6 +36,7 @@ pub struct Flows {
     log_dropped: Counter,
     /// The pool of threads of each route that has one.
     pools: Vec<Option<Arc<Pool>>>,
+    channels: ChannelsCell,
 }
 
 impl Flows {
@@ -54,7 +58,8 @@ impl Flows {
     pub fn check(config: &Config, upstreams: &Upstreams, placeholders: &[String], config_reported: bool) -> Checked {
         let objects = upstreams.iter().filter(|upstream| !placeholders.iter().any(|name| *name == **upstream.name()));
         let objects = objects.map(|upstream| UpstreamObject::new(upstream.clone()));
-        let modules = Modules::new(&config.dir, objects, placeholders);
+        let channels: ChannelsCell = Arc::new(OnceLock::new());
+        let modules = Modules::new(&config.dir, objects, placeholders, channels.clone());
         let mut roots: Vec<String> = Vec::new();
         for route in &config.routes {
             let name = route.flow.file.to_string_lossy().replace('\\', "/");
@@ -107,7 +112,10 @@ impl Flows {
         }
         let sound = !diagnostics.iter().any(|one| one.severity == Severity::Error);
         let pools = config.routes.iter().map(|route| pool(route, false)).collect();
-        Checked { flows: sound.then_some(Flows { program, routes, sequential_waits, log_dropped, pools }), diagnostics }
+        Checked {
+            flows: sound.then_some(Flows { program, routes, sequential_waits, log_dropped, pools, channels }),
+            diagnostics,
+        }
     }
 
     /// The plan of each route's flow, in the order of the configuration.
@@ -129,6 +137,11 @@ impl Flows {
                 *pool = kept.clone();
             }
         }
+    }
+
+    /// Sets where `push.publish` publishes. Later calls change nothing.
+    pub fn set_channels(&self, channels: &Arc<Channels>) {
+        let _ = self.channels.set(channels.clone());
     }
 
     /// For tests in paused time, which advances whenever the runtime is idle: makes the pools count their active threads, so that
@@ -183,6 +196,7 @@ impl Flows {
                 activity,
                 log: Arc::new(FailureLog::new()),
                 traced,
+                hub: OnceCell::new(),
             }),
         }
     }
@@ -281,6 +295,11 @@ impl WorkerFlows {
     /// CPU-bound flows in the queue of the fair scheduler.
     pub fn computing(&self) -> usize {
         self.worker.scheduler.queued()
+    }
+
+    /// Sets where subscribers of this worker are. Later calls change nothing.
+    pub fn set_hub(&self, hub: &Rc<Hub>) {
+        let _ = self.worker.hub.set(hub.clone());
     }
 
     /// Runs the flow of a route, by its index in the configuration.

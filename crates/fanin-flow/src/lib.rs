@@ -4,7 +4,7 @@
 //! flow. A [`Caller`] sends its calls. The crate must not know sockets, connections or listeners.
 //!
 //! - Loading: `flows` compiles and checks, `modules` finds files and upstreams, `placeholder` stands in for an invalid upstream,
-//!   `builtins` adds `response` and `abort`, `plan` prints `fanin check --plan`, `route` is one compiled flow.
+//!   `builtins` adds `response` and `abort`, `push` adds channels, `plan` prints `fanin check --plan`, `route` is one compiled flow.
 //! - Running: `flow_future` is what the server polls. `executor` runs the machine of `fanin-lang` for one flow. `fair_scheduler`
 //!   alternates CPU-bound flows. `threads` is the executor with a pool of threads. `worker` is the state of one worker's flows.
 //! - Calls: `call` captures arguments and options, `kinds` has a file for each kind of upstream, `flow_host` is the machine's host:
@@ -38,6 +38,7 @@ mod partial;
 mod placeholder;
 mod plan;
 mod progressive;
+mod push;
 mod refused_path;
 mod reply;
 mod request_object;

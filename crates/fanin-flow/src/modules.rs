@@ -1,4 +1,4 @@
-//! Resolves `load`: files in the configuration's folder, `@upstreams`, and the modules of the language.
+//! Resolves `load`: files in the configuration's folder, `@upstreams`, `@push`, and the modules of the language.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use fanin_lang::{Effect, FrozenValue, HostObject, HostRef, Loaded, Loader};
 
 use crate::kinds::UpstreamObject;
 use crate::placeholder::Placeholder;
+use crate::push::{self, ChannelsCell, PushObject};
 
 /// Maximal size of a flow file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -20,6 +21,7 @@ const MAX_FILE: u64 = 1 << 20;
 pub(crate) struct Modules<'a> {
     dir: &'a Path,
     upstreams: Vec<(ArcStr, HostRef)>,
+    push: HostRef,
     /// The texts of loaded files, for error messages.
     pub(crate) sources: RefCell<BTreeMap<String, Arc<Source>>>,
     /// Which file loads which.
@@ -31,11 +33,13 @@ impl<'a> Modules<'a> {
         dir: &'a Path,
         upstreams: impl Iterator<Item = UpstreamObject>,
         placeholders: &[String],
+        channels: ChannelsCell,
     ) -> Modules<'a> {
         let valid = upstreams.map(|object| (ArcStr::from(object.name()), HostRef::new(object)));
         let placeholders = placeholders.iter().map(|name| (ArcStr::from(name), HostRef::new(Placeholder::new(name))));
         let upstreams = valid.chain(placeholders).collect();
-        Modules { dir, upstreams, sources: RefCell::default(), loads: RefCell::default() }
+        let push = HostRef::new(PushObject(channels));
+        Modules { dir, upstreams, push, sources: RefCell::default(), loads: RefCell::default() }
     }
 
     /// Whether a file or one that it loads has this word in it.
@@ -105,11 +109,14 @@ impl Loader for Modules<'_> {
                 "upstreams" => Ok(Loaded::Values(
                     self.upstreams.iter().map(|(name, it)| (name.clone(), FrozenValue::Host(it.clone()))).collect(),
                 )),
+                "push" => Ok(Loaded::Values(vec![("push".into(), FrozenValue::Host(self.push.clone()))])),
                 _ => match fanin_lang::modules::find(builtin) {
                     Some(values) => Ok(Loaded::Values(values)),
                     None => {
                         let names = fanin_lang::modules::NAMES.map(|name| format!("\"@{name}\"")).join(", ");
-                        Err(format!("there is no module {module}; load a .star file, \"@upstreams\" or one of {names}"))
+                        Err(format!(
+                            "there is no module {module}; load a .star file, \"@upstreams\", \"@push\" or one of {names}"
+                        ))
                     }
                 },
             };
@@ -122,7 +129,10 @@ impl Loader for Modules<'_> {
     }
 
     fn effect(&self, method: &str) -> Option<Effect> {
-        let mut worst = None;
+        let mut worst = push::effect(method);
+        if worst == Some(Effect::Write) {
+            return worst;
+        }
         for (_, object) in &self.upstreams {
             match object.downcast::<UpstreamObject>().and_then(|object| object.effect(method)) {
                 Some(Effect::Write) => return Some(Effect::Write),

@@ -78,7 +78,7 @@ pub(crate) struct ClientError(pub String);
 /// `req`. Its attributes are built on first use. It lives as long as its flow, so it keeps only what a flow can read.
 pub(crate) struct RequestObject {
     method: Method,
-    target: PathAndQuery,
+    pub(crate) target: PathAndQuery,
     path_params: Vec<(ArcStr, ArcStr)>,
     client_headers: ClientHeaders,
     content: Bytes,

@@ -13,11 +13,13 @@ use crate::flow_host::FlowHost;
 use crate::json::{self, Pieces};
 use crate::partial;
 use crate::progressive::{self, Framing, Progress};
+use crate::push;
 use crate::reply::{ReplyBody, Success};
 use crate::streamed::{self, StreamReply};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const PARTIAL: HeaderName = HeaderName::from_static("fanin-partial");
 
 /// Headers that only the server sets.
@@ -47,6 +49,9 @@ pub(crate) fn pending_values(value: &Value, found: &mut dyn FnMut(&PendingValue)
 pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure> {
     let route = &host.route;
     let limit = route.limits.max_response;
+    if let Some(success) = events(host, value).transpose()? {
+        return Ok(success);
+    }
     let mut headers = HeaderMap::new();
     if route.streams
         && let Some(success) = streamed(host, value)?
@@ -150,6 +155,27 @@ fn mark_partial(host: &FlowHost, headers: &mut HeaderMap) {
         }
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
+}
+
+/// The response for a subscription, or for a `response(...)` whose body is one.
+fn events(host: &FlowHost, value: &Value) -> Option<Result<Success, Failure>> {
+    let Value::Object(object) = value else { return None };
+    let parts = object.downcast::<ResponseObject>();
+    let subscription = push::subscription(parts.map_or(value, |parts| &parts.body))?;
+    let success = || {
+        let mut headers = HeaderMap::new();
+        if let Some(parts) = parts {
+            if parts.status.is_some_and(|status| status != StatusCode::OK) {
+                return Err(value_error("response(): a subscription is sent with status 200"));
+            }
+            own_headers(&parts.headers, &mut headers)?;
+        }
+        headers.insert(CONTENT_TYPE, EVENTS);
+        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        let body = ReplyBody::Stream(push::stream(&host.worker, &host.req, subscription)?);
+        Ok(Success { status: StatusCode::OK, headers, body })
+    };
+    Some(success())
 }
 
 #[cold]

@@ -1,10 +1,11 @@
 //! The state that all flows of a worker share.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use fanin_lang::Machine;
+use fanin_push::Hub;
 
 use crate::caller::Caller;
 use crate::fair_scheduler::FairScheduler;
@@ -21,4 +22,6 @@ pub(crate) struct Worker {
     pub(crate) activity: Box<dyn Fn(Option<usize>)>,
     pub(crate) log: Arc<FailureLog>,
     pub(crate) traced: bool,
+    /// The worker's subscribers. A thread of a pool has none.
+    pub(crate) hub: OnceCell<Rc<Hub>>,
 }

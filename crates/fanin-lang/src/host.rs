@@ -58,6 +58,11 @@ pub trait HostObject: std::any::Any + Send + Sync {
     /// `None` always.
     fn method(&self, name: &str, literal: &dyn Fn(&str) -> Option<Value>) -> Option<Method>;
 
+    /// Whether its methods need all arguments settled: the machine awaits them before the call.
+    fn awaits_arguments(&self) -> bool {
+        false
+    }
+
     /// What is wrong with the arguments of a call: a message and a hint. The compiler calls this for each call of a method.
     fn verify(&self, method: u32, written: &StaticArgs<'_>) -> Option<(String, Option<String>)> {
         let _ = (method, written);

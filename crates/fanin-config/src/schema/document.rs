@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::executor::Threads;
 use crate::flow_limits::FlowLimits;
 use crate::models::{ModelSettings, Models};
+use crate::push::Push;
 use crate::route::{FlowRef, Route};
 use crate::server::Server;
 use crate::upstream::batch::Batch;
@@ -37,6 +38,7 @@ impl Config {
         let sections = &mut root["$defs"];
         let limits = value(&FlowLimits::default());
         strict(&mut sections["Server"], &[], &value(&Server::default()));
+        strict(&mut sections["Push"], &[], &value(&Push::default()));
         let models = value(&Models::new(""));
         strict(&mut sections["Models"], &["repository"], &without(models, &["repository", "listen", "settings"]));
         strict(&mut sections["ModelSettings"], &[], &value(&ModelSettings::default()));

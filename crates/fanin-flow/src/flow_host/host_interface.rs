@@ -13,16 +13,31 @@ use crate::answer::CallSource;
 use crate::call::{ArgumentState, OnFailure};
 use crate::kinds;
 use crate::kinds::UpstreamObject;
+use crate::push::{self, PushObject};
 use crate::trace::CallTrace;
+
+impl FlowHost {
+    fn call_push(&mut self, object: &PushObject, call: &HostCall<'_>) -> Result<Value, Failure> {
+        let (value, is_effect) = push::call(object, call)?;
+        if is_effect {
+            self.wrote = true;
+            self.rounds.get_or_insert_default().published += 1;
+        }
+        Ok(value)
+    }
+}
 
 impl Host for FlowHost {
     fn call(&mut self, call: HostCall<'_>) -> Result<Value, Failure> {
-        if self.calls.len() >= self.limits().max_calls {
+        if self.calls.len() + self.rounds.as_ref().map_or(0, |rounds| rounds.published) >= self.limits().max_calls {
             return Err(fanin_lang::Limit::Calls
                 .failure(format!("the flow makes more than {} calls (max_calls)", self.limits().max_calls))
                 .with_hint("request several items in one call, or raise max_calls of [flow] or of the route"));
         }
         let Some(object) = call.object.downcast::<UpstreamObject>() else {
+            if let Some(object) = call.object.downcast::<PushObject>() {
+                return self.call_push(object, &call);
+            }
             return Err(Failure::new(Kind::Type, format!("{} is not an upstream", call.object.name())));
         };
         let (arguments, options) = kinds::parse(object, &call)?;

@@ -26,7 +26,7 @@ use http::StatusCode;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::answer::{CallSource, UNREQUESTED_PART};
+use crate::answer::{CallSource, UNREQUESTED_PART, text};
 use crate::call::{Arguments, CallOptions, OnFailure};
 use crate::inflight::{Checked, InFlightCalls, without_body};
 use crate::kinds::UpstreamObject;
@@ -102,7 +102,7 @@ pub(crate) struct FlowHost {
     inflight: InFlightCalls,
     /// Allocated when the first call has pending arguments.
     ready_calls: Option<Rc<ReadyCalls>>,
-    /// Calls that wait for their round; most requests have none.
+    /// Calls that wait for their round, and events published; most requests have none.
     rounds: Option<Box<rounds::Rounds>>,
     /// Whether an effect has been sent.
     pub(crate) wrote: bool,
@@ -366,11 +366,6 @@ impl FlowHost {
             self.traces.take().map_or_else(Vec::new, |traces| *traces),
         )
     }
-}
-
-/// The text of an answer that is not JSON. Invalid UTF-8 is replaced.
-fn text(answer: &Answer) -> Value {
-    Value::str(&String::from_utf8_lossy(&answer.body))
 }
 
 impl Entry {

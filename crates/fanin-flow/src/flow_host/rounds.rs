@@ -29,9 +29,11 @@ use crate::merge::work::{self, Shareable};
 /// A call is held for at most its remaining time divided by this.
 const HOLD_DIVISOR: u32 = 10;
 
-/// Calls of a request that wait for their round.
+/// Calls of a request that wait for their round, and what else few requests have.
 #[derive(Default)]
 pub(crate) struct Rounds {
+    /// Events published. They count as calls.
+    pub(super) published: usize,
     groups: Vec<Group>,
     timer: Option<Pin<Box<Sleep>>>,
 }

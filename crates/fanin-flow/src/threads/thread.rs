@@ -1,6 +1,6 @@
 //! A thread of a pool.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,6 +62,7 @@ impl ThreadState {
             activity: Box::new(|_| {}),
             log: shared.log.clone(),
             traced,
+            hub: OnceCell::new(),
         };
         ThreadState { worker: Rc::new(worker), caller }
     }

@@ -16,6 +16,7 @@ mod merge_equivalence;
 mod parallel;
 mod permit_reuse;
 mod progressive;
+mod push;
 mod requests;
 mod sequential_waits;
 mod shop;

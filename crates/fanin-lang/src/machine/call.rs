@@ -126,12 +126,7 @@ fn settle_args(waits: Awaits, pos: &mut [Value], named: &mut [Value]) -> Result<
         }
         Awaits::Deep => {
             for value in pos.iter_mut().chain(named) {
-                match readiness(value) {
-                    Readiness::Ready | Readiness::Absent(_) => {}
-                    Readiness::Pending(pending) => return Err(Stop::Wait(pending)),
-                    Readiness::Failed(failure) => return Err(Stop::Fail(Box::new((*failure).clone()))),
-                    Readiness::TooDeep => return Err(view_too_deep()),
-                }
+                settled(value)?;
                 if !value.is_plain() {
                     *value = value.decide()?;
                 }
@@ -139,6 +134,16 @@ fn settle_args(waits: Awaits, pos: &mut [Value], named: &mut [Value]) -> Result<
         }
     }
     Ok(())
+}
+
+/// Waits for everything in a value.
+fn settled(value: &Value) -> Result<(), Stop> {
+    match readiness(value) {
+        Readiness::Ready | Readiness::Absent(_) => Ok(()),
+        Readiness::Pending(pending) => Err(Stop::Wait(pending)),
+        Readiness::Failed(failure) => Err(Stop::Fail(Box::new((*failure).clone()))),
+        Readiness::TooDeep => Err(view_too_deep()),
+    }
 }
 
 #[cold]
@@ -432,6 +437,9 @@ fn host_call(
                 None => Err(Stop::Wait(pending)),
             };
         }
+    }
+    if object.awaits_arguments() {
+        args.pos.iter().chain(args.named).try_for_each(settled)?;
     }
     let call_site = cx.call_site(pc);
     cx.fiber.tick += 1;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fanin_config::{Config, Diagnostic, Inspection};
 use fanin_flow::Flows;
+use fanin_push::Channels;
 use fanin_server::{LoadError, Loader};
 use fanin_upstream::Upstreams;
 
@@ -114,7 +115,10 @@ impl Origin {
                 return (None, diagnostics);
             }
         };
+        let channels = old.map_or_else(|| Channels::new(config.push), |old| old.channels.clone());
+        flows.set_channels(&channels);
         let app = App {
+            channels,
             masked: config.masked().to_string(),
             params: config.routes.iter().map(|route| param_names(&route.path)).collect(),
             flows: Arc::new(flows),

@@ -12,6 +12,7 @@ use arcstr::ArcStr;
 use fanin_config::{Config, Diagnostic};
 use fanin_flow::{CallTrace, Flows};
 use fanin_heap::Names;
+use fanin_push::Channels;
 use fanin_server::{Application, DebugPage, DebugWork, PageLink, RouteSpec, WorkerContext};
 use fanin_upstream::Upstreams;
 use prometheus_client::registry::Registry;
@@ -29,6 +30,8 @@ pub struct App {
     flows: Arc<Flows>,
     upstreams: Arc<Upstreams>,
     models: Option<Arc<models::ModelService>>,
+    /// Kept by reloads.
+    channels: Arc<Channels>,
     /// The upstreams of the generation before, until the first worker starts with this one.
     before: Mutex<Option<Arc<Upstreams>>>,
     /// Names of each route's path parameters, in the pattern's order.
@@ -72,6 +75,7 @@ impl Application for App {
         let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(before) = before {
             before.switch_to(&self.upstreams);
+            self.channels.configure(self.config.push);
             if let (Some(side), Some(config)) = (&self.models, &self.config.models) {
                 side.models().configure(config);
             }
@@ -85,6 +89,7 @@ impl Application for App {
     fn register_metrics(&self, registry: &mut Registry) {
         self.upstreams.register(registry);
         self.flows.register(registry);
+        self.channels.register(registry);
         logging::register(registry);
         if let Some(side) = &self.models {
             side.models().register(registry, Some(side.service()));

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use fanin_flow::{
     ClientUpload, FlowError, FlowFuture, IncomingRequest, Incomplete, Limit, Reply, ReplyBody, ReplyStream, WorkerFlows,
 };
+use fanin_push::Hub;
 use fanin_server::{
     Aborted, Body, BodyStream, Problem, Report, Request, RequestId, Response, Upload, UploadError, Worker,
     WorkerContext,
@@ -25,6 +26,8 @@ use super::models::InProcess;
 use super::{App, Traces};
 
 thread_local! {
+    /// The worker's subscribers. A reload keeps them.
+    static HUB: OnceCell<Rc<Hub>> = const { OnceCell::new() };
     /// The worker's connections to upstreams. A reload makes a new `AppWorker`, but keeps these.
     static CLIENT: OnceCell<Rc<WorkerClient>> = const { OnceCell::new() };
 }
@@ -47,6 +50,7 @@ fn first_on_this_thread() -> Rc<WorkerClient> {
 pub struct AppWorker {
     app: Arc<App>,
     flows: WorkerFlows,
+    hub: Rc<Hub>,
 }
 
 impl AppWorker {
@@ -63,7 +67,16 @@ impl AppWorker {
             None => activity.clear(),
         };
         let flows = app.flows.worker(Rc::new(client), Box::new(set_activity), app.traces.is_some());
-        AppWorker { app, flows }
+        let hub = HUB.with(|hub| {
+            hub.get_or_init(|| {
+                let hub = Hub::new(app.channels.clone());
+                tokio::task::spawn_local(hub.clone().run());
+                hub
+            })
+            .clone()
+        });
+        flows.set_hub(&hub);
+        AppWorker { app, flows, hub }
     }
 }
 
@@ -95,6 +108,7 @@ impl Worker for AppWorker {
     }
 
     fn drain(&self) {
+        self.hub.drain();
         super::models::drain_here();
     }
 

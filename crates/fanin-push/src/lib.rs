@@ -1,0 +1,25 @@
+//! Channels: events that reach every subscriber of a channel, on all workers.
+//!
+//! [`Channels`] is the state of the process. [`Channels::publish`] writes an event once into the channel's log, which is bounded, and
+//! wakes each worker that has subscribers. It never waits for any of them. A [`Hub`] is one worker's part: it wakes that worker's
+//! subscribers. A [`Subscription`] is a position in the log, without a queue of its own. One that the log has passed has lost events:
+//! its client gets an event that says this, and it ends.
+//!
+//! - `event` writes events in the format of server-sent events. `position` is what their ids say.
+//! - `log` is the bounded log. `mailbox` is how a publisher wakes a worker. `channels` is the process's part, `hub` the worker's,
+//!   `subscription` the subscriber's. `metrics` counts.
+//!
+//! The crate must not know flows, requests or sockets.
+
+mod channels;
+mod event;
+mod hub;
+mod log;
+mod mailbox;
+mod metrics;
+mod position;
+mod subscription;
+
+pub use channels::{Channels, PublishError, SubscribeError};
+pub use hub::Hub;
+pub use subscription::Subscription;

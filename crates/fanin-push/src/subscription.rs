@@ -1,0 +1,182 @@
+//! One subscriber: a place in the log of each of its channels.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::channels::{Channel, SubscribeError};
+use crate::event;
+use crate::hub::{Hub, Membership};
+use crate::log::Found;
+use crate::position;
+
+/// The events of some channels, as the bytes of a `text/event-stream`. It holds no events: what its reader has not taken stays in the
+/// logs, or leaves them.
+pub struct Subscription {
+    hub: Rc<Hub>,
+    key: usize,
+    cursors: SmallVec<[Cursor; 1]>,
+    /// The channel that is read first next time, so that a busy one does not hide the others.
+    turn: u8,
+    state: State,
+}
+
+struct Cursor {
+    channel: Arc<Channel>,
+    membership: Membership,
+    /// The place of the next event to send.
+    next: u64,
+}
+
+enum State {
+    /// Nothing is sent yet; `true`: events since the last id are missing.
+    Starting(bool),
+    Running,
+    Ended,
+}
+
+impl Subscription {
+    /// Subscribes to channels. With the id of the last event that the client has, it starts with the events after it, if the logs still
+    /// have them; else with what is published from now on.
+    ///
+    /// # Errors
+    /// An invalid name, or a bound.
+    pub fn new<'n>(
+        hub: &Rc<Hub>,
+        names: impl ExactSizeIterator<Item = &'n str>,
+        last: Option<&str>,
+    ) -> Result<Subscription, SubscribeError> {
+        let subscription = Subscription::enter(hub, names, last);
+        if subscription.is_err() {
+            hub.channels.metrics.refused.inc();
+        }
+        subscription
+    }
+
+    fn enter<'n>(
+        hub: &Rc<Hub>,
+        names: impl ExactSizeIterator<Item = &'n str>,
+        last: Option<&str>,
+    ) -> Result<Subscription, SubscribeError> {
+        let limit = hub.channels.settings().max_channels_per_subscriber;
+        let count = names.len();
+        if count == 0 || count > limit {
+            return Err(SubscribeError::Count { count, limit });
+        }
+        if hub.is_draining() {
+            return Err(SubscribeError::Draining);
+        }
+        hub.channels.enter()?;
+        // From here on its drop takes back what it has.
+        let mut this = Subscription {
+            hub: hub.clone(),
+            key: hub.add(),
+            cursors: SmallVec::with_capacity(count),
+            turn: 0,
+            state: State::Starting(false),
+        };
+        for name in names {
+            let (channel, membership) = hub.join(name, this.key)?;
+            let next = channel.log().next();
+            this.cursors.push(Cursor { channel, membership, next });
+        }
+        if let Some(last) = last {
+            let places = position::parse(last, hub.channels.epoch(), count);
+            let known = places.filter(|places| {
+                this.cursors.iter().zip(places).all(|(cursor, place)| cursor.channel.log().has(*place))
+            });
+            match known {
+                Some(places) => {
+                    this.cursors.iter_mut().zip(places).for_each(|(cursor, place)| cursor.next = place);
+                }
+                None => this.state = State::Starting(true),
+            }
+        }
+        Ok(this)
+    }
+
+    fn id(&self) -> String {
+        position::id(self.hub.channels.epoch(), self.cursors.iter().map(|cursor| cursor.next))
+    }
+
+    /// The next bytes; `None` at the end.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let next = match self.state {
+            State::Starting(lost) => {
+                self.state = State::Running;
+                if lost {
+                    self.hub.channels.metrics.lost.inc();
+                }
+                Some(event::start(&self.id(), self.hub.channels.settings().retry.as_millis(), lost))
+            }
+            State::Running => self.next(),
+            State::Ended => return Poll::Ready(None),
+        };
+        match next {
+            Some(bytes) => {
+                self.hub.sent(self.key);
+                Poll::Ready(Some(bytes))
+            }
+            None => {
+                self.hub.park(self.key, context.waker());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<Bytes> {
+        let count = self.cursors.len();
+        for step in 0..count {
+            let at = (self.turn as usize + step) % count;
+            let cursor = &mut self.cursors[at];
+            // The lock ends with this line.
+            let found = cursor.channel.log().find(cursor.next);
+            match found {
+                Found::End => {}
+                Found::Event(event) => {
+                    cursor.next += 1;
+                    self.hub.channels.metrics.delivered.inc();
+                    if count == 1 {
+                        return Some(event.bytes());
+                    }
+                    // At most 256 channels.
+                    self.turn = ((at + 1) % count) as u8;
+                    return Some(event.with_id(&self.id()));
+                }
+                Found::Lost => return Some(self.lost()),
+            }
+        }
+        if self.hub.is_draining() {
+            self.state = State::Ended;
+            let retry = self.hub.channels.settings().retry;
+            let spread = Duration::from_millis(fastrand::u64(0..=retry.as_millis() as u64));
+            return Some(event::drain((retry + spread).as_millis()));
+        }
+        self.hub.is_due(self.key).then_some(event::HEARTBEAT)
+    }
+
+    /// The log has passed this subscriber. It is told where the channels are now, so that it comes back there, and ends.
+    #[cold]
+    fn lost(&mut self) -> Bytes {
+        self.state = State::Ended;
+        self.hub.channels.metrics.lost.inc();
+        for cursor in &mut self.cursors {
+            cursor.next = cursor.channel.log().next();
+        }
+        event::lost(&self.id())
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        for cursor in self.cursors.drain(..) {
+            self.hub.part(&cursor.channel, cursor.membership);
+        }
+        self.hub.remove(self.key);
+        self.hub.channels.leave();
+    }
+}
