@@ -117,10 +117,12 @@ fn start(stub: &Server, mode: &str) -> Result<Server, Failure> {
     let source = example();
     let dir = std::env::temp_dir().join(format!("fanin-bench-{}-shop-{mode}", std::process::id()));
     let (listen, admin) = (process::free_port()?, process::free_port()?);
-    std::fs::create_dir_all(dir.join("flows"))?;
-    for flow in std::fs::read_dir(source.join("flows"))? {
-        let flow = flow?;
-        std::fs::copy(flow.path(), dir.join("flows").join(flow.file_name()))?;
+    for folder in ["flows", "web"] {
+        std::fs::create_dir_all(dir.join(folder))?;
+        for file in std::fs::read_dir(source.join(folder))? {
+            let file = file?;
+            std::fs::copy(file.path(), dir.join(folder).join(file.file_name()))?;
+        }
     }
     // The example's own limit keeps its catalog to 64 calls in flight; here the question is what Fanin can do.
     let text = std::fs::read_to_string(source.join("fanin.toml"))?;

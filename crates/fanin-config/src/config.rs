@@ -16,7 +16,7 @@ use crate::upstream::kind::has_key;
 use crate::values::env::Env;
 use crate::values::serialize;
 use crate::{
-    ConfigError, Diagnostic, FlowLimits, Models, Push, Route, Server, Severity, Source, Upstream, route, server,
+    ConfigError, Diagnostic, FlowLimits, Grpc, Models, Push, Route, Server, Severity, Source, Upstream, route, server,
 };
 
 /// The configuration file's name in its folder.
@@ -43,6 +43,10 @@ pub struct Config {
     pub models: Option<Models>,
     /// Channels and their subscribers.
     pub push: Push,
+    /// The gRPC services of which routes serve methods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Grpc")]
+    pub grpc: Option<Grpc>,
     /// Methods and paths, each bound to a flow.
     pub routes: Vec<Route>,
     /// The folder of the file. Flow files are below it.
@@ -203,6 +207,7 @@ fn read(mut root: Table<'_, '_>) -> Config {
     let longest = routes.iter().map(|route| route.timeout).max();
     let models = root.table("models").and_then(Models::read);
     let push = root.table("push").map(Push::read).unwrap_or_default();
+    let grpc = root.table("grpc").map(Grpc::read);
     let upstreams = root
         .named_tables("upstreams")
         .into_iter()
@@ -210,7 +215,7 @@ fn read(mut root: Table<'_, '_>) -> Config {
         .map(|upstream| (upstream.name.clone(), upstream))
         .collect();
     root.finish();
-    Config { server, flow, upstreams, models, push, routes, ..Config::default() }
+    Config { server, flow, upstreams, models, push, grpc, routes, ..Config::default() }
 }
 
 impl Config {

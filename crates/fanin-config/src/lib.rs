@@ -26,6 +26,7 @@ mod executor;
 mod flow_limits;
 #[doc(hidden)]
 pub mod fuzzing;
+mod grpc;
 mod memory_budget;
 mod models;
 mod network;
@@ -46,6 +47,7 @@ pub use config::{Config, FILE_NAME, Inspection};
 pub use diagnostic::{ConfigError, Diagnostic, Position, Severity, Source};
 pub use executor::{Executor, Threads};
 pub use flow_limits::FlowLimits;
+pub use grpc::Grpc;
 pub use memory_budget::MemoryBudget;
 pub use models::{ModelSettings, Models, Versions};
 pub use network::Network;

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::diagnostic::Position;
 use crate::executor::{self, Executor, Threads};
 use crate::flow_limits::FlowLimits;
+use crate::grpc::full_method;
 use crate::path_pattern::{check_pattern, colon_segment};
 use crate::priority::{self, Priority};
 use crate::reader::{Located, Reader, Table};
@@ -73,6 +74,10 @@ pub struct Route {
     /// all but the optional calls that have not ended, then each of these as it comes. Other clients get one answer.
     #[schemars(with = "types::Flag")]
     pub progressive: bool,
+    /// The gRPC method that the route serves, as `"package.Service/Method"`, in place of `method` and `path`. `[grpc]` describes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "types::Text")]
+    pub grpc: Option<String>,
     /// What runs the flow. With `"coroutines"`, a suspended flow costs memory only. With `{ threads = 600, waiting =
     /// 200 }`, each request holds a thread.
     #[schemars(with = "types::Or<types::Coroutines, Threads>")]
@@ -99,6 +104,7 @@ impl Route {
             stream_body: false,
             errors: false,
             progressive: false,
+            grpc: None,
             executor: Executor::Coroutines,
             limits: FlowLimits::default(),
         }
@@ -148,7 +154,7 @@ pub(crate) fn read_all(tables: Vec<Table<'_, '_>>, server: &Server, flow: &FlowL
     let mut routes = Vec::new();
     for mut table in tables {
         let reader = table.reader();
-        let path_at = table.span_of("path");
+        let path_at = table.span_of("path").or_else(|| table.span_of("grpc"));
         let route = Route::read(&mut table, server, flow);
         table.finish();
         let (Some(route), Some(path_at)) = (route, path_at) else { continue };
@@ -178,10 +184,14 @@ impl Route {
 impl Route {
     fn read(table: &mut Table<'_, '_>, server: &Server, flow: &FlowLimits) -> Option<Route> {
         let methods = table.methods("method").unwrap_or_else(|| vec![Method::GET]);
+        let grpc = table.parsed("grpc", "a method such as \"shop.v1.Products/Page\"", full_method).map(|at| at.value);
+        for key in ["path", "method"].into_iter().filter(|key| grpc.is_some() && table.has(key)) {
+            table.error(key, "cannot be combined with `grpc`, which sets it; remove one of them");
+        }
         let path = table
             .parsed("path", "a path such as \"/products/{id}\"", |text| check_pattern(text).map(|()| text.to_owned()));
         let flow_ref = table.parsed("flow", "a file and a function such as \"flows/page.star:page\"", flow_ref);
-        if !table.has("path") {
+        if !table.has("path") && !table.has("grpc") {
             table.missing("path", "path = \"/...\"");
         }
         if !table.has("flow") {
@@ -194,11 +204,13 @@ impl Route {
         if let Some(flow) = &flow_ref {
             check_file(table.reader(), flow);
         }
-        let (path, flow_ref) = (path.map(|at| at.value), flow_ref.map(|at| at_position(at, table.reader())));
+        let path = path.map(|at| at.value).or_else(|| grpc.as_ref().map(|method| format!("/{method}")));
+        let (path, flow_ref) = (path, flow_ref.map(|at| at_position(at, table.reader())));
         // The rest is read even when one of these is missing, so that all that is wrong is found.
         let stand_in = FlowRef::new("", "");
         let mut route = Route::new(Method::GET, path.clone().unwrap_or_default(), flow_ref.clone().unwrap_or(stand_in));
-        route.methods = methods;
+        route.methods = if grpc.is_some() { vec![Method::POST] } else { methods };
+        route.grpc = grpc;
         route.timeout = table.duration("timeout").unwrap_or(route.timeout);
         route.limit = table.count("limit", 1..=u64::MAX).unwrap_or(server.limit);
         if route.limit > server.limit {

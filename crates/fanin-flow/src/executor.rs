@@ -21,7 +21,7 @@ use crate::fair_scheduler::{FIRST_SLICE, SLICE, TimeSlice};
 use crate::flow_host::FlowHost;
 use crate::json_thread::Parsing;
 use crate::partial;
-use crate::progressive::{Framing, Progress};
+use crate::progressive::Framing;
 use crate::push::PushRefused;
 use crate::refused_path::RefusedPath;
 use crate::reply::{FlowError, Reply, Success};
@@ -43,8 +43,6 @@ pub(crate) struct Flow {
     /// Kept until the reply, because the response is made of its values.
     instance: Option<Instance>,
     stage: Stage,
-    /// The parts of an answer of which the first was given.
-    sending: Option<Box<Progress>>,
     /// The request's permit, held until the flow has ended.
     _permit: Option<Box<dyn Any>>,
 }
@@ -103,7 +101,7 @@ impl Flow {
             stage = Stage::Parsing(Box::new(parsing));
         }
         worker.scheduler.flow_started();
-        Flow { host: FlowHost::new(worker, route, req), instance, stage, sending: None, _permit: permit }
+        Flow { host: FlowHost::new(worker, route, req), instance, stage, _permit: permit }
     }
 
     /// Runs until the flow is suspended, yields or ends.
@@ -135,7 +133,7 @@ impl Flow {
                         Run::Done(value) => {
                             drop(slice);
                             self.note_sequential_waits();
-                            if self.sending.is_some() {
+                            if self.is_sending() {
                                 self.stage = Stage::Finished;
                                 return Poll::Ready(Ok(Advance::Part));
                             }
@@ -256,7 +254,7 @@ impl Flow {
             match respond::first_part(&self.host, &returned.value, framing) {
                 Err(failure) => return Poll::Ready(Err(failure.into())),
                 Ok(Some((success, progress))) => {
-                    self.sending = Some(Box::new(progress));
+                    self.host.set_progress(Box::new(progress));
                     self.stage = Stage::Finished;
                     return Poll::Ready(Ok(success));
                 }

@@ -23,7 +23,7 @@ pub enum Int64 {
 }
 
 impl Int64 {
-    pub(super) fn read(table: &mut Table<'_, '_>) -> Option<Int64> {
+    pub(crate) fn read(table: &mut Table<'_, '_>) -> Option<Int64> {
         table.choice("int64", &[("string", Int64::String), ("number", Int64::Number)])
     }
 }
@@ -46,7 +46,7 @@ pub enum FieldNames {
 }
 
 impl FieldNames {
-    pub(super) fn read(table: &mut Table<'_, '_>) -> Option<FieldNames> {
+    pub(crate) fn read(table: &mut Table<'_, '_>) -> Option<FieldNames> {
         table.choice("field_names", &[("json", FieldNames::Json), ("proto", FieldNames::Proto)])
     }
 }
@@ -89,7 +89,7 @@ fn values<T>(list: Vec<Located<T>>) -> Vec<T> {
 }
 
 /// Where the services are described: `proto` with `proto_path`, `descriptors`, or `reflection`.
-pub(super) struct Services {
+pub(crate) struct Services {
     pub proto: Vec<PathBuf>,
     pub proto_path: Vec<PathBuf>,
     pub descriptors: Option<PathBuf>,
@@ -114,6 +114,19 @@ impl Services {
         if is_grpc {
             services.check(table);
         }
+        services
+    }
+
+    /// The same for services that are served: they must be described by files.
+    pub fn read_files(table: &mut Table<'_, '_>) -> Services {
+        let mut services = Services::read(table, false);
+        if std::mem::take(&mut services.reflection) || table.has("reflection") {
+            table.error(
+                "reflection",
+                "is for upstreams; a server describes its own services by `proto` or `descriptors`",
+            );
+        }
+        services.check(table);
         services
     }
 

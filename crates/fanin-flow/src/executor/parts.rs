@@ -6,7 +6,8 @@ use std::time::Duration;
 use fanin_lang::{Instance, Usage};
 
 use super::{Advance, Flow, NoResponse, Stage, failed};
-use crate::progressive::{self, Framing};
+use crate::flow_host::FlowHost;
+use crate::progressive::{self, Framing, Progress};
 use crate::reply::{FlowError, Pieces, Reply, Success, Summary};
 use crate::respond;
 
@@ -21,8 +22,8 @@ impl Flow {
     /// its way, and word of each that comes later.
     #[cold]
     pub(super) fn part_while_waiting(&mut self) -> Option<Result<Advance, NoResponse>> {
-        if let Some(progress) = &mut self.sending {
-            return progress.has_settled().then_some(Ok(Advance::Part));
+        if self.is_sending() {
+            return self.with_progress(|progress, _| progress.has_settled())?.then_some(Ok(Advance::Part));
         }
         let value = self.instance.as_ref()?.returned().filter(|value| respond::is_splittable(value))?;
         if self.host.awaits_required() {
@@ -32,7 +33,7 @@ impl Flow {
             Err(failure) => Some(Err(failure.into())),
             Ok(None) => None,
             Ok(Some((success, progress))) => {
-                self.sending = Some(Box::new(progress));
+                self.host.set_progress(Box::new(progress));
                 Some(Ok(Advance::Answer(success)))
             }
         }
@@ -40,20 +41,25 @@ impl Flow {
 
     /// Whether further parts follow the answer that was given.
     pub(crate) fn is_sending(&self) -> bool {
-        self.sending.is_some()
+        self.host.progress().is_some()
     }
 
     /// The next part of an answer in parts; `None` at its end.
     pub(crate) fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Pieces>> {
         loop {
-            let Some(progress) = &mut self.sending else { return Poll::Ready(None) };
-            match progress.next_settled(&self.host) {
+            let Some(next) = self.with_progress(|progress, host| progress.next_settled(host)) else {
+                return Poll::Ready(None);
+            };
+            match next {
                 Some(Ok(pieces)) => return Poll::Ready(Some(pieces)),
                 Some(Err(failure)) => return Poll::Ready(self.last_part(NoResponse::Failed(failure))),
                 None => {}
             }
+            let is_late = self.host.progress().is_some_and(Progress::is_late);
             let ended = match &self.stage {
-                Stage::Finished if !progress.is_late() => return Poll::Ready(progress.next_at_end(&self.host)),
+                Stage::Finished if !is_late => {
+                    return Poll::Ready(self.with_progress(|progress, host| progress.next_at_end(host)).flatten());
+                }
                 Stage::Finished => ready!(self.await_completions(context)),
                 _ => ready!(self.advance(context)).map(drop),
             };
@@ -70,10 +76,18 @@ impl Flow {
             NoResponse::Deadline => FlowError::deadline(),
             NoResponse::Failed(failure) => failed(&self.host, &self.host.with_origin(*failure, None)).0,
         };
-        let progress = self.sending.as_mut()?;
-        progress.end();
         self.stage = Stage::Finished;
-        Some(progress.error(&error))
+        self.with_progress(|progress, _| {
+            progress.end();
+            progress.error(&error)
+        })
+    }
+
+    fn with_progress<R>(&mut self, run: impl FnOnce(&mut Progress, &FlowHost) -> R) -> Option<R> {
+        let mut progress = self.host.take_progress()?;
+        let result = run(&mut progress, &self.host);
+        self.host.set_progress(progress);
+        Some(result)
     }
 
     /// What a flow used that has ended in parts.

@@ -44,9 +44,9 @@ impl Host for FlowHost {
         let source = CallSource::new(object.upstream.clone());
         let slot = PendingValue::call(source.clone());
         let index = self.calls.len();
-        if let Some(traces) = &mut self.traces {
+        if self.traces().is_some() {
             let position = self.route.program.position(call.call_site);
-            traces.push(CallTrace {
+            let trace = CallTrace {
                 upstream: object.upstream.name().clone(),
                 target: String::new(),
                 line: format!("{}:{}", position.file, position.line),
@@ -54,7 +54,8 @@ impl Host for FlowHost {
                 sent: None,
                 ended: None,
                 outcome: "cancelled".to_owned(),
-            });
+            };
+            self.add_trace(trace);
         }
         if self.calls.capacity() == 0 {
             self.calls.reserve_exact(self.route.calls.load(Relaxed).max(1) as usize);

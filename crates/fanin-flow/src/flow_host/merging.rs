@@ -285,7 +285,7 @@ impl FlowHost {
     }
 
     fn traced(&mut self, index: usize, request: &Request) {
-        if self.traces.is_some() {
+        if self.traces().is_some() {
             let target = format!("{} {}", request.method, request.path_and_query);
             self.trace(index, |trace, now| {
                 trace.target = target;

@@ -31,6 +31,7 @@ use crate::call::{Arguments, CallOptions, OnFailure};
 use crate::inflight::{Checked, InFlightCalls, without_body};
 use crate::kinds::UpstreamObject;
 use crate::partial::Missing;
+use crate::progressive::Progress;
 use crate::request_object::RequestObject;
 use crate::returns;
 use crate::route::RouteFlow;
@@ -93,6 +94,13 @@ enum CallState {
     Dependent,
 }
 
+/// What few flows have. In a box, because every suspended flow has the room for it.
+#[derive(Default)]
+struct Rare {
+    traces: Option<Vec<CallTrace>>,
+    progress: Option<Box<Progress>>,
+}
+
 /// The calls of one running flow.
 pub(crate) struct FlowHost {
     pub(crate) worker: Rc<Worker>,
@@ -115,13 +123,14 @@ pub(crate) struct FlowHost {
     /// Microseconds during which at least one call was in flight.
     upstream_us: u32,
     #[allow(clippy::box_collection, reason = "one word instead of three in every flow")]
-    traces: Option<Box<Vec<CallTrace>>>,
+    /// What few flows have.
+    rare: Option<Box<Rare>>,
 }
 
 impl FlowHost {
     pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, req: Rc<RequestObject>) -> FlowHost {
         FlowHost {
-            traces: worker.traced.then(Box::default),
+            rare: worker.traced.then(|| Box::new(Rare { traces: Some(Vec::new()), progress: None })),
             worker,
             route,
             req,
@@ -292,8 +301,9 @@ impl FlowHost {
     }
 
     fn trace(&mut self, index: usize, change: impl FnOnce(&mut CallTrace, Duration)) {
-        if let Some(trace) = self.traces.as_mut().and_then(|traces| traces.get_mut(index)) {
-            change(trace, self.req.start().elapsed());
+        let start = self.req.start();
+        if let Some(trace) = self.traces().and_then(|traces| traces.get_mut(index)) {
+            change(trace, start.elapsed());
         }
     }
 
@@ -352,6 +362,33 @@ impl FlowHost {
         self.calls.iter().any(|entry| entry.state == CallState::Missing)
     }
 
+    /// The records of its calls, if it is traced.
+    #[inline]
+    fn traces(&mut self) -> Option<&mut Vec<CallTrace>> {
+        self.rare.as_mut()?.traces.as_mut()
+    }
+
+    fn add_trace(&mut self, trace: CallTrace) {
+        if let Some(traces) = self.traces() {
+            traces.push(trace);
+        }
+    }
+
+    /// The progress of an answer in parts, once the first is made.
+    pub(crate) fn progress(&self) -> Option<&Progress> {
+        self.rare.as_ref()?.progress.as_deref()
+    }
+
+    /// Sets the progress.
+    pub(crate) fn set_progress(&mut self, progress: Box<Progress>) {
+        self.rare.get_or_insert_default().progress = Some(progress);
+    }
+
+    /// Takes the progress out for a moment.
+    pub(crate) fn take_progress(&mut self) -> Option<Box<Progress>> {
+        self.rare.as_mut()?.progress.take()
+    }
+
     /// Cancels calls in flight. Returns the number of calls, the time with calls in flight, and the traces.
     pub(crate) fn finish(&mut self) -> (u32, Duration, Vec<CallTrace>) {
         self.note_idle();
@@ -363,7 +400,7 @@ impl FlowHost {
         (
             calls,
             Duration::from_micros(self.upstream_us.into()),
-            self.traces.take().map_or_else(Vec::new, |traces| *traces),
+            self.rare.as_mut().and_then(|rare| rare.traces.take()).unwrap_or_default(),
         )
     }
 }

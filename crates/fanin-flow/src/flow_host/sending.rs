@@ -101,7 +101,7 @@ impl FlowHost {
         if !options.safe {
             self.wrote = true;
         }
-        if self.traces.is_some() {
+        if self.traces().is_some() {
             let target = format!("{} {}", request.method, request.path_and_query);
             self.trace(index, |trace, now| {
                 trace.target = target;

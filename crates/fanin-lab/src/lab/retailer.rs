@@ -36,10 +36,12 @@ const MASKS: [(&str, &str); 2] = [
 
 /// The example's own files.
 const TOML: &str = include_str!("../../../../examples/shop/fanin.toml");
-const FLOWS: [(&str, &str); 3] = [
+const FLOWS: [(&str, &str); 5] = [
     ("flows/owners.star", include_str!("../../../../examples/shop/flows/owners.star")),
     ("flows/products.star", include_str!("../../../../examples/shop/flows/products.star")),
     ("flows/ways.star", include_str!("../../../../examples/shop/flows/ways.star")),
+    ("flows/web.star", include_str!("../../../../examples/shop/flows/web.star")),
+    ("web/index.html", include_str!("../../../../examples/shop/web/index.html")),
 ];
 
 /// A way: its name, its path, whether on threads, what the story tells of it.
@@ -283,7 +285,9 @@ mod tests {
     fn the_examples_configuration_is_put_on_the_stub() {
         let stub = Stub::start(false, answer).unwrap();
         let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("flows")).unwrap();
+        for folder in ["flows", "web"] {
+            std::fs::create_dir(dir.path().join(folder)).unwrap();
+        }
         let text = toml(&stub).unwrap();
         assert!(!text.contains("${"), "{text}");
         std::fs::write(dir.path().join("fanin.toml"), text).unwrap();

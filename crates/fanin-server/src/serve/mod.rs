@@ -6,6 +6,7 @@
 //! - `fast_rejection`: refusals that hyper never sees.
 
 mod fast_rejection;
+mod grpc_status;
 mod panic;
 mod read_body;
 mod response_body;
@@ -56,6 +57,8 @@ struct RequestMeta {
     route: Option<Rc<Route>>,
     /// The client that trusted proxies name in a header.
     forwarded: Option<SocketAddr>,
+    /// It is a gRPC call: errors are sent as gRPC statuses.
+    is_grpc: bool,
     /// It counts for its client until it is answered or given up.
     in_progress: Option<InProgress>,
 }
@@ -94,6 +97,7 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
             version: parts.version,
             route: None,
             forwarded: None,
+            is_grpc: grpc_status::is_call(parts.version, &parts.headers),
             in_progress: None,
         };
         let generation = self.worker.generation();

@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
+use super::grpc_status;
 use super::panic::catch_panic;
 use super::read_body::{BodyError, ReadBody};
 use super::response_body::{ResponseBody, StreamEnd};
@@ -246,7 +247,12 @@ fn respond<A: Application>(
         tracing::error!(status = %response.status, "the application answered with an informational status");
         response = ServerResponse::BadResponse.response(meta.id);
     }
-    let Response { status, mut headers, mut body, report } = response;
+    // Logs and metrics have the status that it is, not the one that gRPC is sent with.
+    let status = response.status;
+    if meta.is_grpc {
+        response = grpc_status::convert(response);
+    }
+    let Response { status: sent, mut headers, mut body, report } = response;
     remove_connection_headers(&mut headers);
     let is_stream = body.is_stream();
     let bytes = body.size_hint().exact();
@@ -268,7 +274,7 @@ fn respond<A: Application>(
         ResponseBody::new(body, conn)
     };
     let mut result = http::Response::new(body);
-    *result.status_mut() = status;
+    *result.status_mut() = sent;
     *result.headers_mut() = headers;
     result
 }

@@ -17,14 +17,23 @@ pub(crate) struct Described {
 
 /// Reads the files of `proto` or `descriptors`; with `reflection` there are none. An error has its key.
 pub(crate) fn describe(config: &fanin_config::Upstream) -> Result<Described, (&'static str, String)> {
-    if let Some(path) = &config.descriptors {
-        let pool = read(path).map_err(|detail| ("descriptors", format!("{}: {detail}", path.display())))?;
-        return Ok(Described { pool, key: "descriptors" });
-    }
     if config.reflection {
         return Ok(Described { pool: DescriptorPool::new(), key: "reflection" });
     }
-    let pool = compile(&config.proto, &config.proto_path).map_err(|detail| ("proto", detail))?;
+    files(config.descriptors.as_deref(), &config.proto, &config.proto_path)
+}
+
+/// Reads a descriptor set, or else `.proto` files. An error has its key.
+pub(super) fn files(
+    descriptors: Option<&Path>,
+    proto: &[PathBuf],
+    proto_path: &[PathBuf],
+) -> Result<Described, (&'static str, String)> {
+    if let Some(path) = descriptors {
+        let pool = read(path).map_err(|detail| ("descriptors", format!("{}: {detail}", path.display())))?;
+        return Ok(Described { pool, key: "descriptors" });
+    }
+    let pool = compile(proto, proto_path).map_err(|detail| ("proto", detail))?;
     Ok(Described { pool, key: "proto" })
 }
 

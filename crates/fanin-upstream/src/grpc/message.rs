@@ -1,6 +1,7 @@
 //! Converts messages from JSON and to JSON by the rules of protobuf.
 
 use bytes::{BufMut, Bytes};
+use fanin_config::{FieldNames, Int64};
 use fanin_json::{Doc, Kind};
 use prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
@@ -33,13 +34,30 @@ pub(crate) fn encode(method: &Method, json: &Bytes) -> Result<Bytes, String> {
 }
 
 fn one(of: &MessageDescriptor, json: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-    let mut from = serde_json::Deserializer::from_slice(json);
-    let message = DynamicMessage::deserialize(of.clone(), &mut from).map_err(|error| explain(of, json, &error))?;
+    let message = parse_message(of, json)?;
     let length = u32::try_from(message.encoded_len()).map_err(|_| "is too large to be sent".to_owned())?;
     out.put_u8(0);
     out.put_u32(length);
     // A vector always has room.
     message.encode(out).map_err(|error| error.to_string())
+}
+
+/// A message from JSON.
+///
+/// # Errors
+/// Which field does not fit.
+pub(super) fn parse_message(of: &MessageDescriptor, json: &[u8]) -> Result<DynamicMessage, String> {
+    let mut from = serde_json::Deserializer::from_slice(json);
+    DynamicMessage::deserialize(of.clone(), &mut from).map_err(|error| explain(of, json, &error))
+}
+
+/// How messages are written as JSON. Fields with their default are written: a key that is sometimes absent would be an error in a flow
+/// that reads it.
+pub(super) fn shown(int64: Int64, field_names: FieldNames) -> SerializeOptions {
+    SerializeOptions::new()
+        .skip_default_fields(false)
+        .stringify_64_bit_integers(int64 == Int64::String)
+        .use_proto_field_name(field_names == FieldNames::Proto)
 }
 
 /// Names the field that does not fit. If only the conversion knows it, its own text is used.

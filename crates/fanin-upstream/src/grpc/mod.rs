@@ -5,7 +5,7 @@
 //! against reflection, because a valid configuration must not depend on a running server.
 //!
 //! - `describe`, `reflection`: where descriptors come from.
-//! - `method`, `services`: what they contain.
+//! - `method`, `services`: what they contain. `served`: those that routes serve.
 //! - `message`, `shape`, `frame`, `status`, `convert`: conversion, checks of JSON, and the protocol's own forms.
 
 mod convert;
@@ -15,11 +15,13 @@ pub(crate) mod fuzz;
 mod message;
 mod method;
 mod reflection;
+mod served;
 mod services;
 mod shape;
 mod status;
 
 pub use method::Method;
+pub use served::Served;
 pub use services::Services;
 pub use shape::{Mismatch, Shape, find_mismatch, nearest};
 

@@ -1,9 +1,9 @@
 //! The services of an upstream, as its configuration describes them.
 
-use fanin_config::{FieldNames, Int64};
 use prost_reflect::{DescriptorPool, SerializeOptions};
 
 use super::describe::Described;
+use super::message::shown;
 use super::method::{Method, Methods, is_safe};
 use super::reflection::Reflection;
 use super::shape::nearest;
@@ -57,12 +57,7 @@ impl Services {
             reflection: config.reflection.then(Reflection::default),
             source: pool.encode_to_vec(),
             safe: config.safe_methods.clone(),
-            // Fields with their default are written: a key that is sometimes absent would be an error in a flow that
-            // reads it.
-            shown: SerializeOptions::new()
-                .skip_default_fields(false)
-                .stringify_64_bit_integers(config.int64 == Int64::String)
-                .use_proto_field_name(config.field_names == FieldNames::Proto),
+            shown: shown(config.int64, config.field_names),
         }
     }
 

@@ -10,6 +10,7 @@ use fanin_server::{LoadError, Loader};
 use fanin_upstream::Upstreams;
 
 use super::models::{self, ModelService};
+use super::rpc;
 use super::{App, Traces, param_names};
 use crate::logging;
 
@@ -115,10 +116,18 @@ impl Origin {
                 return (None, diagnostics);
             }
         };
+        let methods = match rpc::load(&config, &file) {
+            Ok(methods) => methods,
+            Err(problems) => {
+                diagnostics.extend(problems);
+                return (None, diagnostics);
+            }
+        };
         let channels = old.map_or_else(|| Channels::new(config.push), |old| old.channels.clone());
         flows.set_channels(&channels);
         let app = App {
             channels,
+            methods,
             masked: config.masked().to_string(),
             params: config.routes.iter().map(|route| param_names(&route.path)).collect(),
             flows: Arc::new(flows),

@@ -1,9 +1,10 @@
 //! A loaded configuration as the server's application.
 //!
-//! - `load`: makes it from a folder. `worker`: one worker's part. `models`: the models of this process.
+//! - `load`: makes it from a folder. `worker`: one worker's part. `models`: the models of this process. `rpc`: routes that serve gRPC.
 
 mod load;
 mod models;
+mod rpc;
 mod worker;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,6 +37,8 @@ pub struct App {
     before: Mutex<Option<Arc<Upstreams>>>,
     /// Names of each route's path parameters, in the pattern's order.
     params: Vec<Arc<[ArcStr]>>,
+    /// The gRPC method of each route that serves one.
+    methods: Vec<Option<Arc<rpc::RouteMethod>>>,
     traces: Option<Traces>,
     /// Warnings about configuration and flows.
     warnings: Vec<Diagnostic>,

@@ -23,6 +23,7 @@ use http::StatusCode;
 use http_body::Frame;
 
 use super::models::InProcess;
+use super::rpc::RouteMethod;
 use super::{App, Traces};
 
 thread_local! {
@@ -83,8 +84,15 @@ impl AppWorker {
 impl Worker for AppWorker {
     type Future = Answering;
 
-    fn handle(&self, request: Request) -> Answering {
+    fn handle(&self, mut request: Request) -> Answering {
         let route = request.route;
+        let (id, traces) = (request.id, self.app.traces.clone());
+        let method = self.app.methods[route].clone();
+        if let Some(method) = &method
+            && let Err(problem) = method.receive(&mut request)
+        {
+            return Answering { state: State::Refused(Some(problem)), request: id, traces, method: None };
+        }
         let names = &self.app.params[route];
         let params =
             names.iter().zip(request.params.iter()).map(|(name, (_, value))| (name.clone(), ArcStr::from(value)));
@@ -100,7 +108,8 @@ impl Worker for AppWorker {
             deadline: request.deadline,
             permit: Some(Box::new(request.permit)),
         };
-        Answering { flow: self.flows.run(route, incoming), request: request.id, traces: self.app.traces.clone() }
+        let state = State::Flow(self.flows.run(route, incoming));
+        Answering { state, request: id, traces, method: method.map(|method| (method, self.app.clone(), route)) }
     }
 
     fn computing(&self) -> usize {
@@ -119,20 +128,38 @@ impl Worker for AppWorker {
 
 /// A request that is being answered. After a drop, the flow decides whether it goes on (`on_disconnect`).
 pub struct Answering {
-    flow: FlowFuture,
+    state: State,
     request: RequestId,
     traces: Option<Traces>,
+    /// The gRPC method that the route serves.
+    method: Option<(Arc<RouteMethod>, Arc<App>, usize)>,
+}
+
+enum State {
+    Flow(FlowFuture),
+    /// The flow does not run.
+    Refused(Option<Box<Problem>>),
 }
 
 impl Future for Answering {
     type Output = Response;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
-        let mut reply = ready!(Pin::new(&mut self.flow).poll(context));
+        let id = self.request;
+        let mut reply = match &mut self.state {
+            State::Flow(flow) => ready!(Pin::new(flow).poll(context)),
+            State::Refused(problem) => {
+                return problem.take().map_or(Poll::Pending, |problem| Poll::Ready(problem.request(id).into()));
+            }
+        };
         if let Some(traces) = &self.traces {
             traces.add(std::mem::take(&mut reply.trace));
         }
-        Poll::Ready(response(reply, |problem| problem.request(self.request)))
+        let response = response(reply, |problem| problem.request(id));
+        Poll::Ready(match &self.method {
+            Some((method, app, route)) => method.send(response, app.flows.describe(*route)),
+            None => response,
+        })
     }
 }
 

@@ -86,10 +86,21 @@ impl Serving {
     }
 
     pub fn get(&self, path: &str) -> String {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"))
+    }
+
+    pub fn post(&self, path: &str, body: &str) -> String {
+        let length = body.len();
+        self.ask(&format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        ))
+    }
+
+    fn ask(&self, request: &str) -> String {
         let address = self.listen.parse().expect("an address");
         let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("connected");
         stream.set_read_timeout(Some(TIMEOUT)).expect("set");
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").expect("sent");
+        stream.write_all(request.as_bytes()).expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         answer
