@@ -17,9 +17,7 @@ use fanin_lang::{Failure, PendingValue, Value};
 use http::HeaderMap;
 use http::header::{ACCEPT, CACHE_CONTROL, HeaderName, HeaderValue, VARY};
 
-use crate::flow_host::FlowHost;
 use crate::json::{self, Pieces};
-use crate::partial;
 use crate::reply::FlowError;
 use crate::request_object::ClientHeaders;
 
@@ -108,12 +106,11 @@ impl Progress {
     /// # Errors
     /// If it cannot be JSON, or is too large.
     pub(crate) fn start(
-        host: &FlowHost,
+        limit: usize,
         framing: Framing,
         body: &Value,
         errors: bool,
     ) -> Result<(Pieces, Progress), json::JsonError> {
-        let limit = host.route.limits.max_response;
         let mut progress = Progress { framing, late: Vec::new(), left: limit, errors, ended: false };
         let pieces = progress.write(body, String::new())?;
         Ok((progress.frame("body", b"{\"body\":", pieces), progress))
@@ -155,8 +152,8 @@ impl Progress {
     /// The first part, in the order of the body, that has come and is not sent.
     ///
     /// # Errors
-    /// The failure of the part, which fails the flow.
-    pub(crate) fn next_settled(&mut self, host: &FlowHost) -> Option<Result<Pieces, Box<Failure>>> {
+    /// The failure of the part, which fails the flow, and what has failed.
+    pub(crate) fn next_settled(&mut self) -> Option<Result<Pieces, (Failure, PendingValue)>> {
         self.follow();
         let at = self.late.iter().position(|late| late.slot.is_settled())?;
         let Late { path, slot } = self.late.remove(at);
@@ -164,19 +161,17 @@ impl Progress {
             Ok(value) => self.write(&value, path.clone()).map_err(|error| error.failure()),
             Err(failure) => Err((*failure).clone()),
         };
-        Some(match written {
-            Ok(pieces) => Ok(self.patch(&path, pieces)),
-            Err(failure) => Err(Box::new(host.with_origin(failure, Some(&slot)))),
-        })
+        Some(written.map(|pieces| self.patch(&path, pieces)).map_err(|failure| (failure, slot)))
     }
 
-    /// What follows the last part; `None` at the end.
-    pub(crate) fn next_at_end(&mut self, host: &FlowHost) -> Option<Pieces> {
-        if std::mem::take(&mut self.errors) && host.any_missing() {
-            let list = Bytes::from(partial::errors(host.missing()));
-            return Some(self.patch("/errors", [list].into_iter().collect()));
+    /// What follows the last part; `None` at the end. `missing`: the list of errors, and the names of the upstreams that failed.
+    pub(crate) fn next_at_end(&mut self, missing: Option<(Vec<u8>, String)>) -> Option<Pieces> {
+        if std::mem::take(&mut self.errors)
+            && let Some((list, _)) = missing
+        {
+            return Some(self.patch("/errors", [Bytes::from(list)].into_iter().collect()));
         }
-        (!std::mem::replace(&mut self.ended, true)).then(|| self.done(host))
+        (!std::mem::replace(&mut self.ended, true)).then(|| self.done(missing.map(|(_, names)| names)))
     }
 
     /// Nothing follows.
@@ -192,16 +187,14 @@ impl Progress {
         self.frame("patch", &head, value)
     }
 
-    fn done(&self, host: &FlowHost) -> Pieces {
+    fn done(&self, failed: Option<String>) -> Pieces {
+        let Some(failed) = failed else { return self.frame("done", b"{\"done\":true", Pieces::new()) };
         let mut names = Vec::new();
-        if host.any_missing() {
-            let mut writer = Writer::new(&mut names);
-            writer.begin_array();
-            partial::failed_names(host.missing()).split(',').for_each(|name| writer.str(name));
-            writer.end_array();
-            return self.frame("done", b"{\"done\":true,\"partial\":", [Bytes::from(names)].into_iter().collect());
-        }
-        self.frame("done", b"{\"done\":true", Pieces::new())
+        let mut writer = Writer::new(&mut names);
+        writer.begin_array();
+        failed.split(',').for_each(|name| writer.str(name));
+        writer.end_array();
+        self.frame("done", b"{\"done\":true,\"partial\":", [Bytes::from(names)].into_iter().collect())
     }
 
     /// The part that says that the rest fails.

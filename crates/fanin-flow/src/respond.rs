@@ -125,7 +125,8 @@ pub(crate) fn first_part(
     }
     progressive::headers(framing, &mut headers);
     let errors = host.route.errors && matches!(body, Value::Dict(_) | Value::Struct(_)) && !has_member(value, "errors");
-    let (pieces, progress) = Progress::start(host, framing, body, errors).map_err(|error| error.failure())?;
+    let (pieces, progress) =
+        Progress::start(host.route.limits.max_response, framing, body, errors).map_err(|error| error.failure())?;
     let status = parts.map_or(StatusCode::OK, |parts| parts.status());
     Ok(Some((Success { status, headers, body: ReplyBody::Pieces(pieces) }, progress)))
 }

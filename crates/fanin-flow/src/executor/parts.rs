@@ -6,7 +6,7 @@ use std::time::Duration;
 use fanin_lang::{Instance, Usage};
 
 use super::{Advance, Flow, NoResponse, Stage, failed};
-use crate::flow_host::FlowHost;
+use crate::partial;
 use crate::progressive::{self, Framing, Progress};
 use crate::reply::{FlowError, Pieces, Reply, Success, Summary};
 use crate::respond;
@@ -23,7 +23,7 @@ impl Flow {
     #[cold]
     pub(super) fn part_while_waiting(&mut self) -> Option<Result<Advance, NoResponse>> {
         if self.is_sending() {
-            return self.with_progress(|progress, _| progress.has_settled())?.then_some(Ok(Advance::Part));
+            return self.with_progress(Progress::has_settled)?.then_some(Ok(Advance::Part));
         }
         let value = self.instance.as_ref()?.returned().filter(|value| respond::is_splittable(value))?;
         if self.host.awaits_required() {
@@ -47,18 +47,24 @@ impl Flow {
     /// The next part of an answer in parts; `None` at its end.
     pub(crate) fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Pieces>> {
         loop {
-            let Some(next) = self.with_progress(|progress, host| progress.next_settled(host)) else {
+            let Some(next) = self.with_progress(Progress::next_settled) else {
                 return Poll::Ready(None);
             };
             match next {
                 Some(Ok(pieces)) => return Poll::Ready(Some(pieces)),
-                Some(Err(failure)) => return Poll::Ready(self.last_part(NoResponse::Failed(failure))),
+                Some(Err((failure, slot))) => {
+                    let failure = Box::new(self.host.with_origin(failure, Some(&slot)));
+                    return Poll::Ready(self.last_part(NoResponse::Failed(failure)));
+                }
                 None => {}
             }
             let is_late = self.host.progress().is_some_and(Progress::is_late);
             let ended = match &self.stage {
                 Stage::Finished if !is_late => {
-                    return Poll::Ready(self.with_progress(|progress, host| progress.next_at_end(host)).flatten());
+                    let host = &self.host;
+                    let missing = || (partial::errors(host.missing()), partial::failed_names(host.missing()));
+                    let missing = host.any_missing().then(missing);
+                    return Poll::Ready(self.with_progress(|progress| progress.next_at_end(missing)).flatten());
                 }
                 Stage::Finished => ready!(self.await_completions(context)),
                 _ => ready!(self.advance(context)).map(drop),
@@ -77,15 +83,15 @@ impl Flow {
             NoResponse::Failed(failure) => failed(&self.host, &self.host.with_origin(*failure, None)).0,
         };
         self.stage = Stage::Finished;
-        self.with_progress(|progress, _| {
+        self.with_progress(|progress| {
             progress.end();
             progress.error(&error)
         })
     }
 
-    fn with_progress<R>(&mut self, run: impl FnOnce(&mut Progress, &FlowHost) -> R) -> Option<R> {
+    fn with_progress<R>(&mut self, run: impl FnOnce(&mut Progress) -> R) -> Option<R> {
         let mut progress = self.host.take_progress()?;
-        let result = run(&mut progress, &self.host);
+        let result = run(&mut progress);
         self.host.set_progress(progress);
         Some(result)
     }
