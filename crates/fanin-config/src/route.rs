@@ -31,7 +31,7 @@ pub struct Route {
     #[serde(rename = "method", serialize_with = "serialize::one_or_more")]
     #[schemars(with = "types::OneOrMore<types::MethodText>")]
     pub methods: Vec<Method>,
-    /// Path pattern. `{name}` matches one segment, `{*name}` at the end matches the rest of the path:
+    /// Path pattern, needed unless `grpc` is set. `{name}` matches one segment, `{*name}` at the end matches the rest of the path:
     /// `"/products/{id}"`.
     #[schemars(with = "types::PathPattern")]
     pub path: String,

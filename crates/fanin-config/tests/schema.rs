@@ -133,13 +133,14 @@ fn the_reader_knows_what_the_schema_says() {
         ("Route", "[[routes]]\nzzzzzzzzzzzz = 1"),
         ("Models", "[models]\nrepository = 'm'\nzzzzzzzzzzzz = 1"),
         ("ModelSettings", "[models]\nrepository = 'm'\n[models.settings.a]\nzzzzzzzzzzzz = 1"),
+        ("Grpc", "[grpc]\nzzzzzzzzzzzz = 1"),
         ("Push", "[push]\nzzzzzzzzzzzz = 1"),
         ("Threads", "[[routes]]\n[routes.executor]\nzzzzzzzzzzzz = 1"),
     ] {
         assert_eq!(known(text), keys(&schema["$defs"][name]), "{name}");
     }
     let sections = schema["$defs"].as_object().expect("sections");
-    assert_eq!(sections.len(), 20, "a section that is not compared above: {:?}", sections.keys());
+    assert_eq!(sections.len(), 21, "a section that is not compared above: {:?}", sections.keys());
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn what_is_wrong_is_found_before_serving() {
         (TOML.replace("Products/Page", "Products/Upload"), "shop.v1.Products/Upload takes a stream of messages"),
         (TOML.replace("[grpc]\nproto = \"shop.proto\"\n", ""), "nothing describes its method"),
         (TOML.replace("proto = \"shop.proto\"", ""), "grpc needs `proto`"),
-        (TOML.replace("proto = \"shop.proto\"", "reflection = true"), "is for upstreams"),
+        (TOML.replace("proto = \"shop.proto\"", "reflection = true"), "reflection"),
         (TOML.replace("shop.proto", "none.proto"), "there is no file none.proto"),
         (
             TOML.replace("grpc = \"shop.v1.Products/Page\"", "grpc = \"Page\""),

@@ -11,6 +11,7 @@ use url::Url;
 use crate::config::Config;
 use crate::executor::Threads;
 use crate::flow_limits::FlowLimits;
+use crate::grpc::Grpc;
 use crate::models::{ModelSettings, Models};
 use crate::push::Push;
 use crate::route::{FlowRef, Route};
@@ -39,6 +40,8 @@ impl Config {
         let limits = value(&FlowLimits::default());
         strict(&mut sections["Server"], &[], &value(&Server::default()));
         strict(&mut sections["Push"], &[], &value(&Push::default()));
+        strict(&mut sections["Grpc"], &[], &value(&Grpc::default()));
+        strict(&mut sections["Grpc"], &[], &value(&Grpc::default()));
         let models = value(&Models::new(""));
         strict(&mut sections["Models"], &["repository"], &without(models, &["repository", "listen", "settings"]));
         strict(&mut sections["ModelSettings"], &[], &value(&ModelSettings::default()));
@@ -85,7 +88,8 @@ impl Config {
         }
         inherited.extend(limits.as_object().into_iter().flat_map(Map::keys).map(String::as_str));
         let route = value(&Route::new(Method::GET, "", FlowRef::new("", "")));
-        strict(&mut sections["Route"], &["path", "flow"], &without(route, &inherited));
+        strict(&mut sections["Route"], &["flow"], &without(route, &inherited));
+        sections["Route"]["anyOf"] = json!([{ "required": ["path"] }, { "required": ["grpc"] }]);
         unwrap_lines(&mut root);
         root
     }

@@ -99,46 +99,44 @@ pub(crate) struct Services {
 impl Services {
     /// Reads the keys. A gRPC upstream must have exactly one of the descriptions.
     pub fn read(table: &mut Table<'_, '_>, is_grpc: bool) -> Services {
+        let services = Services::read_keys(table, true);
+        if is_grpc {
+            let hint = "write proto = \"service.proto\", descriptors = \"set.binpb\" or reflection = true";
+            services.check(table, hint);
+        }
+        services
+    }
+
+    fn read_keys(table: &mut Table<'_, '_>, has_reflection: bool) -> Services {
         let dir = table.reader().dir().to_owned();
         let existing = |text: &str, exists: fn(&PathBuf) -> bool, what: &str| {
             Some(dir.join(text)).filter(exists).ok_or_else(|| format!("there is no {what} {text}"))
         };
         let proto = table.list("proto", "a .proto file", true, |text| existing(text, |path| path.is_file(), "file"));
         let folders = table.list("proto_path", "a folder", true, |text| existing(text, |path| path.is_dir(), "folder"));
-        let services = Services {
+        Services {
             proto: proto.map(values).unwrap_or_default(),
             proto_path: folders.map(values).unwrap_or_default(),
             descriptors: table.file("descriptors"),
-            reflection: table.boolean("reflection").unwrap_or(false),
-        };
-        if is_grpc {
-            services.check(table);
+            reflection: has_reflection && table.boolean("reflection").unwrap_or(false),
         }
-        services
     }
 
-    /// The same for services that are served: they must be described by files.
+    /// The same for services that are served: they are described by files.
     pub fn read_files(table: &mut Table<'_, '_>) -> Services {
-        let mut services = Services::read(table, false);
-        if std::mem::take(&mut services.reflection) || table.has("reflection") {
-            table.error(
-                "reflection",
-                "is for upstreams; a server describes its own services by `proto` or `descriptors`",
-            );
-        }
-        services.check(table);
+        let services = Services::read_keys(table, false);
+        services.check(table, "write proto = \"service.proto\" or descriptors = \"set.binpb\"");
         services
     }
 
-    fn check(&self, table: &Table<'_, '_>) {
+    fn check(&self, table: &Table<'_, '_>, hint: &str) {
         if table.is_empty_list("proto") {
             table.error("proto", "must not be empty; name the file that describes the service");
         }
         let files = ["proto", "descriptors"].into_iter().filter(|key| table.has(key));
         let given: Vec<&str> = files.chain(self.reflection.then_some("reflection")).collect();
         match given.as_slice() {
-            [] => table
-                .missing("proto", "write proto = \"service.proto\", descriptors = \"set.binpb\" or reflection = true"),
+            [] => table.missing("proto", hint),
             [_] => {}
             [first, second, ..] => {
                 table.error(second, format_args!("cannot be combined with `{first}`; remove one of them"));

@@ -67,7 +67,8 @@ fn toml(stub: &Stub) -> Result<String, LabError> {
             None if line.starts_with("limit = ") || line.starts_with("max_waiting = ") => {}
             None => text.push_str(&format!("{line}\n")),
         }
-        if line.starts_with("[upstreams.") && !line.contains(".operations.") {
+        // The folder of the page has no connections.
+        if line.starts_with("[upstreams.") && !line.contains(".operations.") && line != "[upstreams.web]" {
             text.push_str("limit = 4000\nmax_waiting = 4000\nmax_connections = 1000\n");
         }
     }
