@@ -185,8 +185,8 @@ impl Route {
     fn read(table: &mut Table<'_, '_>, server: &Server, flow: &FlowLimits) -> Option<Route> {
         let methods = table.methods("method").unwrap_or_else(|| vec![Method::GET]);
         let grpc = table.parsed("grpc", "a method such as \"shop.v1.Products/Page\"", full_method).map(|at| at.value);
-        for key in ["path", "method"].into_iter().filter(|key| grpc.is_some() && table.has(key)) {
-            table.error(key, "cannot be combined with `grpc`, which sets it; remove one of them");
+        for key in ["path", "method", "stream_body"].into_iter().filter(|key| grpc.is_some() && table.has(key)) {
+            table.error(key, "cannot be combined with `grpc`; remove one of them");
         }
         let path = table
             .parsed("path", "a path such as \"/products/{id}\"", |text| check_pattern(text).map(|()| text.to_owned()));

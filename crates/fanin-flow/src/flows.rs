@@ -286,6 +286,7 @@ fn diagnostic(
 }
 
 /// The flows of one worker.
+#[derive(Clone)]
 pub struct WorkerFlows {
     flows: Arc<Flows>,
     worker: Rc<Worker>,

@@ -10,10 +10,10 @@
 //! - Calls: `call` captures arguments and options, `kinds` has a file for each kind of upstream, `flow_host` is the machine's host:
 //!   it sends calls and settles their pending values. `merge` has batches, single-flight and caches. `inflight` awaits answers
 //!   and parses their bodies.
-//! - Values: `request_object` is `req`, `upload` is its body if it is not collected, `answer` is a call's answer, `json` and `encode` write bodies and URLs, `refused_path` says
-//!   why a path was not sent.
-//! - Ends: `respond` splices answers into the response, `streamed` passes one on without collecting it, `reply` is the outcome,
-//!   `log`, `trace` and `sequential_waits` report.
+//! - Values: `request_object` is `req`, and `upload` its body if it is not collected. `answer` is a call's answer. `json` and `encode`
+//!   write bodies and URLs. `refused_path` says why a path was not sent. `json_thread` parses large bodies off the worker.
+//! - Ends: `respond` splices answers into the response. `streamed` passes an answer on without collecting it, `progressive` sends the
+//!   response in parts. `reply` is the outcome. `log`, `trace` and `sequential_waits` report.
 //!
 //! Timers are rare here: a flow awaits only calls, and every call ends by the request's deadline.
 

@@ -40,8 +40,8 @@ enum State {
 }
 
 impl Subscription {
-    /// Subscribes to channels. With the id of the last event that the client has, it starts with the events after it, if the logs still
-    /// have them; else with what is published from now on.
+    /// Subscribes to channels. It starts with what is published from now on. A client that sends the id of its last event gets the events
+    /// after that one first, if the logs still have them.
     ///
     /// # Errors
     /// An invalid name, or a bound.

@@ -23,6 +23,8 @@ pub struct RouteSpec {
     pub max_body: usize,
     /// A request is handed over without its body, which the application reads: [`Upload`](crate::Upload).
     pub stream_body: bool,
+    /// The application answers gRPC calls on it. On other routes they are not implemented.
+    pub grpc: bool,
     /// Orders the queue, and decides which requests are shed first.
     pub priority: Priority,
 }
@@ -39,6 +41,7 @@ impl RouteSpec {
             max_waiting: server.max_waiting,
             max_body: server.max_body,
             stream_body: false,
+            grpc: false,
             priority: Priority::Normal,
         }
     }
@@ -64,6 +67,7 @@ impl From<&fanin_config::Route> for RouteSpec {
             max_waiting: route.max_waiting,
             max_body: route.max_body,
             stream_body: route.stream_body,
+            grpc: route.grpc.is_some(),
             priority: route.priority,
         }
     }

@@ -1,4 +1,4 @@
-//! Routes that serve gRPC methods, called by Python's grpcio.
+//! Routes that serve gRPC methods, called by Python's grpcio and by grpcurl.
 #![cfg(unix)]
 
 mod common;
@@ -128,6 +128,30 @@ fn grpcio_calls_the_methods_of_routes() {
     // Who is no gRPC client is told so.
     let plain = serving.post("/shop.v1.Products/Page", "{}");
     assert!(plain.starts_with("HTTP/1.1 415") && plain.contains("application/grpc"), "{plain}");
+}
+
+/// As docs/grpc.md shows it.
+#[test]
+fn grpcurl_calls_the_methods_of_routes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    write(dir.path(), TOML);
+    let serving = Serving::start(dir.path());
+    let program = root().join(".venv/go/bin/grpcurl");
+    let call = |method: &str, message: &str| {
+        let output = Command::new(&program)
+            .current_dir(dir.path())
+            .args(["-plaintext", "-max-time", "20", "-import-path", ".", "-proto", "shop.proto", "-d", message])
+            .args([&serving.listen, &format!("shop.v1.Products/{method}")])
+            .output()
+            .unwrap_or_else(|error| panic!("{error}: {}; run .ci/setup grpcurl", program.display()));
+        (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let (success, text) = call("Page", r#"{"id": "7"}"#);
+    assert!(success && text.contains(r#""id": "7""#) && text.contains(r#""price": 1.5"#), "{text}");
+    let (success, text) = call("List", r#"{"tags": ["x", "y"]}"#);
+    assert!(success && text.contains(r#""id": "x""#) && text.contains(r#""id": "y""#), "{text}");
+    let (success, text) = call("Page", r#"{"id": "none"}"#);
+    assert!(!success && text.contains("NotFound") && text.contains("there is no product"), "{text}");
 }
 
 #[test]

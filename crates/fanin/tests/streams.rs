@@ -231,9 +231,7 @@ fn serve() -> (TempDir, Far, Serving) {
 }
 
 fn send(serving: &Serving, request: &str) -> TcpStream {
-    let address = serving.listen.parse().expect("an address");
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("connected");
-    stream.set_read_timeout(Some(TIMEOUT)).expect("set");
+    let mut stream = serving.connect();
     write!(stream, "{request}\r\nhost: localhost\r\n\r\n").expect("sent");
     stream
 }

@@ -54,8 +54,8 @@ pub(super) fn framed(message: &impl Message) -> Bytes {
     frame.freeze()
 }
 
-/// Parses the header `grpc-timeout`: at most eight digits and a unit, as in `50m`.
-pub(super) fn parse_timeout(text: &str) -> Option<Duration> {
+/// Parses the header `grpc-timeout`: at most eight digits and a unit, as in `50m`. `None` if it is not such a text.
+pub fn parse_timeout(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if number.is_empty() || number.len() > 8 || !number.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

@@ -35,6 +35,7 @@ mod serving;
 mod status;
 mod tensor_codec;
 
+pub use framing::parse_timeout;
 pub use listener::{bind, serve};
 pub use service::{INFER_PATH, MemoryPressure, Service};
 pub use serving::Serving;

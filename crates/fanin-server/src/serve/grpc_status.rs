@@ -12,14 +12,17 @@ const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// What `grpc-message` escapes, besides bytes that are not ASCII.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
-/// Whether a request is a gRPC call.
+/// Whether a request is a gRPC call. gRPC-Web has a content type of its own, and another form of errors.
 #[inline]
 pub(super) fn is_call(version: Version, headers: &HeaderMap) -> bool {
-    version == Version::HTTP_2
-        && headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+    version == Version::HTTP_2 && headers.get(CONTENT_TYPE).is_some_and(|kind| is_grpc(kind.as_bytes()))
 }
 
-/// Turns a problem document into a gRPC status. Other responses stay as they are.
+fn is_grpc(kind: &[u8]) -> bool {
+    kind.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
+}
+
+/// Turns a problem document into a gRPC status. Its headers stay, as metadata. Other responses stay as they are.
 #[cold]
 pub(super) fn convert(response: Response) -> Response {
     let is_problem = response.headers.get(CONTENT_TYPE).is_some_and(|kind| kind == "application/problem+json");
@@ -29,7 +32,7 @@ pub(super) fn convert(response: Response) -> Response {
     let problem: serde_json::Value = serde_json::from_slice(&response.body.to_bytes()).unwrap_or_default();
     let text = |key: &str| problem[key].as_str().filter(|text| !text.is_empty());
     let message = text("detail").or_else(|| text("title")).unwrap_or_default();
-    let mut headers = HeaderMap::new();
+    let mut headers = response.headers;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(STATUS, HeaderValue::from(code(response.status, text("type").unwrap_or_default())));
     if let Ok(message) = HeaderValue::try_from(utf8_percent_encode(message, ESCAPED).to_string()) {
@@ -82,6 +85,30 @@ mod tests {
             );
             assert_eq!(converted.headers[MESSAGE], "50 %25 f%C3%BCr%0A");
             assert!(converted.body.is_empty());
+        }
+    }
+
+    #[test]
+    fn headers_of_a_problem_stay() {
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Title");
+        let converted = convert(problem.retry_after(std::time::Duration::from_secs(3)).into());
+        assert_eq!(
+            (&converted.headers["retry-after"], &converted.headers[STATUS]),
+            (&"3".parse().unwrap(), &14.into())
+        );
+    }
+
+    #[test]
+    fn only_grpc_is_grpc() {
+        for (kind, expected) in [
+            ("application/grpc", true),
+            ("application/grpc+proto", true),
+            ("application/grpc; charset=utf-8", true),
+            ("application/grpc-web", false),
+            ("application/grpcx", false),
+            ("application/json", false),
+        ] {
+            assert_eq!(is_grpc(kind.as_bytes()), expected, "{kind}");
         }
     }
 }

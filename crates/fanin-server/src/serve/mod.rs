@@ -184,6 +184,9 @@ fn check<A: Application>(
         Found::Options { allow } => return Err(ServerResponse::Options { allow }),
         Found::Bad(error) => return Err(ServerResponse::Path(error)),
     };
+    if meta.is_grpc && !route.grpc {
+        return Err(ServerResponse::NotFound);
+    }
     if let Some(path) = generation.shared.router.rewritten(parts.uri.path()) {
         parts.uri = with_path(parts.uri, &path);
     }

@@ -19,6 +19,7 @@ pub(crate) struct Route {
     pub(crate) timeout: Duration,
     pub(crate) max_body: usize,
     pub(crate) stream_body: bool,
+    pub(crate) grpc: bool,
     pub(crate) priority: Priority,
     pub(crate) limiters: Rc<RouteLimiters>,
     pub(crate) stats: Arc<RouteStats>,

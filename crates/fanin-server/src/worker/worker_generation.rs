@@ -37,6 +37,7 @@ impl<A: Application> WorkerGeneration<A> {
                     timeout: spec.timeout,
                     max_body: spec.max_body,
                     stream_body: spec.stream_body,
+                    grpc: spec.grpc,
                     priority: spec.priority,
                     limiters: Rc::new(limiters),
                     stats: metrics.route(worker, label, Some(limiter)),

@@ -20,6 +20,7 @@ mod services;
 mod shape;
 mod status;
 
+pub use convert::off_worker;
 pub use method::Method;
 pub use served::Served;
 pub use services::Services;

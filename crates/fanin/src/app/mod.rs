@@ -1,7 +1,9 @@
 //! A loaded configuration as the server's application.
 //!
-//! - `load`: makes it from a folder. `worker`: one worker's part. `models`: the models of this process. `rpc`: routes that serve gRPC.
+//! - `load`: makes it from a folder. `worker`: one worker's part. `convert`: requests for flows, replies for
+//!   the server. `models`: the models of this process. `rpc`: routes that serve gRPC.
 
+mod convert;
 mod load;
 mod models;
 mod rpc;

@@ -4,16 +4,19 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use fanin_config::{Config, Diagnostic};
+use fanin_flow::WorkerFlows;
+use fanin_model::protocol::parse_timeout;
 use fanin_server::{Aborted, Body, BodyStream, Problem, Request, Response};
-use fanin_upstream::grpc::{Method, Served};
-use flate2::read::GzDecoder;
+use fanin_upstream::grpc::{Method, Served, off_worker};
+use flate2::bufread::GzDecoder;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, Version};
 use http_body::Frame;
+
+use super::{App, convert};
 
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const ACCEPTED: HeaderName = HeaderName::from_static("grpc-accept-encoding");
@@ -71,12 +74,27 @@ fn refusal(status: StatusCode, detail: impl Into<String>) -> Box<Problem> {
     Box::new(Problem::new(status, "bad-request", "The request is not valid").detail(detail.into()))
 }
 
+/// Answers one call: its message for the flow, and the flow's reply as messages.
+pub(super) async fn serve(
+    method: Arc<RouteMethod>,
+    app: Arc<App>,
+    flows: WorkerFlows,
+    mut request: Request,
+) -> Response {
+    let (id, route, traces) = (request.id, request.route, app.traces.clone());
+    if let Err(problem) = method.receive(&mut request).await {
+        return problem.request(id).into();
+    }
+    let reply = flows.run(route, convert::incoming(&[], request)).await;
+    method.send(convert::response(reply, id, traces.as_ref()), app.flows.describe(route)).await
+}
+
 impl RouteMethod {
     /// Puts JSON in place of the request's message, and shortens the deadline to that of the client.
     ///
     /// # Errors
     /// Why the request is not a call of the method.
-    pub(super) fn receive(&self, request: &mut Request) -> Result<(), Box<Problem>> {
+    async fn receive(self: &Arc<Self>, request: &mut Request) -> Result<(), Box<Problem>> {
         let kind = request.headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
         let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         if kind != b"application/grpc" && kind != b"application/grpc+proto" {
@@ -87,57 +105,70 @@ impl RouteMethod {
             return Err(refusal(StatusCode::BAD_REQUEST, "gRPC needs HTTP/2"));
         }
         if let Some(timeout) = request.headers.get(TIMEOUT) {
-            let left = timeout.to_str().ok().and_then(timeout_of);
+            let left = timeout.to_str().ok().and_then(parse_timeout);
             let left = left.ok_or_else(|| refusal(StatusCode::BAD_REQUEST, "grpc-timeout is no duration"))?;
             request.deadline = request.deadline.min(request.start + left);
         }
-        let message = self.message(&request.body, &request.headers)?;
-        let json = self.served.request(&self.method, message);
-        request.body = json.map_err(|what| refusal(StatusCode::BAD_REQUEST, what))?;
+        let (body, encoding) = (std::mem::take(&mut request.body), request.headers.get(ENCODING).cloned());
+        // A compressed message may become as large as is allowed.
+        let bytes = if body.first() == Some(&1) { self.max_message } else { body.len() };
+        let method = self.clone();
+        let read = move || {
+            let message = only_message(&body, encoding.as_ref(), method.max_message)?;
+            let json = method.served.request(&method.method, message);
+            json.map_err(|what| refusal(StatusCode::BAD_REQUEST, what))
+        };
+        request.body = off_worker(bytes, read).await.unwrap_or_else(|| Err(Box::new(failed())))?;
         Ok(())
     }
 
-    fn message(&self, body: &Bytes, headers: &HeaderMap) -> Result<Bytes, Box<Problem>> {
-        only_message(body, headers, self.max_message)
-    }
-
     /// The flow's response as messages and a status.
-    pub(super) fn send(&self, response: Response, line: &str) -> Response {
-        if response.headers.get(CONTENT_TYPE).is_some_and(|kind| kind == "application/problem+json") {
+    async fn send(self: &Arc<Self>, response: Response, line: &str) -> Response {
+        let kind = response.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        if kind == Some(b"application/problem+json") {
             return response;
         }
-        if !response.status.is_success() {
-            let title = response.status.canonical_reason().unwrap_or("Error");
-            let detail = String::from_utf8_lossy(&response.body.to_bytes()).into_owned();
-            let problem = Problem::new(response.status, "response", title).detail(detail);
-            return Response { report: response.report, ..problem.into() };
+        let is_json = kind == Some(b"application/json");
+        let Response { status, mut headers, body, report } = response;
+        headers.remove(CONTENT_TYPE);
+        if !status.is_success() {
+            let detail = String::from_utf8_lossy(&body.to_bytes()).into_owned();
+            let problem = Problem::new(status, "response", status.canonical_reason().unwrap_or("Error")).detail(detail);
+            let mut response = Response { report, ..problem.into() };
+            response.headers.extend(headers);
+            return response;
         }
-        let messages = match response.headers.get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json") {
-            true => self.served.response(&self.method, &response.body.to_bytes()),
+        let messages = match is_json {
+            true => {
+                let (method, json) = (self.clone(), body.to_bytes());
+                let written = off_worker(json.len(), move || method.served.response(&method.method, &json)).await;
+                written.unwrap_or_else(|| Err("the thread for large messages has ended".to_owned()))
+            }
             false => Err("the flow must return a message: a dict, or a list of dicts for a stream".to_owned()),
         };
-        let messages = match messages {
-            Ok(messages) => VecDeque::from(messages),
+        match messages {
+            Ok(messages) => {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+                headers.insert(ACCEPTED, HeaderValue::from_static("identity, gzip"));
+                let body = Body::stream(Messages { messages: messages.into(), ended: false });
+                Response { status: StatusCode::OK, headers, body, report }
+            }
             Err(what) => {
                 tracing::error!("{line} serves {}: {what}", self.method.full_name());
-                let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "flow", "The flow failed");
-                return Response { report: response.report, ..problem.detail("see the log of the server").into() };
+                Response { report, ..failed().into() }
             }
-        };
-        let mut headers = response.headers;
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        headers.insert(ACCEPTED, HeaderValue::from_static("identity, gzip"));
-        Response {
-            status: StatusCode::OK,
-            headers,
-            body: Body::stream(Messages { messages, ended: false }),
-            report: response.report,
         }
     }
 }
 
+/// What the client learns of a mistake of ours. The log has the details.
+fn failed() -> Problem {
+    let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "flow", "The flow failed");
+    problem.detail("see the log of the server")
+}
+
 /// The only message of a body.
-fn only_message(body: &Bytes, headers: &HeaderMap, max: usize) -> Result<Bytes, Box<Problem>> {
+fn only_message(body: &Bytes, encoding: Option<&HeaderValue>, max: usize) -> Result<Bytes, Box<Problem>> {
     let bad = |what: &str| refusal(StatusCode::BAD_REQUEST, what);
     let Some((prefix, rest)) = body.split_first_chunk::<PREFIX>() else {
         return Err(bad(if body.is_empty() { "the call has no message" } else { "the message is cut off" }));
@@ -149,19 +180,20 @@ fn only_message(body: &Bytes, headers: &HeaderMap, max: usize) -> Result<Bytes, 
         _ => {}
     }
     let message = body.slice(PREFIX..);
-    let encoding = headers.get(ENCODING).map_or(&b"identity"[..], HeaderValue::as_bytes);
+    let encoding = encoding.map_or(&b"identity"[..], HeaderValue::as_bytes);
     match (prefix[0], encoding) {
         (0, _) => Ok(message),
         (1, b"gzip") => {
             let mut plain = Vec::new();
-            let most = max as u64 + 1;
-            GzDecoder::new(&message[..])
-                .take(most)
-                .read_to_end(&mut plain)
-                .map_err(|_| bad("the message is no gzip"))?;
+            let mut decoder = GzDecoder::new(&message[..]);
+            let read = decoder.by_ref().take(max.saturating_add(1) as u64).read_to_end(&mut plain);
+            read.map_err(|_| bad("the message is no gzip"))?;
             if plain.len() > max {
-                let what = format!("the message has more than {} bytes (max_body)", max);
+                let what = format!("the message has more than {max} bytes (max_body)");
                 return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, what));
+            }
+            if !decoder.into_inner().is_empty() {
+                return Err(bad("bytes follow the compressed message"));
             }
             Ok(plain.into())
         }
@@ -191,24 +223,6 @@ impl BodyStream for Messages {
     }
 }
 
-/// `grpc-timeout`: at most eight digits and a unit.
-fn timeout_of(text: &str) -> Option<Duration> {
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    if number.is_empty() || number.len() > 8 || !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let number: u64 = number.parse().ok()?;
-    Some(match unit {
-        "H" => Duration::from_secs(number * 3600),
-        "M" => Duration::from_secs(number * 60),
-        "S" => Duration::from_secs(number),
-        "m" => Duration::from_millis(number),
-        "u" => Duration::from_micros(number),
-        "n" => Duration::from_nanos(number),
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,11 +230,8 @@ mod tests {
     #[test]
     fn a_body_is_exactly_one_message() {
         let read = |bytes: &[u8], encoding: Option<&'static str>| {
-            let mut headers = HeaderMap::new();
-            if let Some(encoding) = encoding {
-                headers.insert(ENCODING, HeaderValue::from_static(encoding));
-            }
-            let read = only_message(&Bytes::copy_from_slice(bytes), &headers, 100);
+            let encoding = encoding.map(HeaderValue::from_static);
+            let read = only_message(&Bytes::copy_from_slice(bytes), encoding.as_ref(), 100);
             read.map_err(|problem| String::from_utf8(problem.to_json()).expect("JSON"))
         };
         assert_eq!(read(b"\0\0\0\0\x02ab", None).unwrap(), "ab");
@@ -242,20 +253,22 @@ mod tests {
     }
 
     #[test]
-    fn timeouts_are_read() {
-        for (text, expected) in [
-            ("1S", Some(Duration::from_secs(1))),
-            ("99999999n", Some(Duration::from_nanos(99_999_999))),
-            ("2H", Some(Duration::from_secs(7200))),
-            ("123456789S", None),
-            ("S", None),
-            ("", None),
-            ("1", None),
-            ("-1S", None),
-            ("1s", None),
-            ("1ü", None),
-        ] {
-            assert_eq!(timeout_of(text), expected, "{text}");
-        }
+    fn compressed_messages_are_bounded_and_end_with_their_frame() {
+        let framed = |parts: &[&[u8]]| {
+            let packed: Vec<u8> = parts
+                .iter()
+                .flat_map(|part| {
+                    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                    std::io::Write::write_all(&mut encoder, part).expect("a vector has room");
+                    encoder.finish().expect("a vector has room")
+                })
+                .collect();
+            Bytes::from([&[1][..], &(packed.len() as u32).to_be_bytes(), &packed].concat())
+        };
+        let gzip = HeaderValue::from_static("gzip");
+        let read = |parts: &[&[u8]]| only_message(&framed(parts), Some(&gzip), 100);
+        assert_eq!(read(&[&[7; 100]]).expect("it fits"), [7; 100][..]);
+        assert_eq!(read(&[&[7; 101]]).expect_err("too large").status(), StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(read(&[b"a", b"b"]).expect_err("two members").status(), StatusCode::BAD_REQUEST);
     }
 }

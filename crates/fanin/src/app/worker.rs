@@ -1,4 +1,4 @@
-//! The application on one worker: converts the server's requests for the flows, and the flows' replies to responses.
+//! The application on one worker.
 
 use std::cell::OnceCell;
 use std::future::Future;
@@ -8,23 +8,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use arcstr::ArcStr;
-use bytes::Bytes;
-use fanin_flow::{
-    ClientUpload, FlowError, FlowFuture, IncomingRequest, Incomplete, Limit, Reply, ReplyBody, ReplyStream, WorkerFlows,
-};
+use fanin_flow::{FlowFuture, WorkerFlows};
 use fanin_push::Hub;
-use fanin_server::{
-    Aborted, Body, BodyStream, Problem, Report, Request, RequestId, Response, Upload, UploadError, Worker,
-    WorkerContext,
-};
+use fanin_server::{Request, RequestId, Response, Worker, WorkerContext};
 use fanin_upstream::WorkerClient;
-use http::StatusCode;
-use http_body::Frame;
 
 use super::models::InProcess;
-use super::rpc::RouteMethod;
-use super::{App, Traces};
+use super::{App, Traces, convert, rpc};
 
 thread_local! {
     /// The worker's subscribers. A reload keeps them.
@@ -84,32 +74,14 @@ impl AppWorker {
 impl Worker for AppWorker {
     type Future = Answering;
 
-    fn handle(&self, mut request: Request) -> Answering {
+    fn handle(&self, request: Request) -> Answering {
         let route = request.route;
-        let (id, traces) = (request.id, self.app.traces.clone());
-        let method = self.app.methods[route].clone();
-        if let Some(method) = &method
-            && let Err(problem) = method.receive(&mut request)
-        {
-            return Answering { state: State::Refused(Some(problem)), request: id, traces, method: None };
+        if let Some(method) = &self.app.methods[route] {
+            return Answering::Rpc(Box::pin(rpc::serve(method.clone(), self.app.clone(), self.flows.clone(), request)));
         }
-        let names = &self.app.params[route];
-        let params =
-            names.iter().zip(request.params.iter()).map(|(name, (_, value))| (name.clone(), ArcStr::from(value)));
-        let incoming = IncomingRequest {
-            params: params.collect(),
-            method: request.method,
-            uri: request.uri,
-            headers: request.headers,
-            body: request.body,
-            upload: request.upload.map(|upload| Box::new(ClientBody(upload)) as Box<dyn ClientUpload>),
-            remote: request.remote,
-            start: request.start,
-            deadline: request.deadline,
-            permit: Some(Box::new(request.permit)),
-        };
-        let state = State::Flow(self.flows.run(route, incoming));
-        Answering { state, request: id, traces, method: method.map(|method| (method, self.app.clone(), route)) }
+        let (id, traces) = (request.id, self.app.traces.clone());
+        let flow = self.flows.run(route, convert::incoming(&self.app.params[route], request));
+        Answering::Flow { flow, request: id, traces }
     }
 
     fn computing(&self) -> usize {
@@ -127,186 +99,30 @@ impl Worker for AppWorker {
 }
 
 /// A request that is being answered. After a drop, the flow decides whether it goes on (`on_disconnect`).
-pub struct Answering {
-    state: State,
-    request: RequestId,
-    traces: Option<Traces>,
-    /// The gRPC method that the route serves.
-    method: Option<(Arc<RouteMethod>, Arc<App>, usize)>,
-}
-
-enum State {
-    Flow(FlowFuture),
-    /// The flow does not run.
-    Refused(Option<Box<Problem>>),
+pub enum Answering {
+    /// A flow runs.
+    Flow {
+        /// The flow.
+        flow: FlowFuture,
+        /// The request's id.
+        request: RequestId,
+        /// Where its calls are recorded.
+        traces: Option<Traces>,
+    },
+    /// A flow serves a gRPC method.
+    Rpc(Pin<Box<dyn Future<Output = Response>>>),
 }
 
 impl Future for Answering {
     type Output = Response;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
-        let id = self.request;
-        let mut reply = match &mut self.state {
-            State::Flow(flow) => ready!(Pin::new(flow).poll(context)),
-            State::Refused(problem) => {
-                return problem.take().map_or(Poll::Pending, |problem| Poll::Ready(problem.request(id).into()));
+        match &mut *self {
+            Answering::Flow { flow, request, traces } => {
+                let reply = ready!(Pin::new(flow).poll(context));
+                Poll::Ready(convert::response(reply, *request, traces.as_ref()))
             }
-        };
-        if let Some(traces) = &self.traces {
-            traces.add(std::mem::take(&mut reply.trace));
+            Answering::Rpc(call) => call.as_mut().poll(context),
         }
-        let response = response(reply, |problem| problem.request(id));
-        Poll::Ready(match &self.method {
-            Some((method, app, route)) => method.send(response, app.flows.describe(*route)),
-            None => response,
-        })
-    }
-}
-
-/// Converts a reply to a response. `with_id` adds the request's id to a problem.
-fn response(reply: Reply, with_id: impl FnOnce(Problem) -> Problem) -> Response {
-    let report = Report {
-        partial: reply.partial.is_some(),
-        calls: reply.calls,
-        upstream: reply.upstream,
-        steps: reply.usage.steps,
-        memory: reply.usage.memory,
-        limit: reply.limit.map(Limit::name),
-    };
-    match reply.result {
-        Ok(success) => Response {
-            status: success.status,
-            headers: success.headers,
-            body: match success.body {
-                ReplyBody::Pieces(pieces) => match pieces.into_inner() {
-                    Ok([body]) => Body::from(body),
-                    Err(pieces) => Body::from(pieces.into_iter().collect::<Vec<Bytes>>()),
-                },
-                ReplyBody::Stream(stream) => Body::stream(StreamedBody(stream)),
-            },
-            report,
-        },
-        Err(error) => Response { report, ..with_id(problem(error)).into() },
-    }
-}
-
-/// A flow's stream as the server sends it.
-struct StreamedBody(Box<dyn ReplyStream>);
-
-impl BodyStream for StreamedBody {
-    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
-        let next = self.0.poll_next(context);
-        next.map(|next| next.map(|next| next.map(Frame::data).map_err(|Incomplete(why)| Aborted(why))))
-    }
-
-    fn exact_len(&self) -> Option<u64> {
-        self.0.exact_len()
-    }
-
-    fn report(&mut self) -> Option<Report> {
-        let summary = self.0.summary()?;
-        Some(Report {
-            partial: summary.partial,
-            calls: summary.calls,
-            upstream: summary.upstream,
-            steps: summary.usage.steps,
-            memory: summary.usage.memory,
-            limit: summary.limit.map(Limit::name),
-        })
-    }
-}
-
-/// A request's body as a flow passes it on.
-struct ClientBody(Box<Upload>);
-
-impl ClientUpload for ClientBody {
-    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, FlowError>>> {
-        self.0.poll_part(context).map_err(|error| {
-            let (status, kind, title) = match &error {
-                UploadError::TooLarge { .. } => {
-                    (StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "The request's body is too large")
-                }
-                UploadError::Timeout => {
-                    (StatusCode::REQUEST_TIMEOUT, "body-timeout", "The request's body did not arrive in time")
-                }
-                UploadError::Broken(_) => (StatusCode::BAD_REQUEST, "bad-request", "The request cannot be understood"),
-            };
-            FlowError { status, kind, title, detail: error.to_string().into(), upstream: None, retry_after: None }
-        })
-    }
-
-    fn announced(&self) -> Option<u64> {
-        self.0.announced()
-    }
-}
-
-fn problem(error: FlowError) -> Problem {
-    let mut problem = Problem::new(error.status, error.kind, error.title).detail(error.detail);
-    if let Some(upstream) = error.upstream {
-        problem = problem.member("upstream", upstream);
-    }
-    match error.retry_after {
-        Some(after) => problem.retry_after(after),
-        None => problem,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use fanin_flow::{Success, Usage};
-    use http::header::{CONTENT_TYPE, RETRY_AFTER};
-    use http::{HeaderMap, HeaderValue};
-
-    use super::*;
-
-    fn sent(result: Result<Success, FlowError>, partial: Option<&str>) -> Response {
-        let partial = partial.map(str::to_owned);
-        let (usage, limit) = (Usage { steps: 5, memory: 6 }, Some(Limit::Steps));
-        let upstream = Duration::from_millis(7);
-        let reply = Reply { result, calls: 3, upstream, partial, usage, limit, trace: Vec::new() };
-        response(reply, |problem| problem)
-    }
-
-    fn success(pieces: &[&'static str]) -> Success {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let body = ReplyBody::Pieces(pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect());
-        Success { status: StatusCode::CREATED, headers, body }
-    }
-
-    #[test]
-    fn a_response_is_sent_as_it_is() {
-        for pieces in [&[][..], &["{}"], &["{\"a\":", "1", "}"]] {
-            let response = sent(Ok(success(pieces)), Some("reviews"));
-            assert_eq!(response.status, StatusCode::CREATED);
-            assert_eq!(response.headers[CONTENT_TYPE], "application/json");
-            assert_eq!(response.body.to_bytes(), pieces.concat());
-            let upstream = Duration::from_millis(7);
-            let limit = Some("steps");
-            assert_eq!(response.report, Report { partial: true, calls: 3, upstream, steps: 5, memory: 6, limit });
-        }
-        assert!(!sent(Ok(success(&[])), None).report.partial);
-    }
-
-    #[test]
-    fn an_error_becomes_a_problem() {
-        let error = FlowError {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            kind: "upstream-limit",
-            title: "Too many calls to an upstream",
-            detail: "search: limit".into(),
-            upstream: Some("search".into()),
-            retry_after: Some(Duration::from_millis(1500)),
-        };
-        let response = sent(Err(error), None);
-        assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(response.headers[CONTENT_TYPE], "application/problem+json");
-        assert_eq!(response.headers[RETRY_AFTER], "2");
-        assert_eq!(response.report.calls, 3);
-        let body: serde_json::Value = serde_json::from_slice(&response.body.to_bytes()).expect("JSON");
-        assert_eq!(body["type"], "urn:fanin:problem:upstream-limit");
-        assert_eq!((&body["detail"], &body["upstream"]), (&"search: limit".into(), &"search".into()));
     }
 }

@@ -96,10 +96,15 @@ impl Serving {
         ))
     }
 
-    fn ask(&self, request: &str) -> String {
+    pub fn connect(&self) -> TcpStream {
         let address = self.listen.parse().expect("an address");
-        let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("connected");
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("connected");
         stream.set_read_timeout(Some(TIMEOUT)).expect("set");
+        stream
+    }
+
+    fn ask(&self, request: &str) -> String {
+        let mut stream = self.connect();
         stream.write_all(request.as_bytes()).expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
