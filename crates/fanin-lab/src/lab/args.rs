@@ -141,14 +141,16 @@ fn tell(name: &str, error: &LabError) {
 
 /// Ctrl-C and SIGTERM end the children and remove the temporary folder before they end this process.
 fn clean_up_on_signal() -> Result<(), LabError> {
+    use tokio::signal::unix::{SignalKind, signal};
     let failed = || LabError::io("setting up signals");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed())?;
+    // Before the first child starts: from then on a signal must not end this process alone.
+    let (mut int, mut term) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::interrupt()).map_err(failed())?, signal(SignalKind::terminate()).map_err(failed())?)
+    };
     let wait = move || {
         runtime.block_on(async {
-            use tokio::signal::unix::{SignalKind, signal};
-            let (Ok(mut int), Ok(mut term)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
-                return std::future::pending().await;
-            };
             tokio::select! {
                 _ = int.recv() => {}
                 _ = term.recv() => {}
