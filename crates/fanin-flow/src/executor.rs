@@ -247,6 +247,8 @@ impl Flow {
                 Some(Err(failure)) => {
                     return Poll::Ready(Err(self.host.with_origin((*failure).clone(), Some(slot)).into()));
                 }
+                // What is left awaits optional calls. Its part comes late, as theirs.
+                None if returned.framing.is_some() && !self.host.awaits_required() => break,
                 None => ready!(self.await_completions(context))?,
             }
         }

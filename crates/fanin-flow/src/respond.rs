@@ -116,7 +116,8 @@ pub(crate) fn first_part(
     }
     let mut waits = false;
     pending_values(body, &mut |slot| waits |= !slot.is_settled() && slot.root().is_call() && !host.is_optional(slot));
-    if waits {
+    // If none is on its way, they await what optional calls answer.
+    if waits && host.awaits_required() {
         return Ok(None);
     }
     let mut headers = HeaderMap::new();

@@ -23,6 +23,8 @@ pub struct Upload {
     limit: usize,
     idle_timeout: Duration,
     timer: Option<Pin<Box<Sleep>>>,
+    /// The last poll waits for the client: the timer runs.
+    waiting: bool,
     ended: bool,
 }
 
@@ -51,7 +53,8 @@ impl fmt::Debug for Upload {
 
 impl Upload {
     pub(crate) fn new(incoming: Incoming, conn: &Rc<ConnectionState>, limit: usize, idle_timeout: Duration) -> Upload {
-        Upload { incoming, conn: conn.clone(), left: limit, limit, idle_timeout, timer: None, ended: false }
+        let conn = conn.clone();
+        Upload { incoming, conn, left: limit, limit, idle_timeout, timer: None, waiting: false, ended: false }
     }
 
     /// Bytes of the whole body, if they are announced.
@@ -74,14 +77,16 @@ impl Upload {
                 }
                 Poll::Pending => {
                     let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(self.idle_timeout)));
+                    // Time in which nobody asked for a part is not the client's.
+                    if !std::mem::replace(&mut self.waiting, true) {
+                        timer.as_mut().reset(Instant::now() + self.idle_timeout);
+                    }
                     return timer.as_mut().poll(cx).map(|()| Some(Err(UploadError::Timeout)));
                 }
             };
             // Trailers are ignored.
             let Ok(data) = frame.into_data() else { continue };
-            if let Some(timer) = &mut self.timer {
-                timer.as_mut().reset(Instant::now() + self.idle_timeout);
-            }
+            self.waiting = false;
             let Some(left) = self.left.checked_sub(data.len()) else {
                 return Poll::Ready(Some(Err(UploadError::TooLarge { limit: self.limit })));
             };

@@ -1,10 +1,11 @@
 //! Real servers for tests and benchmarks, none of them our own code: PostgreSQL, MariaDB, gRPC by Python's grpcio, HAProxy, and
-//! nginx, Node and Go as backends. Also the requests of tests of several crates: [`malformed`].
+//! nginx, Node and Go as backends. Also a [`browser`], and the requests of tests of several crates: [`malformed`].
 //!
 //! A server is a script in `.ci/servers`, which can be run by hand too. It uses a temporary folder and a free port of
 //! 127.0.0.1. It ends when its [`Server`] is dropped or its process ends. A server that is not installed is a panic
 //! that names the script: a test that lacks its server has not passed.
 
+pub mod browser;
 pub mod malformed;
 
 use std::io::{BufRead, BufReader, Write};

@@ -313,9 +313,9 @@ impl FlowHost {
         self.calls.iter().find(|entry| entry.slot.same(root)).map(|entry| entry.order.clone())
     }
 
-    /// Whether a required call has not ended.
+    /// Whether a required call is on its way. One that awaits its arguments is not: if these are of a required call, that one is.
     pub(crate) fn awaits_required(&self) -> bool {
-        self.calls.iter().any(|entry| entry.required && entry.state == CallState::Pending)
+        self.calls.iter().any(|entry| entry.required && entry.state == CallState::Pending && entry.unsent.is_none())
     }
 
     /// Whether `slot` is an optional call of this flow, or a part of its answer.

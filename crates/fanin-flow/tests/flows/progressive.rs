@@ -215,6 +215,35 @@ fn results_of_functions_that_need_optional_answers_come_late_too() {
     });
 }
 
+/// A required call whose argument is a part of an optional answer: it is not on its way before that has come.
+const ARGUMENT: &str = "
+def flow(req):
+    offers = b.get(\"/offers\", optional = True)
+    return {\"product\": a.get(\"/product\"), \"offered\": a.get(\"/offered\", query = {\"ids\": offers[\"ids\"]})}
+";
+
+#[test]
+fn a_required_call_with_an_optional_argument_does_not_hold_the_first_part() {
+    if threaded() {
+        return;
+    }
+    paused(async {
+        let it = setup_with(ARGUMENT, "progressive = true", |_, request| match request.path_and_query.as_str() {
+            "/offers" => after(40, "{\"ids\":\"3\"}"),
+            "/offered?ids=3" => after(7, "[3]"),
+            _ => after(10, "{}"),
+        });
+        assert_eq!(
+            parts(&it).await,
+            [
+                (10, json!({"body": {"product": {}, "offered": null}})),
+                (47, json!({"path": "/offered", "value": [3]})),
+                (47, json!({"done": true})),
+            ]
+        );
+    });
+}
+
 #[test]
 fn a_failure_before_the_first_part_is_an_ordinary_error() {
     if threaded() {
