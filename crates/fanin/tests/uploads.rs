@@ -261,9 +261,11 @@ fn an_upstream_gets_each_part_before_the_client_sends_the_next() {
 #[test]
 fn a_large_body_passes_unchanged_and_none_is_no_problem() {
     let (_dir, far, serving) = serve();
+    // Made before the head is sent: it takes long, and the client must not be silent then.
+    let all = body(0..LARGE);
     for path in ["/of/take", "/both"] {
         let mut client = send(&serving, &format!("POST {path} HTTP/1.1\r\ncontent-length: {LARGE}"));
-        client.write_all(&body(0..LARGE)).expect("sent");
+        client.write_all(&all).expect("sent");
         assert_eq!(far.end(), Seen::Complete(LARGE));
         assert_eq!(response(&client).1, format!("{{\"bytes\":{LARGE}}}"));
         // On the same connection.
@@ -276,9 +278,9 @@ fn a_large_body_passes_unchanged_and_none_is_no_problem() {
 #[test]
 fn an_upstream_that_does_not_read_stops_the_client() {
     let (_dir, far, serving) = serve();
+    let all = body(0..LARGE);
     let mut client = send(&serving, &format!("POST /of/wait HTTP/1.1\r\ncontent-length: {LARGE}"));
     client.set_write_timeout(Some(Duration::from_millis(500))).expect("set");
-    let all = body(0..LARGE);
     let mut sent = 0;
     let stopped = loop {
         match client.write(&all[sent..]) {
