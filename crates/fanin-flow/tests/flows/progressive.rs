@@ -241,6 +241,25 @@ fn a_required_call_with_an_optional_argument_does_not_hold_the_first_part() {
                 (47, json!({"done": true})),
             ]
         );
+        let it = setup_with(ARGUMENT, "progressive = true", |_, request| match request.path_and_query.as_str() {
+            "/offers" => after(40, "{}"),
+            _ => after(10, "").error(ErrorKind::Refused),
+        });
+        let error = start(&it, "application/jsonl").await.map(|_| ()).unwrap_err();
+        assert_eq!((error.status.as_u16(), error.kind, it.elapsed()), (502, "upstream-unreachable", 10));
+        let it = setup_with(ARGUMENT, "progressive = true", |_, request| match request.path_and_query.as_str() {
+            "/offers" => after(40, "").error(ErrorKind::Refused),
+            _ => after(10, "{}"),
+        });
+        let lines = parts(&it).await;
+        assert_eq!(
+            lines,
+            [
+                (10, json!({"body": {"product": {}, "offered": null}})),
+                (40, json!({"path": "/offered", "value": null})),
+                (40, json!({"done": true, "partial": ["b"]})),
+            ]
+        );
     });
 }
 
