@@ -117,6 +117,11 @@ fn messages_of_grpc() {
 }
 
 #[test]
+fn messages_of_served_methods() {
+    assert_eq!(run("transcode", 20_000, fanin_upstream::fuzzing::transcode), corpus("transcode").len());
+}
+
+#[test]
 fn compressed_answers() {
     let corpus = corpus("content_encoding");
     assert_eq!(run("content_encoding", 5000, fanin_upstream::fuzzing::content_encoding), corpus.len());

@@ -6,6 +6,7 @@
 //!
 //! - `describe`, `reflection`: where descriptors come from.
 //! - `method`, `services`: what they contain. `served`: those that routes serve.
+//! - `transcode`: messages to JSON and back, as routes need it at each call.
 //! - `message`, `shape`, `frame`, `status`, `convert`: conversion, checks of JSON, and the protocol's own forms.
 
 mod convert;
@@ -19,6 +20,7 @@ mod served;
 mod services;
 mod shape;
 mod status;
+pub(crate) mod transcode;
 
 pub use convert::off_worker;
 pub use method::Method;

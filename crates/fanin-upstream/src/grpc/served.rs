@@ -1,13 +1,14 @@
 //! Methods that this process serves: their messages to JSON and back.
 
 use bytes::Bytes;
-use fanin_json::{Doc, Kind};
+use fanin_json::{Doc, Kind, Node};
 use prost::Message;
 use prost_reflect::{DynamicMessage, SerializeOptions};
 
 use super::describe;
 use super::message::{parse_message, shown};
 use super::method::{Method, Methods};
+use super::transcode::{Layouts, Style};
 
 /// Deepest nesting of a list of messages.
 const DEEPEST: usize = 1000;
@@ -16,6 +17,7 @@ const DEEPEST: usize = 1000;
 #[derive(Debug)]
 pub struct Served {
     methods: Methods,
+    layouts: Layouts,
     shown: SerializeOptions,
 }
 
@@ -30,7 +32,9 @@ impl Served {
         if methods.by_name.is_empty() {
             return Err((described.key, "describes no method of any service".to_owned()));
         }
-        Ok(Served { methods, shown: shown(config.int64, config.field_names) })
+        let messages = methods.by_name.values().flat_map(|method| [method.input().clone(), method.output().clone()]);
+        let layouts = Layouts::new(messages, Style { int64: config.int64, field_names: config.field_names });
+        Ok(Served { methods, layouts, shown: shown(config.int64, config.field_names) })
     }
 
     /// The method with that full name, `package.Service/Method`.
@@ -54,6 +58,9 @@ impl Served {
     /// If it is not a valid message.
     pub fn request(&self, method: &Method, message: Bytes) -> Result<Bytes, String> {
         let of = method.input();
+        if let Some(json) = self.layouts.to_json(of, &message) {
+            return Ok(json);
+        }
         let invalid = |error: &dyn std::fmt::Display| format!("the message is not a valid {}: {error}", of.full_name());
         let decoded = DynamicMessage::decode(of.clone(), message).map_err(|error| invalid(&error))?;
         let mut json = Vec::new();
@@ -68,25 +75,28 @@ impl Served {
     /// # Errors
     /// Which field does not fit.
     pub fn response(&self, method: &Method, json: &Bytes) -> Result<Vec<Bytes>, String> {
+        let doc = Doc::parse_indexed(json.clone(), DEEPEST).map_err(|error| error.to_string())?;
         if !method.is_server_streaming() {
-            return Ok(vec![framed(method, json)?]);
+            return Ok(vec![self.framed(method, doc.root())?]);
         }
-        let doc = Doc::parse(json.clone(), DEEPEST).map_err(|error| error.to_string())?;
         if doc.root().kind() != Kind::Array {
             return Err("the method returns a stream: the flow must return a list of messages".to_owned());
         }
         let messages = doc.root().elements().enumerate();
-        messages.map(|(at, one)| framed(method, one.raw()).map_err(|what| format!("message {at}: {what}"))).collect()
+        messages.map(|(at, one)| self.framed(method, one).map_err(|what| format!("message {at}: {what}"))).collect()
     }
-}
 
-/// A message with its prefix: not compressed, and its length.
-fn framed(method: &Method, json: &[u8]) -> Result<Bytes, String> {
-    let message = parse_message(method.output(), json)?;
-    let mut out = vec![0; super::PREFIX];
-    // A vector always has room.
-    message.encode(&mut out).map_err(|error| error.to_string())?;
-    let length = u32::try_from(out.len() - super::PREFIX).map_err(|_| "is too large to be sent".to_owned())?;
-    out[1..super::PREFIX].copy_from_slice(&length.to_be_bytes());
-    Ok(out.into())
+    /// A message with its prefix: not compressed, and its length.
+    fn framed(&self, method: &Method, json: Node<'_>) -> Result<Bytes, String> {
+        let mut out = Vec::with_capacity(super::PREFIX + json.raw().len());
+        out.resize(super::PREFIX, 0);
+        if self.layouts.append_message(method.output(), json, &mut out).is_none() {
+            out.truncate(super::PREFIX);
+            // A vector always has room.
+            parse_message(method.output(), json.raw())?.encode(&mut out).map_err(|error| error.to_string())?;
+        }
+        let length = u32::try_from(out.len() - super::PREFIX).map_err(|_| "is too large to be sent".to_owned())?;
+        out[1..super::PREFIX].copy_from_slice(&length.to_be_bytes());
+        Ok(out.into())
+    }
 }
