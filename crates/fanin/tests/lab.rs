@@ -57,6 +57,26 @@ fn one_that_lacks_its_server_says_how_to_get_it_and_the_rest_goes_on() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn clients_that_wait_hold_threads_or_none() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (code, out, err) = lab(dir.path(), &["push", "--quick"], &[]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("1000 clients on threads take"), "{out}");
+    let text = std::fs::read_to_string(dir.path().join("report/push.json")).expect("written");
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    let rows = report["tables"][0]["rows"].as_array().expect("rows");
+    let cells: Vec<[&str; 3]> = rows.iter().map(|row| [0, 1, 2].map(|at| row[at].as_str().expect("text"))).collect();
+    assert_eq!(cells.len(), 4, "{report}");
+    // One thread for each client, and the one that accepts.
+    let threads = |at: usize| cells[at][2].parse::<u64>().expect("a number");
+    assert!(threads(0) > 100 && threads(2) > 1000, "{report}");
+    assert_eq!((threads(1), cells[1][1]), (threads(3), "Fanin's channels"), "{report}");
+    assert_eq!(report["bars"][0]["holds"], true, "{report}");
+    assert!(dir.path().join("report/push.svg").exists() && dir.path().join("report/push-2.svg").exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn a_full_disk_is_told_before_anything_is_measured() {
     let dir = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(dir.path().join("report")).expect("made");

@@ -26,7 +26,8 @@ use super::{Context, EXPERIMENTS, Experiment, experiment, process, report, role 
     retailer      the ways to build a page of many services\n  \
     blocked-loop  a callback that blocks its own event loop\n  \
     memory        threads that start and end, and their effect on allocators\n  \
-    keepalive     an instance vanishes without closing its connections\n\n\
+    keepalive     an instance vanishes without closing its connections\n  \
+    push          clients that wait for events: on a thread each, and without threads\n\n\
     Experiments need no root, use loopback only, and remove their files. Run them on an idle\n\
     machine: figures of a busy one are worth little. If one lacks a server, it reports how to get it,\n\
     and the others run. Each run adds to the report in the --out folder.\n\

@@ -221,7 +221,7 @@ const AREAS: usize = 5;
 
 /// How many threads the system lets a process have areas of memory for, if it says so. Asking for more than that is no error that
 /// could be seen: a thread that has begun and cannot have its second stack ends the process.
-fn most_threads() -> usize {
+pub(super) fn most_threads() -> usize {
     let areas = fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
     areas.trim().parse::<usize>().map_or(usize::MAX, |areas| areas / AREAS)
 }
@@ -264,7 +264,7 @@ fn threads(count: usize) -> Result<Taken, LabError> {
 }
 
 /// Stacks that the kernel holds for all threads of the machine.
-fn kernel_bytes() -> u64 {
+pub(super) fn kernel_bytes() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("KernelStack:")).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024

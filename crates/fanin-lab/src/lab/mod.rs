@@ -34,6 +34,7 @@ mod keepalive;
 mod memory;
 mod pool_table;
 mod postgres;
+mod push;
 mod retailer;
 mod slow_backend;
 mod sql;
@@ -76,7 +77,7 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order in which `all` runs them.
-pub const EXPERIMENTS: [&Experiment; 12] = [
+pub const EXPERIMENTS: [&Experiment; 13] = [
     &pool_table::EXPERIMENT,
     &slow_backend::EXPERIMENT,
     &deserialise::EXPERIMENT,
@@ -89,6 +90,7 @@ pub const EXPERIMENTS: [&Experiment; 12] = [
     &blocked_loop::EXPERIMENT,
     &memory::EXPERIMENT,
     &keepalive::EXPERIMENT,
+    &push::EXPERIMENT,
 ];
 
 /// The experiment of a name.

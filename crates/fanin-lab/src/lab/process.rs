@@ -189,6 +189,30 @@ pub(crate) fn role<T: DeserializeOwned>(program: &Path, arguments: &[&str]) -> R
     })
 }
 
+/// This program in a role that serves: its first line is its address.
+pub(crate) struct Role {
+    child: Owned,
+    pub(crate) addr: SocketAddr,
+}
+
+impl Role {
+    pub(crate) fn start(program: &Path, arguments: &[&str]) -> Result<Role, LabError> {
+        let mut command = Command::new(program);
+        command.arg("lab-role").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = Owned::spawn(&mut command)?;
+        let mut line = String::new();
+        let pipe = child.0.stdout.take().ok_or_else(|| LabError::wrong("no pipe"))?;
+        BufReader::new(pipe).read_line(&mut line).map_err(LabError::io(format!("reading from {arguments:?}")))?;
+        // What it lacks it has said on standard error.
+        let addr = line.trim().parse().map_err(|_| LabError::Wrong(format!("{arguments:?} did not start")))?;
+        Ok(Role { child, addr })
+    }
+
+    pub(crate) fn usage(&self) -> Result<Usage, LabError> {
+        self.child.usage()
+    }
+}
+
 /// `fanin serve` on a folder of its own.
 pub(crate) struct Served {
     child: Owned,

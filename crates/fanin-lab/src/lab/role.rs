@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::error::LabError;
-use super::{blocked_loop, coroutines, memory};
+use super::{blocked_loop, coroutines, memory, push};
 
 /// Runs `NAME ARGUMENTS...` and gives its result.
 pub(super) fn run(what: &[String]) -> Result<Value, LabError> {
@@ -12,6 +12,7 @@ pub(super) fn run(what: &[String]) -> Result<Value, LabError> {
     let result = match words[..] {
         ["coroutines", kind, count] => json!(coroutines::role(kind, number(count)?)?),
         ["memory", allocator, generations] => json!(memory::role(allocator, number(generations)?)?),
+        ["push-threads"] => json!(push::role()?),
         ["blocked-loop", kind] => json!(blocked_loop::role(kind)?),
         _ => return Err(LabError::Wrong(format!("there is no role {what:?}"))),
     };
