@@ -17,6 +17,7 @@ mod core_speed;
 mod cost;
 mod cost_sweep;
 mod eval;
+mod grpc;
 mod hold;
 mod hostile;
 mod inflight;
@@ -26,6 +27,8 @@ mod models;
 mod overload;
 mod peers;
 mod process;
+mod progressive;
+mod push;
 mod report;
 mod rolling;
 mod sampler;
@@ -176,6 +179,26 @@ enum Command {
         #[command(flatten)]
         options: Options,
     },
+    /// Memory of 100,000 subscribers, the time until an event reaches the last of 10,000, and what publishing takes
+    ///
+    /// Example: bench/run push --quick
+    Push {
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Subscribers of a channel (a role, started by `push`)
+    #[command(hide = true)]
+    PushSubscribers {
+        #[command(flatten)]
+        plan: push::subscribers::Plan,
+    },
+    /// How soon the first part of a page comes, and what parts add to the CPU of a plain answer
+    ///
+    /// Example: bench/run progressive --quick
+    Progressive {
+        #[command(flatten)]
+        options: Options,
+    },
     /// The backend of `stream`
     #[command(hide = true)]
     Large {
@@ -212,6 +235,19 @@ enum Command {
         /// Only these: `cost,mlserver,deadline,fleet,vanish`
         #[arg(long, value_name = "NAME", value_delimiter = ',')]
         only: Vec<String>,
+    },
+    /// CPU of a unary call whose flow returns its argument, as a ratio to a bare tonic echo
+    ///
+    /// Example: bench/run grpc --quick
+    Grpc {
+        #[command(flatten)]
+        options: Options,
+    },
+    /// The bare tonic echo of pages (a role, started by `grpc`)
+    #[command(hide = true)]
+    TonicPage {
+        #[arg(long, default_value = "127.0.0.1:0")]
+        listen: SocketAddr,
     },
     /// The bare tonic echo (a role, started by `models`)
     #[command(hide = true)]
@@ -331,6 +367,11 @@ fn run(command: Command) -> Result<bool, Failure> {
         Command::Models { options, full, only } => {
             show(&options, models::run(&options, &models::Plans { full, only })?)
         }
+        Command::Grpc { options } => show(&options, grpc::run(&options)?),
+        Command::TonicPage { listen } => {
+            grpc::serve(listen, ready)?;
+            Ok(true)
+        }
         Command::TonicEcho { listen } => {
             models::echo::run(listen, ready)?;
             Ok(true)
@@ -344,6 +385,12 @@ fn run(command: Command) -> Result<bool, Failure> {
         Command::Shop { options, recommendations } => show(&options, shop::run(&options, &recommendations)?),
         Command::Start { options } => show(&options, start::run(&options)?),
         Command::Stream { options } => show(&options, stream::run(&options)?),
+        Command::Progressive { options } => show(&options, progressive::run(&options)?),
+        Command::Push { options } => show(&options, push::run(&options)?),
+        Command::PushSubscribers { plan } => {
+            push::subscribers::run(plan)?;
+            Ok(true)
+        }
         Command::Large { size } => {
             stream::serve(size, ready)?;
             Ok(true)

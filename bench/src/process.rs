@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// The core of the server under test.
 pub const SERVER_CORE: usize = 0;
@@ -41,6 +42,12 @@ pub struct Usage {
     pub peak: u64,
     /// Threads.
     pub threads: u64,
+}
+
+/// The monotonic clock, which all processes share, in nanoseconds.
+pub fn nanos() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Runs this thread, and the children and threads that it starts, on one core.

@@ -35,15 +35,22 @@ pub fn fanin_with(
     second: Option<&Server>,
     variables: &[(&str, &str)],
 ) -> Result<Server, Failure> {
+    let addrs = [Some(backend), second].map(|server| server.map(|server| server.addr.to_string()).unwrap_or_default());
+    let mut all = vec![("FANIN_BENCH_BACKEND", addrs[0].as_str())];
+    if second.is_some() {
+        all.push(("FANIN_BENCH_SECOND", &addrs[1]));
+    }
+    all.extend(variables);
+    alone(dir, &all)
+}
+
+/// Fanin with the configuration in `bench/DIR`, which has no upstream, and further variables for it.
+pub fn alone(dir: &str, variables: &[(&str, &str)]) -> Result<Server, Failure> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(dir);
     let mut command = fanin_command(&dir)?;
     let (listen, admin) = (process::free_port()?, process::free_port()?);
     command.env("FANIN_BENCH_LISTEN", listen.to_string()).env("FANIN_BENCH_ADMIN", admin.to_string());
-    command.env("FANIN_BENCH_BACKEND", backend.addr.to_string());
     command.envs(variables.iter().copied());
-    if let Some(second) = second {
-        command.env("FANIN_BENCH_SECOND", second.addr.to_string());
-    }
     Ok(Server::command("fanin", listen, command, Duration::from_secs(10))?)
 }
 

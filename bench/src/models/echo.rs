@@ -14,6 +14,7 @@ use tonic_prost::ProstCodec;
 
 use super::messages::{InferRequest, InferResponse, InputTensor};
 
+#[derive(Clone)]
 struct Echo;
 
 impl UnaryService<InferRequest> for Echo {
@@ -35,15 +36,28 @@ impl UnaryService<InferRequest> for Echo {
 
 /// Serves until the process ends.
 pub fn run(listen: SocketAddr, ready: impl Fn(SocketAddr)) -> io::Result<()> {
+    serve(listen, ready, Echo)
+}
+
+/// Serves one unary method at any path.
+pub fn serve<Q, S>(listen: SocketAddr, ready: impl Fn(SocketAddr), service: S) -> io::Result<()>
+where
+    Q: prost::Message + Default + 'static,
+    S: UnaryService<Q, Response: prost::Message + Default + 'static, Future: Send> + Clone + Send + Sync + 'static,
+{
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let listener = tokio::net::TcpListener::bind(listen).await?;
         ready(listener.local_addr()?);
         loop {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;
-            let service = service_fn(|request: http::Request<Incoming>| async {
-                let mut grpc = Grpc::new(ProstCodec::<InferResponse, InferRequest>::default());
-                Ok::<_, Infallible>(grpc.unary(Echo, request).await)
+            let service = service.clone();
+            let service = service_fn(move |request: http::Request<Incoming>| {
+                let service = service.clone();
+                async {
+                    let mut grpc = Grpc::new(ProstCodec::<S::Response, Q>::default());
+                    Ok::<_, Infallible>(grpc.unary(service, request).await)
+                }
             });
             let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
             tokio::spawn(server.serve_connection(TokioIo::new(stream), service));

@@ -25,7 +25,7 @@ pub struct Clients {
 }
 
 /// A message after its five bytes.
-fn framed(message: &impl Message) -> Bytes {
+pub fn framed(message: &impl Message) -> Bytes {
     let mut frame = BytesMut::new();
     frame.put_u8(0);
     frame.put_u32(message.encoded_len() as u32);
@@ -65,11 +65,17 @@ pub async fn connect(addr: SocketAddr) -> Result<Sender, String> {
     Ok(sender)
 }
 
-/// Asks once.
+/// Asks a model once.
 pub async fn ask(sender: &mut Sender, addr: SocketAddr, body: &Bytes) -> Result<InferResponse, String> {
+    let bytes = call(sender, addr, PATH, body).await?;
+    InferResponse::decode(bytes.slice(5.min(bytes.len())..)).map_err(|error| error.to_string())
+}
+
+/// Calls a method once; the body of the answer.
+async fn call(sender: &mut Sender, addr: SocketAddr, path: &str, body: &Bytes) -> Result<Bytes, String> {
     let mut request = Request::new(Full::new(body.clone()));
     *request.method_mut() = http::Method::POST;
-    *request.uri_mut() = format!("http://{addr}{PATH}").parse().map_err(|error| format!("{error}"))?;
+    *request.uri_mut() = format!("http://{addr}{path}").parse().map_err(|error| format!("{error}"))?;
     request.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
     request.headers_mut().insert("te", HeaderValue::from_static("trailers"));
     request.headers_mut().insert("grpc-timeout", HeaderValue::from_static("60S"));
@@ -79,28 +85,42 @@ pub async fn ask(sender: &mut Sender, addr: SocketAddr, body: &Bytes) -> Result<
     if status != Some(HeaderValue::from_static("0")) {
         return Err(format!("status {status:?}"));
     }
-    let bytes = whole.to_bytes();
-    InferResponse::decode(bytes.slice(5.min(bytes.len())..)).map_err(|error| error.to_string())
+    Ok(whole.to_bytes())
 }
 
 impl Clients {
-    /// Connects and begins to ask; connections take the bodies in turns.
+    /// Connects and begins to ask models; connections take the bodies in turns.
     pub fn start(addr: SocketAddr, connections: usize, bodies: &[Bytes]) -> Result<Clients, Failure> {
+        Self::connect(addr, connections, PATH, bodies, |bytes| {
+            let answer = InferResponse::decode(&bytes[5.min(bytes.len())..]).map_err(|error| error.to_string())?;
+            match answer.raw_output_contents.iter().any(|raw| raw.is_empty() || raw.len() % 8 != 0) {
+                true => Err(format!("{answer:?}")),
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// The same with any method, whose answers are checked.
+    pub fn connect(
+        addr: SocketAddr,
+        connections: usize,
+        path: &'static str,
+        bodies: &[Bytes],
+        check: impl Fn(&[u8]) -> Result<(), String> + Clone + 'static,
+    ) -> Result<Clients, Failure> {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
         let (asked, wrong) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         let clients = Clients { runtime, asked, wrong };
         clients.runtime.block_on(async {
             for body in bodies.iter().cycle().take(connections) {
                 let mut sender = connect(addr).await.map_err(|error| Failure::Wrong(format!("{addr}: {error}")))?;
-                let first = ask(&mut sender, addr, body).await;
-                let answer = first.map_err(|error| Failure::Wrong(format!("{addr}: {error}")))?;
-                if answer.raw_output_contents.iter().any(|raw| raw.is_empty() || raw.len() % 8 != 0) {
-                    return Err(Failure::Wrong(format!("{addr}: {answer:?}")));
-                }
+                let first = call(&mut sender, addr, path, body).await;
+                first.and_then(|bytes| check(&bytes)).map_err(|error| Failure::Wrong(format!("{addr}: {error}")))?;
                 let (asked, wrong, body) = (clients.asked.clone(), clients.wrong.clone(), body.clone());
+                let check = check.clone();
                 spawn_local(async move {
                     loop {
-                        match ask(&mut sender, addr, &body).await {
+                        match call(&mut sender, addr, path, &body).await.and_then(|bytes| check(&bytes)) {
                             Ok(_) => asked.set(asked.get() + 1),
                             Err(_) => {
                                 wrong.set(wrong.get() + 1);
@@ -110,7 +130,7 @@ impl Clients {
                     }
                 });
             }
-            Ok(())
+            Ok::<(), Failure>(())
         })?;
         Ok(clients)
     }

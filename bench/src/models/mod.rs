@@ -5,7 +5,7 @@ mod cost;
 mod deadline;
 pub mod echo;
 mod fleet;
-mod load;
+pub mod load;
 mod messages;
 mod mlserver;
 mod trees;

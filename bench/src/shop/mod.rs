@@ -61,7 +61,7 @@ pub fn run(options: &Options, only: &[String]) -> Result<Report, Failure> {
     let mut report = Report::new("shop");
     for mode in MODES.iter().filter(|mode| only.is_empty() || only.iter().any(|one| one == *mode)) {
         let stub = servers::stub()?;
-        let fanin = start(&stub, mode)?;
+        let fanin = start(&stub, mode, str::to_owned)?;
         let mut cells = Vec::new();
         verify(&fanin, mode)?;
         for ((name, target, _), lines) in WAYS.into_iter().zip(lines) {
@@ -113,7 +113,8 @@ fn example() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/shop")
 }
 
-fn start(stub: &Server, mode: &str) -> Result<Server, Failure> {
+/// Fanin with the shop's flows, in front of the stub whose recommendations have that mode. `edit` changes the configuration.
+pub fn start(stub: &Server, mode: &str, edit: impl Fn(&str) -> String) -> Result<Server, Failure> {
     let source = example();
     let dir = std::env::temp_dir().join(format!("fanin-bench-{}-shop-{mode}", std::process::id()));
     let (listen, admin) = (process::free_port()?, process::free_port()?);
@@ -126,7 +127,7 @@ fn start(stub: &Server, mode: &str) -> Result<Server, Failure> {
     }
     // The example's own limit keeps its catalog to 64 calls in flight; here the question is what Fanin can do.
     let text = std::fs::read_to_string(source.join("fanin.toml"))?;
-    let text = text.replace("limit = 64\nmax_waiting = 33\n", "");
+    let text = edit(&text.replace("limit = 64\nmax_waiting = 33\n", ""));
     let server = format!(
         "[server]\nlisten = \"{listen}\"\nadmin = \"{admin}\"\nlog = \"error\"\nworkers = 1\nreload = false\nmax_connections = 4000\n"
     );
@@ -142,13 +143,15 @@ fn start(stub: &Server, mode: &str) -> Result<Server, Failure> {
     Ok(started)
 }
 
-fn post(target: &str) -> Vec<u8> {
+/// The request for a page, with further lines of its head.
+pub fn post(target: &str, headers: &str) -> Vec<u8> {
     let length = BODY.len();
-    format!("POST {target} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{BODY}")
-        .into_bytes()
+    let head = "Host: bench\r\nContent-Type: application/json";
+    format!("POST {target} HTTP/1.1\r\n{head}\r\nContent-Length: {length}\r\n{headers}\r\n{BODY}").into_bytes()
 }
 
-fn ask(addr: std::net::SocketAddr, request: &[u8]) -> Result<Value, Failure> {
+/// Asks once; the answer's JSON.
+pub fn ask(addr: std::net::SocketAddr, request: &[u8]) -> Result<Value, Failure> {
     let (status, body) = load::once(addr, request, Duration::from_secs(10))?;
     let value: Value = serde_json::from_slice(&body).unwrap_or_default();
     match status {
@@ -160,7 +163,7 @@ fn ask(addr: std::net::SocketAddr, request: &[u8]) -> Result<Value, Failure> {
 /// All ways give the same page, and a whole one.
 fn verify(fanin: &Server, mode: &str) -> Result<(), Failure> {
     let pages: Vec<Value> =
-        WAYS.iter().map(|(_, target, _)| ask(fanin.addr, &post(target))).collect::<Result<_, _>>()?;
+        WAYS.iter().map(|(_, target, _)| ask(fanin.addr, &post(target, ""))).collect::<Result<_, _>>()?;
     let whole = &pages[4];
     let length = |list: &str| whole[list].as_array().map_or(0, Vec::len);
     let recommended = if mode == "hanging" { (0, 0) } else { (6, 3) };
@@ -184,7 +187,7 @@ fn measure(
     let mut critical = Vec::new();
     for _ in 0..if options.quick { 10 } else { 30 } {
         ask(stub.addr, &load::get("/shop/reset"))?;
-        ask(fanin.addr, &post(target))?;
+        ask(fanin.addr, &post(target, ""))?;
         let seen = ask(stub.addr, &load::get("/shop/seen"))?;
         critical.push(seen["critical"].as_f64().unwrap_or(f64::NAN) / 1e3);
     }

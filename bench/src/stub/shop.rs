@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use super::reply::{Action, ok};
+use crate::process;
 
 /// Owners and their attributes, as in `examples/shop`.
 const OWNERS: [(&str, &[&str]); 4] = [
@@ -35,7 +36,8 @@ impl Default for Shop {
 impl Shop {
     /// What a path below `/shop/` asks for: `masks`, `masks/NAME`, `OWNER/products?ids=&fields=`,
     /// `recommendations/MODE/recommendations?ids=` with the mode `healthy`, `slow` (ten times) or `hanging`; `reset` starts to
-    /// count anew, `seen` tells the calls and the microseconds from the first one to the end of the last that is critical.
+    /// count anew, `seen` tells the calls, the microseconds from the first one to the end of the last that is critical,
+    /// and when that was by the monotonic clock.
     pub fn ask(&mut self, path: &[u8]) -> Action {
         let path = std::str::from_utf8(path).unwrap_or_default();
         let rest = path.strip_prefix("/shop/").unwrap_or_default();
@@ -47,7 +49,10 @@ impl Shop {
             }
             "seen" => {
                 let span = self.first.zip(self.critical).map_or(0, |(first, last)| (last - first).as_micros());
-                let body = format!(r#"{{"calls":{},"critical":{span}}}"#, self.calls);
+                // The clock that other processes read, too.
+                let ago = self.critical.map_or(Duration::ZERO, |last| last.elapsed());
+                let at = process::nanos().saturating_sub(ago.as_nanos() as u64);
+                let body = format!(r#"{{"calls":{},"critical":{span},"critical_at":{at}}}"#, self.calls);
                 return Action::Made(ok(body.as_bytes()), Duration::ZERO);
             }
             _ => {}
