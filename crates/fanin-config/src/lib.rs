@@ -61,7 +61,7 @@ pub use upstream::batch::Batch;
 pub use upstream::breaker::Breaker;
 pub use upstream::cache::Cache;
 pub use upstream::call_options::{CALL_OPTIONS, OPERATION_CALL_OPTIONS};
-pub use upstream::grpc::{FieldNames, Int64};
+pub use upstream::grpc::{FieldNames, GrpcCompression, Int64};
 pub use upstream::hedge::Hedge;
 pub use upstream::http::{EscapedSlashes, HttpVersion, QueryLists};
 pub use upstream::keys::Upstream;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use common::{FULL, folder, parse};
 use fanin_config::{
-    AccessLog, Batch, Breaker, Cache, Config, EscapedSlashes, Executor, FILE_NAME, FieldNames, FlowLimits, Hedge,
-    HttpVersion, Int64, Limit, LogFormat, MASK, ModelSettings, OnDisconnect, Param, ParamKind, ParamLocation,
-    ParamType, Priority, QueryLists, RequestSlashes, Retry, Rows, Server, Snapshot, Threads, Upstream, UpstreamKind,
-    Versions,
+    AccessLog, Batch, Breaker, Cache, Config, EscapedSlashes, Executor, FILE_NAME, FieldNames, FlowLimits,
+    GrpcCompression, Hedge, HttpVersion, Int64, Limit, LogFormat, MASK, ModelSettings, OnDisconnect, Param, ParamKind,
+    ParamLocation, ParamType, Priority, QueryLists, RequestSlashes, Retry, Rows, Server, Snapshot, Threads, Upstream,
+    UpstreamKind, Versions,
 };
 use http::{Method, StatusCode};
 
@@ -378,7 +378,10 @@ descriptors = "a.proto"
 tls = { server_name = "more" }
 int64 = "number"
 field_names = "proto"
+compression = "gzip"
 max_messages = 7
+max_stream = "1MiB"
+stream_idle_timeout = "5m"
 keepalive_idle = false
 headers = { authorization = "Bearer x" }
 "#;
@@ -398,6 +401,8 @@ headers = { authorization = "Bearer x" }
     let more = &config.upstreams["more"];
     assert_eq!((more.endpoints().len(), more.max_messages, more.keepalive_idle), (2, 7, false));
     assert_eq!((more.int64, more.field_names), (Int64::Number, FieldNames::Proto));
+    assert_eq!((more.compression, more.max_stream), (GrpcCompression::Gzip, 1 << 20));
+    assert_eq!((users.compression, users.max_stream), (GrpcCompression::Off, 16 << 30));
     assert_eq!(more.descriptors, Some(dir.path().join("a.proto")));
     let masked = config.masked().to_string();
     assert!(!masked.contains("secret") && !masked.contains("hidden") && !masked.contains("Bearer"), "{masked}");

@@ -9,10 +9,9 @@ use fanin_lang::{Args, Awaits, Ctx, Failure, Globals, Kind, NativeFn, Stop, Valu
 use fanin_upstream::StreamBounds;
 use http::StatusCode;
 
-use crate::flow_host::FlowHost;
-
-/// The name of the builtin that marks a call as streamed.
-pub(crate) const STREAM: &str = "stream";
+use crate::call::STREAM;
+use crate::flow_host::{FlowHost, StreamOptions};
+use crate::messages;
 
 /// `response(status = 200, headers = {}, body = None, text = None)`
 #[derive(Clone)]
@@ -116,10 +115,10 @@ fn abort(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     Err(Failure::new(Kind::Host, message).with_payload(payload).into())
 }
 
-/// `stream(answer, ranges = False, max = None, idle_timeout = None, timeout = None)`
+/// `stream(answer, ranges = False, max = None, idle_timeout = None, timeout = None, format = None)`
 fn stream(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    let [answer, ranges, max, idle_timeout, timeout] =
-        args.bind(STREAM, false, ["answer", "ranges", "max", "idle_timeout", "timeout"], 1)?;
+    let [answer, ranges, max, idle_timeout, timeout, format] =
+        args.bind(STREAM, false, ["answer", "ranges", "max", "idle_timeout", "timeout", "format"], 1)?;
     let wrong = |name: &str, wanted: &str| Stop::fail(Kind::Arguments, format!("stream()'s {name} must be {wanted}"));
     let given = |value: Option<&Value>| -> Result<Option<Value>, Stop> {
         Ok(value.map(Value::decide).transpose()?.filter(|value| !matches!(value, Value::None)))
@@ -145,6 +144,13 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
             _ => return Err(wrong("max", "a size such as \"2GB\"")),
         },
     };
+    let format = match given(format)? {
+        None => None,
+        Some(value) => match value.as_str().and_then(messages::format) {
+            Some(framing) => Some(framing),
+            None => return Err(wrong("format", "\"jsonl\" or \"sse\"")),
+        },
+    };
     let bounds = StreamBounds {
         max,
         idle_timeout: duration("idle_timeout", idle_timeout)?,
@@ -166,7 +172,7 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
             let Some(host) = ctx.host.as_any().downcast_mut::<FlowHost>() else {
                 return Err(Stop::fail(Kind::Host, "stream() works in flows only"));
             };
-            host.stream(slot, ranges, bounds)?;
+            host.stream(slot, StreamOptions { ranges, format, bounds })?;
             Ok(value)
         }
         _ => Err(Stop::fail(
@@ -182,7 +188,7 @@ static FUNCTIONS: [NativeFn; 3] = [
         .signature("response(status: int?, headers?, body?, text?)"),
     NativeFn::new("abort", abort).signature("abort(status: int, message: str | None?)"),
     NativeFn::new(STREAM, stream).awaits(Awaits::These(0)).signature(
-        "stream(answer, ranges: bool?, max: int | str | None?, idle_timeout: str | None?, timeout: str | None?)",
+        "stream(answer, ranges: bool?, max: int | str | None?, idle_timeout: str | None?, timeout: str | None?, format: str | None?)",
     ),
 ];
 

@@ -13,6 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
 use crate::builtins;
+use crate::call::STREAM;
 use crate::caller::Caller;
 use crate::fair_scheduler::FairScheduler;
 use crate::flow_future::FlowFuture;
@@ -102,7 +103,7 @@ impl Flows {
                     on_disconnect: route.on_disconnect,
                     errors: route.errors,
                     progressive: route.progressive,
-                    streams: modules.mention(&file, builtins::STREAM),
+                    streams: modules.mention(&file, STREAM),
                     sequential_waits: sequential_waits.clone(),
                     log: FlowLog::new(route.limits.max_log_rate, log_dropped.clone()),
                     large_bodies: LargeBodies::default(),

@@ -12,8 +12,8 @@
 //!   and parses their bodies.
 //! - Values: `request_object` is `req`, and `upload` its body if it is not collected. `answer` is a call's answer. `json` and `encode`
 //!   write bodies and URLs. `refused_path` says why a path was not sent. `json_thread` parses large bodies off the worker.
-//! - Ends: `respond` splices answers into the response. `streamed` passes an answer on without collecting it, `progressive` sends the
-//!   response in parts. `reply` is the outcome. `log`, `trace` and `sequential_waits` report.
+//! - Ends: `respond` splices answers into the response. `streamed` passes an answer on without collecting it, `messages` the
+//!   stream of a gRPC upstream, `progressive` sends the response in parts. `reply` is the outcome. `log`, `trace` and `sequential_waits` report.
 //!
 //! Timers are rare here: a flow awaits only calls, and every call ends by the request's deadline.
 
@@ -33,6 +33,7 @@ mod json_thread;
 mod kinds;
 mod log;
 mod merge;
+mod messages;
 mod modules;
 mod partial;
 mod placeholder;
@@ -57,7 +58,7 @@ pub use fanin_lang::{Limit, Usage};
 pub use flow_future::FlowFuture;
 pub use flows::{Checked, Flows, WorkerFlows};
 pub use plan::RoutePlan;
-pub use reply::{FlowError, Incomplete, Reply, ReplyBody, ReplyStream, Success, Summary};
+pub use reply::{FlowError, Incomplete, MessageStream, Reply, ReplyBody, ReplyStream, Success, Summary};
 pub use request_object::IncomingRequest;
 pub use trace::CallTrace;
 pub use upload::ClientUpload;

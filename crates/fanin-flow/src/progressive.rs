@@ -57,6 +57,47 @@ pub(crate) fn framing(headers: &ClientHeaders) -> Option<Framing> {
     best.filter(|(weight, _)| *weight >= whole).map(|(_, framing)| framing)
 }
 
+impl Framing {
+    /// One line of JSON: `head`, the value, and a closing brace.
+    pub(crate) fn frame(self, event: &str, head: &[u8], value: Pieces) -> Pieces {
+        let mut start = match self {
+            Framing::Events => format!("event: {event}\ndata: ").into_bytes(),
+            Framing::Lines(_) => Vec::new(),
+        };
+        start.extend_from_slice(head);
+        let mut pieces = Pieces::new();
+        pieces.push(start.into());
+        pieces.extend(value.into_iter().map(one_line));
+        pieces.push(Bytes::from_static(match self {
+            Framing::Events => b"}\n\n",
+            Framing::Lines(_) => b"}\n",
+        }));
+        pieces
+    }
+
+    /// The part that says that all has come.
+    pub(crate) fn done(self) -> Pieces {
+        self.frame("done", b"{\"done\":true", Pieces::new())
+    }
+
+    /// The part that says that the rest fails.
+    pub(crate) fn error(self, error: &FlowError) -> Pieces {
+        let mut problem = Vec::new();
+        let mut writer = Writer::new(&mut problem);
+        writer.begin_object();
+        writer.key("type");
+        writer.str(&format!("urn:fanin:problem:{}", error.kind));
+        writer.key("title");
+        writer.str(error.title);
+        writer.key("status");
+        writer.int(error.status.as_u16().into());
+        writer.key("detail");
+        writer.str(&error.detail);
+        writer.end_object();
+        self.frame("error", b"{\"error\":", [Bytes::from(problem)].into_iter().collect())
+    }
+}
+
 /// Whether a value can be sent in parts: an object or a list that is known itself.
 pub(crate) fn is_splittable(value: &Value) -> bool {
     matches!(value, Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Struct(_))
@@ -188,7 +229,7 @@ impl Progress {
     }
 
     fn done(&self, failed: Option<String>) -> Pieces {
-        let Some(failed) = failed else { return self.frame("done", b"{\"done\":true", Pieces::new()) };
+        let Some(failed) = failed else { return self.framing.done() };
         let mut names = Vec::new();
         let mut writer = Writer::new(&mut names);
         writer.begin_array();
@@ -199,36 +240,11 @@ impl Progress {
 
     /// The part that says that the rest fails.
     pub(crate) fn error(&self, error: &FlowError) -> Pieces {
-        let mut problem = Vec::new();
-        let mut writer = Writer::new(&mut problem);
-        writer.begin_object();
-        writer.key("type");
-        writer.str(&format!("urn:fanin:problem:{}", error.kind));
-        writer.key("title");
-        writer.str(error.title);
-        writer.key("status");
-        writer.int(error.status.as_u16().into());
-        writer.key("detail");
-        writer.str(&error.detail);
-        writer.end_object();
-        self.frame("error", b"{\"error\":", [Bytes::from(problem)].into_iter().collect())
+        self.framing.error(error)
     }
 
-    /// One line of JSON: `head`, the value, and a closing brace.
     fn frame(&self, event: &str, head: &[u8], value: Pieces) -> Pieces {
-        let mut start = match self.framing {
-            Framing::Events => format!("event: {event}\ndata: ").into_bytes(),
-            Framing::Lines(_) => Vec::new(),
-        };
-        start.extend_from_slice(head);
-        let mut pieces = Pieces::new();
-        pieces.push(start.into());
-        pieces.extend(value.into_iter().map(one_line));
-        pieces.push(Bytes::from_static(match self.framing {
-            Framing::Events => b"}\n\n",
-            Framing::Lines(_) => b"}\n",
-        }));
-        pieces
+        self.framing.frame(event, head, value)
     }
 }
 

@@ -62,6 +62,8 @@ pub enum ReplyBody {
     Pieces(SmallVec<[Bytes; 1]>),
     /// Made while it is sent.
     Stream(Box<dyn ReplyStream>),
+    /// The messages of a gRPC stream: lines or events over HTTP, messages over gRPC.
+    Messages(Box<dyn MessageStream>),
 }
 
 impl ReplyBody {
@@ -69,7 +71,7 @@ impl ReplyBody {
     pub fn concat(&self) -> Vec<u8> {
         match self {
             ReplyBody::Pieces(pieces) => pieces.concat(),
-            ReplyBody::Stream(_) => Vec::new(),
+            ReplyBody::Stream(_) | ReplyBody::Messages(_) => Vec::new(),
         }
     }
 }
@@ -79,6 +81,7 @@ impl fmt::Debug for ReplyBody {
         match self {
             ReplyBody::Pieces(pieces) => f.debug_tuple("Pieces").field(pieces).finish(),
             ReplyBody::Stream(_) => f.write_str("Stream"),
+            ReplyBody::Messages(_) => f.write_str("Messages"),
         }
     }
 }
@@ -102,6 +105,15 @@ pub trait ReplyStream: 'static {
     fn summary(&mut self) -> Option<Summary> {
         None
     }
+}
+
+/// A stream of messages, which it can also give one by one, as a route that serves gRPC needs them.
+pub trait MessageStream: ReplyStream {
+    /// The next message as JSON; `None` after the last one.
+    ///
+    /// # Errors
+    /// Why there will be no further one. The failure is logged and counted.
+    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, FlowError>>>;
 }
 
 /// What a request used.
@@ -145,7 +157,12 @@ pub struct FlowError {
 impl FlowError {
     /// The error for a failed required call.
     pub(crate) fn call(error: &CallError) -> FlowError {
-        let (status, kind, title) = match error.kind {
+        FlowError::upstream(&error.upstream, error.kind)
+    }
+
+    /// The error for a failure of that kind.
+    pub(crate) fn upstream(name: &str, failed: ErrorKind) -> FlowError {
+        let (status, kind, title) = match failed {
             ErrorKind::Timeout => {
                 (StatusCode::GATEWAY_TIMEOUT, "upstream-timeout", "An upstream did not answer in time")
             }
@@ -167,8 +184,8 @@ impl FlowError {
             status,
             kind,
             title,
-            detail: Cow::Owned(format!("{}: {}", error.upstream, error.kind.as_str())),
-            upstream: Some(error.upstream.to_string()),
+            detail: Cow::Owned(format!("{name}: {}", failed.as_str())),
+            upstream: Some(name.to_owned()),
             retry_after: unavailable.then_some(Duration::from_secs(1)),
         }
     }

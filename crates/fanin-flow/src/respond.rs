@@ -9,8 +9,9 @@ use smallvec::smallvec;
 use crate::answer::{BodyRule, Content, content};
 use crate::builtins::ResponseObject;
 use crate::call::{header, text};
-use crate::flow_host::FlowHost;
+use crate::flow_host::{FlowHost, StreamedAnswer};
 use crate::json::{self, Pieces};
+use crate::messages::Messages;
 use crate::partial;
 use crate::progressive::{self, Framing, Progress};
 use crate::push;
@@ -136,15 +137,21 @@ pub(crate) fn first_part(
 fn streamed(host: &FlowHost, value: &Value) -> Result<Option<Success>, Failure> {
     let parts = response(value);
     let body = parts.as_ref().map_or(value, |parts| &parts.body);
-    let Some((answer, body)) = host.streamed(body) else { return Ok(None) };
+    let Some(StreamedAnswer { upstream, answer, body, messages }) = host.streamed(body) else { return Ok(None) };
     let body = body.ok_or_else(|| value_error("a streamed answer can be returned once"))?;
     let mut headers = HeaderMap::new();
     if let Some(parts) = &parts {
         own_headers(&parts.headers, &mut headers)?;
     }
+    let status = parts.and_then(|parts| parts.status).unwrap_or(answer.status);
+    if let Some(framing) = messages {
+        progressive::headers(framing, &mut headers);
+        mark_partial(host, &mut headers);
+        let body = ReplyBody::Messages(Box::new(Messages::new(body, upstream, framing)));
+        return Ok(Some(Success { status, headers, body }));
+    }
     streamed::pass_headers(&answer.headers, &mut headers);
     mark_partial(host, &mut headers);
-    let status = parts.and_then(|parts| parts.status).unwrap_or(answer.status);
     let body = StreamReply::new(body, answer, host.req.is_head());
     Ok(Some(Success { status, headers, body: ReplyBody::Stream(Box::new(body)) }))
 }

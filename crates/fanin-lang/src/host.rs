@@ -102,6 +102,8 @@ pub struct StaticCall<'a> {
     pub names: Vec<&'a str>,
     /// Whether `*` or `**` brings more.
     pub spread: bool,
+    /// The builtin whose argument the call is, if that is certain: `stream` in `stream(files.get("/"))`.
+    pub within: Option<&'a str>,
     /// The value of an argument that is a literal.
     pub literal: &'a dyn Fn(&Argument) -> Option<Value>,
     /// The keys of an argument that is a dict written out, all its keys texts.

@@ -48,6 +48,7 @@ pub use error::{BuildError, CallError, ErrorKind, Fault};
 pub use limiter::poll_scope;
 pub use request::{Answer, CallContext, Request};
 pub use transport::model::{ModelAnswer, ModelBackend, ModelFailure, ModelFuture, ModelRequest};
+pub use transport::part_source::Ending;
 pub use transport::upload::{Upload, UploadBroken, UploadSlot};
 pub use upstream::Upstream;
 pub use upstreams::Upstreams;

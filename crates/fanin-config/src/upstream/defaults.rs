@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use url::Url;
 
 use crate::upstream::breaker::Breaker;
-use crate::upstream::grpc::{FieldNames, Int64};
+use crate::upstream::grpc::{FieldNames, GrpcCompression, Int64};
 use crate::upstream::hedge::Hedge;
 use crate::upstream::http::{EscapedSlashes, HttpVersion, QueryLists};
 use crate::upstream::keys::Upstream;
@@ -44,6 +44,7 @@ impl Upstream {
             max_messages: 10_000,
             int64: Int64::default(),
             field_names: FieldNames::default(),
+            compression: GrpcCompression::default(),
             statements: IndexMap::new(),
             timeout: Duration::from_secs(1),
             // A login costs a database server more than an accepted connection.

@@ -57,6 +57,29 @@ leaf!(
     json_schema!({ "anyOf": [{ "enum": ["json", "proto"] }, variable()] })
 );
 
+/// Whether messages are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GrpcCompression {
+    /// They are not.
+    #[default]
+    Off,
+    /// Messages of requests are, and those of answers may be.
+    Gzip,
+}
+
+impl GrpcCompression {
+    pub(crate) fn read(table: &mut Table<'_, '_>) -> Option<GrpcCompression> {
+        table.choice("compression", &[("off", GrpcCompression::Off), ("gzip", GrpcCompression::Gzip)])
+    }
+}
+
+leaf!(
+    /// `"off"` or `"gzip"`.
+    GrpcCompressionText,
+    json_schema!({ "anyOf": [{ "enum": ["off", "gzip"] }, variable()] })
+);
+
 /// Reads `grpc`, the URLs of the servers.
 pub(super) fn read_urls(table: &mut Table<'_, '_>) -> Vec<Url> {
     let urls = read_endpoints(table, "grpc", None);

@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::schema::types;
 use crate::upstream::breaker::Breaker;
-use crate::upstream::grpc::{FieldNames, FieldNamesText, Int64, Int64Text};
+use crate::upstream::grpc::{FieldNames, FieldNamesText, GrpcCompression, GrpcCompressionText, Int64, Int64Text};
 use crate::upstream::hedge::Hedge;
 use crate::upstream::http::{
     EscapedSlashes, EscapedSlashesText, HttpVersion, HttpVersionText, QueryLists, QueryListsText,
@@ -100,7 +100,7 @@ pub struct Upstream {
     #[serde(serialize_with = "serialize::list")]
     #[schemars(with = "Vec<String>")]
     pub safe_methods: Vec<String>,
-    /// Most messages in a streamed gRPC answer. A longer stream fails the call.
+    /// Most messages in a streamed gRPC answer that is collected. A longer stream fails the call. `stream(...)` has no such bound.
     #[schemars(with = "types::Count<1>")]
     pub max_messages: usize,
     /// How answers represent 64-bit integers of gRPC messages: `"string"`, as in the JSON mapping of protobuf, or
@@ -111,6 +111,9 @@ pub struct Upstream {
     /// may use both.
     #[schemars(with = "FieldNamesText")]
     pub field_names: FieldNames,
+    /// Compression of gRPC messages: `"off"`, or `"gzip"` for requests, and for answers if the server wants to.
+    #[schemars(with = "GrpcCompressionText")]
+    pub compression: GrpcCompression,
     /// How long a call may take, including the time in the queue, connecting and reading. A call can set its own with
     /// `timeout =`. The deadline of the request always applies as well.
     #[serde(serialize_with = "serialize::duration")]

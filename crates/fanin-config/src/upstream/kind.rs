@@ -84,8 +84,8 @@ const KEYS_OF_KINDS: &[(&str, &[UpstreamKind])] = &[
     ("keepalive_timeout", ANY_HTTP),
     ("keepalive_idle", ANY_HTTP),
     ("chunk_timeout", ANY_HTTP),
-    ("max_stream", &[UpstreamKind::Http]),
-    ("stream_idle_timeout", &[UpstreamKind::Http]),
+    ("max_stream", ANY_HTTP),
+    ("stream_idle_timeout", ANY_HTTP),
     ("max_connecting", ANY_HTTP),
     ("tls", NETWORK),
     ("connect_timeout", NETWORK),
@@ -104,6 +104,7 @@ const KEYS_OF_KINDS: &[(&str, &[UpstreamKind])] = &[
     ("max_messages", &[UpstreamKind::Grpc]),
     ("int64", &[UpstreamKind::Grpc]),
     ("field_names", &[UpstreamKind::Grpc]),
+    ("compression", &[UpstreamKind::Grpc]),
 ];
 
 /// Whether an upstream of this kind has this key.

@@ -75,6 +75,7 @@ fn read_grpc(table: &mut Table<'_, '_>, upstream: &mut Upstream, kind: UpstreamK
     replace(&mut upstream.max_messages, table.count("max_messages", 1..=u64::MAX));
     replace(&mut upstream.int64, grpc::Int64::read(table));
     replace(&mut upstream.field_names, grpc::FieldNames::read(table));
+    replace(&mut upstream.compression, grpc::GrpcCompression::read(table));
 }
 
 fn read_limits(table: &mut Table<'_, '_>, upstream: &mut Upstream) {

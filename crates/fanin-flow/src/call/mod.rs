@@ -12,6 +12,9 @@ use smallvec::SmallVec;
 pub(crate) use self::options::{CallOptions, Merging, OnFailure, Streaming, flag, known};
 pub(crate) use self::text::{header, pair, text};
 
+/// The builtin that marks a call as streamed, and the argument of a call that does the same.
+pub(crate) const STREAM: &str = "stream";
+
 /// The captured arguments of a call: changing a list afterwards does not change the call.
 pub(crate) struct Arguments {
     pub(crate) path: Value,
@@ -104,6 +107,11 @@ impl Arguments {
     /// The value of a named parameter.
     pub(crate) fn named(&self, name: &str) -> Option<&Value> {
         self.named.iter().find(|(key, _)| **key == *name).map(|(_, value)| value)
+    }
+
+    /// The method of a call that is not HTTP.
+    pub(crate) fn method_name(&self) -> Option<&str> {
+        self.plain.then(|| self.path.as_str()).flatten()
     }
 
     /// The key of a lookup in a snapshot.

@@ -6,9 +6,7 @@ use arcstr::ArcStr;
 use fanin_json::Doc;
 use fanin_lang::{CallSite, Failure, Host, HostCall, Kind, Level, PendingValue, Position, ProgramOrder, Value, Waiter};
 
-use fanin_upstream::StreamBounds;
-
-use super::{CallState, Entry, FlowHost, OutcomeOptions};
+use super::{CallState, Entry, FlowHost, OutcomeOptions, StreamOptions};
 use crate::answer::CallSource;
 use crate::call::{ArgumentState, OnFailure};
 use crate::kinds;
@@ -73,6 +71,7 @@ impl Host for FlowHost {
                     returns: options.returns.clone(),
                     operation: options.operation,
                     slot: None,
+                    format: None,
                 })
             }),
             order: call.order,
@@ -87,7 +86,7 @@ impl Host for FlowHost {
             let stream = options.stream;
             self.calls[index].unsent = Some(Box::new((arguments, options)));
             if stream {
-                self.stream(&slot, false, StreamBounds::default())?;
+                self.stream(&slot, StreamOptions::default())?;
             }
             self.ready_calls.get_or_insert_default().settled(index as u64);
         } else if matches!(arguments.state(), ArgumentState::Ready) {

@@ -7,6 +7,8 @@ mod rounds;
 mod sending;
 mod streaming;
 
+pub(crate) use streaming::{StreamOptions, StreamedAnswer};
+
 use std::cell::RefCell;
 use std::num::NonZero;
 use std::rc::Rc;
@@ -31,7 +33,7 @@ use crate::call::{Arguments, CallOptions, OnFailure};
 use crate::inflight::{Checked, InFlightCalls, without_body};
 use crate::kinds::UpstreamObject;
 use crate::partial::Missing;
-use crate::progressive::Progress;
+use crate::progressive::{Framing, Progress};
 use crate::request_object::RequestObject;
 use crate::returns;
 use crate::route::RouteFlow;
@@ -78,6 +80,8 @@ struct OutcomeOptions {
     operation: Option<u32>,
     /// Where the body of a streamed answer is.
     slot: Option<Rc<BodySlot>>,
+    /// How the messages of a streamed gRPC answer are told from each other, if the flow says so.
+    format: Option<Framing>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use fanin_config::UpstreamKind;
 use fanin_lang::value::Object;
 use fanin_lang::{Failure, Kind, PendingValue, Stop, Value};
 use fanin_upstream::{Answer, BodySlot, Request, StreamBounds, StreamedBody};
@@ -15,7 +15,9 @@ use http::{HeaderName, Method, StatusCode};
 use super::{CallState, Entry, FlowHost, OutcomeOptions};
 use crate::answer::CallSource;
 use crate::call::{OnFailure, Streaming, argument_error};
-use crate::kinds::UpstreamObject;
+use crate::kinds::{Backend, UpstreamObject};
+use crate::messages;
+use crate::progressive::{self, Framing};
 use crate::request_object::ClientHeaders;
 
 /// The client's headers that `ranges = True` passes on.
@@ -25,6 +27,26 @@ const RANGE_HEADERS: [HeaderName; 6] =
 /// The statuses that answer these headers, besides 2xx.
 const RANGE_STATUSES: [StatusCode; 3] =
     [StatusCode::NOT_MODIFIED, StatusCode::PRECONDITION_FAILED, StatusCode::RANGE_NOT_SATISFIABLE];
+
+/// What `stream(...)` says.
+#[derive(Default)]
+pub(crate) struct StreamOptions {
+    /// The client's range and conditions are passed on.
+    pub(crate) ranges: bool,
+    /// How messages of a gRPC stream are told from each other. `None`: as the client accepts.
+    pub(crate) format: Option<Framing>,
+    pub(crate) bounds: StreamBounds,
+}
+
+/// A streamed call that has been answered.
+pub(crate) struct StreamedAnswer<'h> {
+    pub(crate) upstream: &'h Arc<str>,
+    pub(crate) answer: &'h Answer,
+    /// It can be taken once.
+    pub(crate) body: Option<Box<StreamedBody>>,
+    /// The parts of the body are messages, told from each other like this.
+    pub(crate) messages: Option<Framing>,
+}
 
 /// The value of a call whose body is passed on: it can only be returned.
 struct Streamed(Rc<CallSource>);
@@ -85,16 +107,35 @@ impl FlowHost {
     ///
     /// # Errors
     /// The call has been sent, or is of a kind that cannot be streamed.
-    pub(crate) fn stream(&mut self, slot: &PendingValue, ranges: bool, bounds: StreamBounds) -> Result<(), Failure> {
+    pub(crate) fn stream(&mut self, slot: &PendingValue, given: StreamOptions) -> Result<(), Failure> {
+        let StreamOptions { ranges, format, bounds } = given;
         let Some(entry) = self.calls.iter_mut().find(|entry| entry.slot.same(slot)) else {
             return Err(argument_error("stream() takes a call of an upstream"));
         };
         let name = entry.object.name();
-        // The call has `stream = True`, so only its bounds change.
+        let object = entry.object.downcast::<UpstreamObject>();
+        let is_grpc = match object.map(|object| &object.backend) {
+            Some(Backend::Http) => false,
+            Some(Backend::Grpc(_)) => true,
+            _ => {
+                let message = format!("stream() takes calls of HTTP and gRPC upstreams, and {name} is neither");
+                return Err(argument_error(message));
+            }
+        };
+        if is_grpc && ranges {
+            return Err(argument_error(format!("stream(): ranges is for HTTP upstreams, and {name} is gRPC")));
+        }
+        if !is_grpc && format.is_some() {
+            return Err(argument_error(format!("stream(): format is for gRPC upstreams, and {name} is HTTP")));
+        }
+        // The call has `stream = True`, so only its bounds and its format change.
         if let Some(slot) = entry.slot() {
             slot.set_bounds(bounds);
             if let Some(streaming) = entry.unsent.as_mut().and_then(|unsent| unsent.1.streaming.as_mut()) {
                 streaming.ranges |= ranges;
+            }
+            if let Some(outcome) = &mut entry.outcome_options {
+                outcome.format = format;
             }
             return Ok(());
         }
@@ -103,25 +144,22 @@ impl FlowHost {
                 // Its arguments have failed, which the response reports.
                 CallState::Dependent | CallState::Failed if entry.source.answer().is_none() => Ok(()),
                 _ => {
-                    Err(Failure::new(Kind::Host, format!("stream() comes too late: the call of {name} has been sent"))
-                        .with_hint(if entry.safe {
-                            format!("write it around the call: stream({name}.get(...))")
-                        } else {
-                            format!(
-                                "a call that changes something is sent at once; write {name}.post(..., stream = True)"
-                            )
-                        }))
+                    let (read, write) =
+                        if is_grpc { ("Method({...})", "Method({...}") } else { ("get(...)", "post(...") };
+                    let message = format!("stream() comes too late: the call of {name} has been sent");
+                    Err(Failure::new(Kind::Host, message).with_hint(match entry.safe {
+                        true => format!("write it around the call: stream({name}.{read})"),
+                        false => format!(
+                            "a call that changes something is sent at once; write {name}.{write}, stream = True)"
+                        ),
+                    }))
                 }
             };
         };
-        let options = &mut unsent.1;
-        let is_http = entry
-            .object
-            .downcast::<UpstreamObject>()
-            .is_some_and(|object| object.upstream.config().kind() == UpstreamKind::Http);
-        if !is_http {
-            return Err(argument_error(format!("stream() takes calls of HTTP upstreams, and {name} is none")));
+        if let Some(Backend::Grpc(grpc)) = object.map(|object| &object.backend) {
+            grpc.check_stream(&unsent.0)?;
         }
+        let options = &mut unsent.1;
         if let Some(merging) = options.merging.take() {
             let object = entry.object.downcast::<UpstreamObject>();
             let operation = merging.operation.and_then(|at| Some(object?.operation(at)));
@@ -152,19 +190,21 @@ impl FlowHost {
                 returns: None,
                 operation,
                 slot: None,
+                format: None,
             })
         });
         // The shape of an operation describes a body that is not read here.
         outcome.returns = None;
         outcome.slot = Some(slot);
+        outcome.format = format;
         if ranges {
             outcome.ok.extend(RANGE_STATUSES.map(|status| status.as_u16()));
         }
         Ok(())
     }
 
-    /// The answer and the body of a streamed call, if `value` is one. The body can be taken once.
-    pub(crate) fn streamed(&self, value: &Value) -> Option<(&Answer, Option<Box<StreamedBody>>)> {
+    /// The streamed call that `value` is, if it is one.
+    pub(crate) fn streamed(&self, value: &Value) -> Option<StreamedAnswer<'_>> {
         let mut value = value.clone();
         while let Value::Pending(slot) = &value
             && slot.source().is_none()
@@ -177,7 +217,14 @@ impl FlowHost {
         if entry.state != CallState::Answered {
             return None;
         }
-        Some((entry.source.answer()?, body.take()))
+        let answer = entry.source.answer()?;
+        let is_grpc = matches!(entry.object.downcast::<UpstreamObject>()?.backend, Backend::Grpc(_));
+        // An answer with an error has a body that says why, and no messages.
+        let messages = (is_grpc && answer.status == StatusCode::OK).then(|| {
+            let chosen = entry.outcome_options.as_ref().and_then(|options| options.format);
+            chosen.or_else(|| progressive::framing(self.req.headers())).unwrap_or(messages::DEFAULT)
+        });
+        Some(StreamedAnswer { upstream: entry.source.upstream(), answer, body: body.take(), messages })
     }
 
     /// A caller that cannot stream: a thread of a pool.

@@ -8,7 +8,7 @@ use fanin_upstream::grpc::{self, Mismatch, Services, Shape, nearest};
 use http::Method as Verb;
 
 use super::effect::effect;
-use crate::call::{Arguments as Captured, CallOptions, argument_error};
+use crate::call::{Arguments as Captured, CallOptions, STREAM, argument_error, flag};
 
 /// Calls a method by its full name: `users.call("shop.Users/Get", {...})`.
 const CALL: &str = "call";
@@ -146,19 +146,31 @@ impl Grpc {
             });
         }
         for name in &call.names {
-            if *name != METADATA && !CALL_OPTIONS.contains(name) {
+            if ![METADATA, STREAM].contains(name) && !CALL_OPTIONS.contains(name) {
                 let field = method.is_some_and(|method| method.input().get_field_by_name(name).is_some());
                 found.push(CallDiagnostic {
                     argument: Some(Argument::Named((*name).to_owned())),
                     name_is_wrong: true,
                     message: format!("{shown}() has no argument {name}"),
-                    hint: Some(match nearest(name, CALL_OPTIONS.into_iter().chain([METADATA])) {
+                    hint: Some(match nearest(name, CALL_OPTIONS.into_iter().chain([METADATA, STREAM])) {
                         _ if field => format!("write fields into the message: {shown}({{{name:?}: ...}})"),
                         Some(near) => format!("did you mean {near}?"),
-                        None => format!("arguments by name are {METADATA}, {}", CALL_OPTIONS.join(", ")),
+                        None => arguments(),
                     }),
                 });
             }
+        }
+        let asked = Argument::Named(STREAM.to_owned());
+        let asks = call.names.contains(&STREAM).then(|| (call.literal)(&asked)).flatten();
+        if asks.as_ref().is_some_and(|value| !matches!(value, Value::Bool(_))) {
+            let message = format!("{STREAM} of {shown}() must be True or False");
+            found.push(CallDiagnostic { argument: Some(asked), name_is_wrong: false, message, hint: None });
+        } else if let Some(method) = method
+            && (call.within == Some(STREAM) || matches!(asks, Some(Value::Bool(true))))
+            && let Err((message, hint)) = returns_stream(method)
+        {
+            let argument = asks.map(|_| asked);
+            found.push(CallDiagnostic { argument, name_is_wrong: false, message, hint: Some(hint) });
         }
         if let Some(method) = method
             && call.positional > first
@@ -172,6 +184,19 @@ impl Grpc {
             });
         }
         found
+    }
+
+    /// Whether the answer of a call can be passed on as a stream. The methods of server reflection are checked when the call is sent.
+    ///
+    /// # Errors
+    /// Its method returns one message.
+    pub(crate) fn check_stream(&self, call: &Captured) -> Result<(), Failure> {
+        match call.method_name().and_then(|full| self.services.find(full)) {
+            Some((_, method)) => {
+                returns_stream(method).map_err(|(message, hint)| argument_error(message).with_hint(hint))
+            }
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn parse(&self, upstream: &str, call: &HostCall<'_>) -> Result<(Captured, CallOptions), Failure> {
@@ -213,10 +238,11 @@ impl Grpc {
         for (key, value) in call.args.names.iter().zip(call.args.named) {
             match key.as_str() {
                 METADATA => metadata = Some(value),
+                STREAM => options.stream = flag(upstream, key, value)?,
                 option if options.set(upstream, option, value, call)? => {}
                 other => {
                     return Err(argument_error(format!("{shown} of {upstream} has no argument {other:?}"))
-                        .with_hint(format!("arguments by name are {METADATA}, {}", CALL_OPTIONS.join(", "))));
+                        .with_hint(arguments()));
                 }
             }
         }
@@ -226,6 +252,19 @@ impl Grpc {
         }
         Ok((captured, options))
     }
+}
+
+fn arguments() -> String {
+    format!("arguments by name are {METADATA}, {STREAM}, {}", CALL_OPTIONS.join(", "))
+}
+
+/// Message and hint if a method's answer is one message, which cannot be passed on as a stream.
+fn returns_stream(method: &grpc::Method) -> Result<(), (String, String)> {
+    if method.is_server_streaming() {
+        return Ok(());
+    }
+    let message = format!("{} returns one message: only a stream of messages can be passed on", method.full_name());
+    Err((message, "return the answer without stream".to_owned()))
 }
 
 fn unnamed(upstream: &str) -> (String, Option<String>) {

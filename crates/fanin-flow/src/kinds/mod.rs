@@ -20,4 +20,4 @@ mod static_checks;
 mod upstream_object;
 
 pub(crate) use parse::parse;
-pub(crate) use upstream_object::UpstreamObject;
+pub(crate) use upstream_object::{Backend, UpstreamObject};

@@ -4,6 +4,8 @@ use fanin_config::{EscapedSlashes, Operation, Shape, UnsafeSegment, check_segmen
 use fanin_lang::{Argument, CallDiagnostic, StaticCall, Value};
 use http::Method;
 
+use crate::call::STREAM;
+
 /// Arguments that every call takes.
 pub(crate) const NAMES: [&str; 13] = [
     "query",
@@ -27,6 +29,17 @@ fn problem(argument: Option<Argument>, message: String) -> CallDiagnostic {
 
 fn named(name: &str) -> Argument {
     Argument::Named(name.to_owned())
+}
+
+/// The error of `stream(...)` around a call that cannot be streamed.
+pub(crate) fn stream_of_other_kind(upstream: &str, call: &StaticCall<'_>) -> Vec<CallDiagnostic> {
+    match call.within {
+        Some(STREAM) => {
+            let message = format!("stream() takes calls of HTTP and gRPC upstreams, and {upstream} is neither");
+            vec![problem(None, message)]
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Errors of a call of a verb, whose first argument is the path.

@@ -175,7 +175,9 @@ impl HostObject for UpstreamObject {
         match &self.backend {
             Backend::Http => {}
             Backend::Grpc(grpc) => return grpc.check(self.name(), method, call),
-            Backend::Sql(_) | Backend::Files | Backend::Model => return Vec::new(),
+            Backend::Sql(_) | Backend::Files | Backend::Model => {
+                return static_checks::stream_of_other_kind(self.name(), call);
+            }
         }
         if let Some((name, operation)) = self.operations.iter().find(|(name, _)| name == method) {
             return static_checks::operation(self.name(), name, operation, call);

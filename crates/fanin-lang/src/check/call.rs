@@ -24,6 +24,11 @@ struct Given<'e> {
 
 impl Checker<'_> {
     pub(super) fn call(&mut self, callee: &AstExpr, args: &[AstArgument]) -> Type {
+        let within = self.within.take();
+        let builtin = match self.constant(callee) {
+            Some(FrozenValue::Native(native)) => Some(native.name),
+            _ => None,
+        };
         // The object of a method is inspected once, as the callee.
         let of_type = match &callee.node {
             Expr::Dot(of, _) => self.expr(of),
@@ -33,7 +38,10 @@ impl Checker<'_> {
         let (mut star, mut star_star) = (false, false);
         for arg in args {
             match &arg.node {
-                Argument::Positional(expr) => given.push(Given { name: None, expr, ty: self.expr(expr) }),
+                Argument::Positional(expr) => {
+                    self.within = builtin.filter(|_| matches!(expr.node, Expr::Call(..)));
+                    given.push(Given { name: None, expr, ty: self.expr(expr) });
+                }
                 Argument::Named(name, expr) => {
                     let ty = self.expr(expr);
                     given.push(Given { name: Some((&name.node, span_of(name.span))), expr, ty });
@@ -60,7 +68,7 @@ impl Checker<'_> {
             Expr::Dot(of, method) => {
                 let name = method.node.as_str();
                 if let Some(object) = self.host_object(of) {
-                    self.host_call(&object, name, &given, star || star_star, span_of(callee.span));
+                    self.host_call(&object, name, &given, star || star_star, within, span_of(callee.span));
                     return Type::Any;
                 }
                 match (self.field(of, name), kind_of(&of_type)) {
@@ -234,7 +242,15 @@ impl Checker<'_> {
     }
 
     /// Asks the host what it says of a call of one of its objects.
-    fn host_call(&mut self, object: &HostRef, method: &str, given: &[Given<'_>], spread: bool, span: (u32, u32)) {
+    fn host_call(
+        &mut self,
+        object: &HostRef,
+        method: &str,
+        given: &[Given<'_>],
+        spread: bool,
+        within: Option<&str>,
+        span: (u32, u32),
+    ) {
         let positional: Vec<&Given<'_>> = given.iter().filter(|one| one.name.is_none()).collect();
         let of = |name: &str| given.iter().find(|one| one.name.is_some_and(|(given, _)| given == name));
         let which = |which: &Which| match which {
@@ -245,6 +261,7 @@ impl Checker<'_> {
             positional: positional.len(),
             names: given.iter().filter_map(|one| one.name.map(|(name, _)| name)).collect(),
             spread,
+            within,
             literal: &|wanted| which(wanted).and_then(|one| literal(one.expr)),
             keys: &|wanted| which(wanted).and_then(|one| keys(one.expr)),
             shape: &|wanted| which(wanted).map_or(StaticValue::Unknown, |one| shape(one.expr)),

@@ -47,8 +47,14 @@ pub(crate) struct Env<'a> {
 /// Checks a file. The lints that its comments silence are left out.
 pub(crate) fn check(top: &AstStmt, env: &Env<'_>) -> (Vec<Diagnostic>, Allowed) {
     let (allowed, mut found) = Allowed::read(env.name, env.text, top, env.dialect);
-    let mut checker =
-        Checker { env, scopes: Scopes::default(), found: Vec::new(), returns: Vec::new(), reach: Reach::Always };
+    let mut checker = Checker {
+        env,
+        scopes: Scopes::default(),
+        found: Vec::new(),
+        returns: Vec::new(),
+        reach: Reach::Always,
+        within: None,
+    };
     checker.module(top);
     found.append(&mut checker.found);
     // What is wrong has been said in other words.
@@ -69,6 +75,8 @@ struct Checker<'a> {
     returns: Vec<Option<Rc<Type>>>,
     /// Whether the code being checked certainly runs when its function is called.
     reach: Reach,
+    /// The builtin whose argument is the call that is checked next.
+    within: Option<&'static str>,
 }
 
 impl Checker<'_> {

@@ -268,6 +268,7 @@ impl<'a> Call<'a> {
             // The time for a head says nothing about the time for a streamed body.
             timeout_header: upstream.config().timeout_header.as_ref().filter(|_| self.slot.is_none()),
             source: self.slot.map(|slot| &slot.source),
+            stream_timeout: self.slot.and_then(BodySlot::timeout),
             upload: self.upload,
             phase: self.phase,
             metrics: &self.local.metrics,
@@ -279,6 +280,7 @@ impl<'a> Call<'a> {
                 sent.unwrap_or_else(|_| Err(attempt_timed_out(limit, self.phase)))
             }
         };
+        let begun = attempt.begun;
         record.end(&result);
         if let (Some(slot), Ok(_)) = (self.slot, &result) {
             let is_counted = on_endpoint.map(InFlight::keep).is_some();
@@ -289,7 +291,9 @@ impl<'a> Call<'a> {
                 operation_permit: None,
                 is_counted,
             };
-            slot.bind(call, self.options);
+            // A gRPC server has got the time for the whole call with its request.
+            let is_grpc = upstream.services().is_some();
+            slot.bind(call, self.options, if is_grpc { begun } else { Instant::now() });
         }
         result
     }

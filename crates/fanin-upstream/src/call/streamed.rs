@@ -16,10 +16,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::call_options::CallOptions;
 use crate::endpoint::Endpoint;
-use crate::error::{ErrorKind, Failure};
+use crate::error::{ErrorKind, Failure, Fault};
 use crate::limiter::OwnedPermit;
 use crate::metrics::StreamEnd;
-use crate::transport::part_source::{PartBody, PartSource, SourceSlot};
+use crate::transport::part_source::{Ending, PartBody, PartSource, SourceSlot};
 use crate::transport::upload::UploadSlot;
 use crate::worker::WorkerUpstream;
 
@@ -83,14 +83,19 @@ impl BodySlot {
         self.bounds.get().max.unwrap_or(options.max_stream)
     }
 
+    /// How long the body may take.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.bounds.get().timeout
+    }
+
     /// Drops what an attempt has left.
     pub(super) fn clear(&self) {
         drop(self.source.take());
         drop(self.take());
     }
 
-    /// Binds the body that an attempt has left to its call, which lasts until the body ends.
-    pub(super) fn bind(&self, call: StreamedCall, options: &CallOptions) {
+    /// Binds the body that an attempt has left to its call, which lasts until the body ends. Its timeout counts from `begun`.
+    pub(super) fn bind(&self, call: StreamedCall, options: &CallOptions, begun: Instant) {
         let Some(PartBody { source, announced }) = self.source.take() else { return };
         let body = StreamedBody {
             source: Some(source),
@@ -100,7 +105,8 @@ impl BodySlot {
             idle_timeout: self.bounds.get().idle_timeout.unwrap_or(options.stream_idle_timeout),
             silent_since: None,
             timer: None,
-            deadline: self.bounds.get().timeout.map(|timeout| Instant::now() + timeout),
+            deadline: self.bounds.get().timeout.map(|timeout| begun + timeout),
+            ending: None,
             call: Some(call),
         };
         self.body.replace(Some(Box::new(body)));
@@ -145,6 +151,7 @@ pub struct StreamedBody {
     timer: Option<Pin<Box<Sleep>>>,
     /// The end of the time for the whole body.
     deadline: Option<Instant>,
+    ending: Option<Ending>,
     call: Option<StreamedCall>,
 }
 
@@ -165,7 +172,12 @@ impl StreamedBody {
         self.taken
     }
 
-    /// The next part; `None` at the end of a complete body.
+    /// How the server has ended a gRPC stream, once it has.
+    pub fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+
+    /// The next part; `None` at the end of a complete body. A part of a gRPC stream is one message as JSON.
     ///
     /// # Errors
     /// Why the body is not complete. It has ended then, and the failure is logged and counted.
@@ -176,7 +188,8 @@ impl StreamedBody {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(failure) => Some(Err(failure)),
             },
-            Poll::Ready(Some(Ok(_))) if self.deadline.is_some_and(|end| end <= Instant::now()) => {
+            // A server that knows the deadline may break off at it.
+            Poll::Ready(Some(Ok(_) | Err(Failure { kind: ErrorKind::Protocol, .. }))) if self.is_overdue() => {
                 Some(Err(self.too_late()))
             }
             Poll::Ready(part) => part,
@@ -226,6 +239,10 @@ impl StreamedBody {
         })
     }
 
+    fn is_overdue(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
     #[cold]
     fn too_late(&self) -> Failure {
         let detail = format!("the streamed answer is not complete after its timeout, {} bytes came", self.taken);
@@ -240,8 +257,8 @@ impl StreamedBody {
                 bytes = self.taken, detail = %failure.detail, "a streamed answer is incomplete"
             );
             // A body that takes long because its reader is slow shows nothing about the upstream.
-            let overdue = self.deadline.is_some_and(|deadline| deadline <= Instant::now());
-            if failure.kind != ErrorKind::TooLarge && !overdue {
+            let is_healthy = failure.kind == ErrorKind::TooLarge || failure.fault != Fault::Upstream;
+            if !is_healthy && !self.is_overdue() {
                 call.local.stream_failed(&call.endpoint);
             }
         }
@@ -251,7 +268,9 @@ impl StreamedBody {
 
     fn end(&mut self, end: StreamEnd) {
         // First the connection, then the permits.
-        self.source = None;
+        if let Some(mut source) = self.source.take() {
+            self.ending = source.ending();
+        }
         if let Some(call) = self.call.take() {
             call.local.metrics.count_stream(end);
         }

@@ -29,8 +29,8 @@ pub use services::Services;
 pub use shape::{Mismatch, Shape, find_mismatch, nearest};
 
 pub(crate) use convert::convert;
-pub(crate) use frame::{Frames, PREFIX};
-pub(crate) use message::{decode, encode};
+pub(crate) use frame::{Frame, Frames, PREFIX};
+pub(crate) use message::{decode, decode_one, encode};
 pub(crate) use method::Methods;
 pub(crate) use reflection::{MAX_AGE, MAX_AGE_ON_MISMATCH, MAX_FILES, Reflection, RoundAnswer};
 pub(crate) use status::{Code, Status, timeout};

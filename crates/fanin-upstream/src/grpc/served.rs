@@ -70,6 +70,15 @@ impl Served {
         Ok(json.into())
     }
 
+    /// One message of a stream, with its prefix.
+    ///
+    /// # Errors
+    /// Which field does not fit.
+    pub fn message(&self, method: &Method, json: Bytes) -> Result<Bytes, String> {
+        let doc = Doc::parse_indexed(json, DEEPEST).map_err(|error| error.to_string())?;
+        self.framed(method, doc.root())
+    }
+
     /// What a flow returned as messages, each with its prefix: one, or those of a list if the method returns a stream.
     ///
     /// # Errors

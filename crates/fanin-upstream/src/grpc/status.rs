@@ -94,14 +94,18 @@ impl Status {
         Some(Status { code, message: message.unwrap_or_default() })
     }
 
+    /// Code and message, for logs.
+    pub fn text(&self) -> String {
+        match self.message.as_str() {
+            "" => self.code.name().to_owned(),
+            message => format!("{}: {message}", self.code.name()),
+        }
+    }
+
     /// The body of an answer with this status, and its headers.
     #[cold]
     pub fn refusal(&self, headers: &mut HeaderMap) -> Vec<u8> {
-        let text = match self.message.as_str() {
-            "" => self.code.name().to_owned(),
-            message => format!("{}: {message}", self.code.name()),
-        };
-        headers.insert(ERROR_HEADER, error_header_value(&text));
+        headers.insert(ERROR_HEADER, error_header_value(&self.text()));
         let mut body = Vec::new();
         let mut out = Writer::new(&mut body);
         out.begin_object();
@@ -114,17 +118,18 @@ impl Status {
     }
 }
 
-/// A duration as `grpc-timeout`: at most eight digits and a unit. Rounded down, so that the server stops in time, but
-/// never to 0.
-pub(crate) fn timeout(left: Duration) -> HeaderValue {
+/// A duration as `grpc-timeout`: at most eight digits and a unit. Rounded down, so that the server stops in time, but never to 0. `None`: it
+/// is longer than the header can say, some three years, and so is no deadline.
+pub(crate) fn timeout(left: Duration) -> Option<HeaderValue> {
     const MOST: u128 = 99_999_999;
     let (number, unit) = match left {
         left if left.as_micros() <= MOST => (left.as_micros().max(1), 'u'),
         left if left.as_millis() <= MOST => (left.as_millis(), 'm'),
-        left => (u128::from(left.as_secs()).min(MOST), 'S'),
+        left if u128::from(left.as_secs()) <= MOST => (left.as_secs().into(), 'S'),
+        _ => return None,
     };
     // Digits and a letter are a valid value.
-    HeaderValue::try_from(format!("{number}{unit}")).unwrap_or(HeaderValue::from_static("1S"))
+    HeaderValue::try_from(format!("{number}{unit}")).ok()
 }
 
 #[cfg(test)]
@@ -139,10 +144,11 @@ mod tests {
             (Duration::from_secs(99), "99000000u"),
             (Duration::from_secs(100), "100000m"),
             (Duration::from_secs(200_000), "200000S"),
-            (Duration::MAX, "99999999S"),
+            (Duration::from_secs(99_999_999), "99999999S"),
         ] {
-            assert_eq!(timeout(left), text);
+            assert_eq!(timeout(left).unwrap(), text);
         }
+        assert_eq!(timeout(Duration::from_secs(100_000_000)), None);
     }
 
     #[test]

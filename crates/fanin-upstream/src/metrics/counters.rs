@@ -62,21 +62,25 @@ pub(crate) enum StreamEnd {
     TooLarge,
     /// The upstream broke it off.
     Broken,
+    /// A gRPC server ended it with an error.
+    Status,
 }
 
 impl StreamEnd {
-    pub(super) const ALL: [(StreamEnd, &'static str); 5] = [
+    pub(super) const ALL: [(StreamEnd, &'static str); 6] = [
         (StreamEnd::Complete, "complete"),
         (StreamEnd::Cancelled, "cancelled"),
         (StreamEnd::Timeout, "timeout"),
         (StreamEnd::TooLarge, "too_large"),
         (StreamEnd::Broken, "protocol"),
+        (StreamEnd::Status, "status"),
     ];
 
     pub fn of(kind: ErrorKind) -> StreamEnd {
         match kind {
             ErrorKind::Timeout => StreamEnd::Timeout,
             ErrorKind::TooLarge => StreamEnd::TooLarge,
+            ErrorKind::Status => StreamEnd::Status,
             ErrorKind::Cancelled => StreamEnd::Cancelled,
             _ => StreamEnd::Broken,
         }

@@ -88,6 +88,8 @@ pub(crate) struct Attempt<'a> {
     pub metrics: &'a Shard,
     /// Where the body goes if it is not collected.
     pub source: Option<&'a SourceSlot>,
+    /// How long such a body may take, if that is bounded.
+    pub stream_timeout: Option<Duration>,
     /// The request's body, if it is not collected.
     pub upload: Option<&'a Rc<UploadSlot>>,
 }

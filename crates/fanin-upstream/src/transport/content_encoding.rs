@@ -34,23 +34,19 @@ pub(crate) async fn decode(received: Received, max: usize) -> Result<Received, F
         return Ok(received);
     }
     let codings = Coding::all(&received.headers)?;
-    let mut decoding = Decoding { codings, bytes: received.body.clone(), decoder: None, max };
-    let body = match decoding.run_until(&mut stopwatch())? {
-        true => decoding.bytes,
-        false => match offload::slot() {
-            Some(slot) => slot.run(move |is_abandoned| decoding.run(is_abandoned)).await??,
-            None => {
-                while !decoding.run_until(&mut stopwatch())? {
-                    yield_now().await;
-                }
-                decoding.bytes
-            }
-        },
-    };
+    let body = Decoding { codings, bytes: received.body.clone(), decoder: None, max }.run_here_or_there().await?;
     let mut headers = received.headers.into_map();
     headers.remove(CONTENT_ENCODING);
     headers.remove(CONTENT_LENGTH);
     Ok(Received { headers: headers.into(), body, at: tokio::time::Instant::now(), ..received })
+}
+
+/// Decodes one gzip-compressed message.
+///
+/// # Errors
+/// As [`decode`].
+pub(crate) async fn gunzip(bytes: Bytes, max: usize) -> Result<Bytes, Failure> {
+    Decoding { codings: vec![Coding::Gzip], bytes, decoder: None, max }.run_here_or_there().await
 }
 
 fn stopwatch() -> impl FnMut() -> bool {
@@ -115,6 +111,22 @@ struct Decoding {
 }
 
 impl Decoding {
+    /// Decodes to the end: on the worker for a moment, then on the offload thread.
+    async fn run_here_or_there(mut self) -> Result<Bytes, Failure> {
+        if self.run_until(&mut stopwatch())? {
+            return Ok(self.bytes);
+        }
+        match offload::slot() {
+            Some(slot) => slot.run(move |is_abandoned| self.run(is_abandoned)).await?,
+            None => {
+                while !self.run_until(&mut stopwatch())? {
+                    yield_now().await;
+                }
+                Ok(self.bytes)
+            }
+        }
+    }
+
     /// Decodes to the end. Stops early once `is_abandoned`.
     fn run(mut self, is_abandoned: &dyn Fn() -> bool) -> Result<Bytes, Failure> {
         match self.run_until(&mut || is_abandoned())? {

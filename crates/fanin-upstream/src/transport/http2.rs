@@ -12,12 +12,14 @@
 
 mod streamed;
 
+pub(super) use streamed::Window;
+
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -330,7 +332,7 @@ pub(super) async fn transact<T>(
 }
 
 /// The same, with the stream that it was done on.
-async fn transact_on<T>(
+pub(super) async fn transact_on<T>(
     pool: &Rc<Pool<Http2>>,
     attempt: &Attempt<'_>,
     exchange: impl AsyncFn(&Lease) -> Result<T, Failure>,
@@ -363,7 +365,9 @@ async fn exchange(lease: &Lease, attempt: &Attempt<'_>) -> Result<Received, Fail
     // An answer to HEAD announces a body that does not come.
     let announced: u64 = if stream.is_end_stream() { 0 } else { announced.unwrap_or(0) };
     let mut parts = body::Parts::new(attempt.max_answer, announced)?;
-    while let Some(part) = body::within(attempt.chunk_timeout, next_part(lease, attempt, &mut stream)).await? {
+    loop {
+        let part = poll_fn(|cx| poll_part(lease, attempt.endpoint, &mut stream, cx));
+        let Some(part) = body::within(attempt.chunk_timeout, part).await? else { break };
         let part = part.map_err(|mut failure| {
             failure.detail = format!("the answer broke off after {} bytes: {}", parts.len(), failure.detail).into();
             failure.unsent = false;
@@ -401,19 +405,21 @@ pub(super) async fn send_request(
 }
 
 /// The next part of an answer's body; `None` at its end.
-pub(super) async fn next_part(
+pub(super) fn poll_part(
     lease: &Lease,
-    attempt: &Attempt<'_>,
+    endpoint: &Endpoint,
     stream: &mut RecvStream,
-) -> Option<Result<Bytes, Failure>> {
-    let part = match stream.data().await? {
-        Ok(part) => part,
-        Err(error) => return Some(Err(failure(lease, attempt.endpoint, &error))),
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Bytes, Failure>>> {
+    let part = match ready!(stream.poll_data(cx)) {
+        Some(Ok(part)) => part,
+        Some(Err(error)) => return Poll::Ready(Some(Err(failure(lease, endpoint, &error)))),
+        None => return Poll::Ready(None),
     };
     lease.connection.last_read.set(Instant::now());
     // Fails only if the stream has ended; then no window is needed.
     let _ = stream.flow_control().release_capacity(part.len());
-    Some(Ok(part))
+    Poll::Ready(Some(Ok(part)))
 }
 
 pub(super) fn failure(lease: &Lease, endpoint: &Endpoint, error: &h2::Error) -> Failure {

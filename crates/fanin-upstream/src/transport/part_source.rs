@@ -5,6 +5,7 @@ use std::fmt;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::HeaderMap;
 
 use crate::error::Failure;
 
@@ -12,6 +13,22 @@ use crate::error::Failure;
 pub(crate) trait PartSource {
     /// The next part, never an empty one. `None` at the end; it is not polled after that.
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>>;
+
+    /// How the server has ended a gRPC stream.
+    fn ending(&mut self) -> Option<Ending> {
+        None
+    }
+}
+
+/// The status and the trailers that ended a gRPC stream.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    /// The status code: `OK`, `NOT_FOUND`.
+    pub code: &'static str,
+    /// The status message.
+    pub message: String,
+    /// The trailers without the status.
+    pub trailers: HeaderMap,
 }
 
 /// A body that is complete already.

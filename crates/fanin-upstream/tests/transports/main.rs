@@ -8,6 +8,7 @@ mod compressed;
 mod differential;
 mod files;
 mod grpc;
+mod grpc_streamed;
 mod http1;
 mod http2;
 mod model;

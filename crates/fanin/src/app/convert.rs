@@ -56,6 +56,7 @@ fn respond(reply: Reply, with_id: impl FnOnce(Problem) -> Problem) -> Response {
                     Err(pieces) => Body::from(pieces.into_iter().collect::<Vec<Bytes>>()),
                 },
                 ReplyBody::Stream(stream) => Body::stream(StreamedBody(stream)),
+                ReplyBody::Messages(messages) => Body::stream(StreamedBody(messages)),
             },
             report,
         },

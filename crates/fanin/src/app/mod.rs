@@ -1,12 +1,14 @@
 //! A loaded configuration as the server's application.
 //!
 //! - `load`: makes it from a folder. `worker`: one worker's part. `convert`: requests for flows, replies for
-//!   the server. `models`: the models of this process. `rpc`: routes that serve gRPC.
+//!   the server. `models`: the models of this process. `rpc`: routes that serve gRPC. `rpc_stream`: streams of
+//!   upstreams that they pass on.
 
 mod convert;
 mod load;
 mod models;
 mod rpc;
+mod rpc_stream;
 mod worker;
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use fanin_config::{Config, Diagnostic};
-use fanin_flow::WorkerFlows;
+use fanin_flow::{MessageStream, WorkerFlows};
 use fanin_model::protocol::parse_timeout;
 use fanin_server::{Aborted, Body, BodyStream, Problem, Request, Response};
 use fanin_upstream::grpc::{Method, Served, off_worker};
@@ -15,7 +15,9 @@ use flate2::bufread::GzDecoder;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, Version};
 use http_body::Frame;
+use tokio::time::Instant;
 
+use super::rpc_stream::{self, Streamed};
 use super::{App, convert};
 
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
@@ -82,19 +84,25 @@ pub(super) async fn serve(
     mut request: Request,
 ) -> Response {
     let (id, route, traces) = (request.id, request.route, app.traces.clone());
-    if let Err(problem) = method.receive(&mut request).await {
-        return problem.request(id).into();
+    let deadline = match method.receive(&mut request).await {
+        Ok(deadline) => deadline,
+        Err(problem) => return problem.request(id).into(),
+    };
+    let mut reply = flows.run(route, convert::incoming(&[], request)).await;
+    let (messages, line) = (rpc_stream::take(&mut reply), app.flows.describe(route));
+    let response = convert::response(reply, id, traces.as_ref());
+    match messages {
+        Some(messages) if response.status.is_success() => method.send_stream(messages, response, line, deadline),
+        _ => method.send(response, line).await,
     }
-    let reply = flows.run(route, convert::incoming(&[], request)).await;
-    method.send(convert::response(reply, id, traces.as_ref()), app.flows.describe(route)).await
 }
 
 impl RouteMethod {
-    /// Puts JSON in place of the request's message, and shortens the deadline to that of the client.
+    /// Puts JSON in place of the request's message, and shortens the deadline to that of the client, which it returns.
     ///
     /// # Errors
     /// Why the request is not a call of the method.
-    async fn receive(self: &Arc<Self>, request: &mut Request) -> Result<(), Box<Problem>> {
+    async fn receive(self: &Arc<Self>, request: &mut Request) -> Result<Option<Instant>, Box<Problem>> {
         let kind = request.headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
         let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         if kind != b"application/grpc" && kind != b"application/grpc+proto" {
@@ -104,10 +112,13 @@ impl RouteMethod {
         if request.version != Version::HTTP_2 {
             return Err(refusal(StatusCode::BAD_REQUEST, "gRPC needs HTTP/2"));
         }
+        let mut deadline = None;
         if let Some(timeout) = request.headers.get(TIMEOUT) {
             let left = timeout.to_str().ok().and_then(parse_timeout);
             let left = left.ok_or_else(|| refusal(StatusCode::BAD_REQUEST, "grpc-timeout is no duration"))?;
-            request.deadline = request.deadline.min(request.start + left);
+            let end = request.start + left;
+            request.deadline = request.deadline.min(end);
+            deadline = Some(end);
         }
         let (body, encoding) = (std::mem::take(&mut request.body), request.headers.get(ENCODING).cloned());
         // A compressed message may become as large as is allowed.
@@ -119,7 +130,27 @@ impl RouteMethod {
             json.map_err(|what| refusal(StatusCode::BAD_REQUEST, what))
         };
         request.body = off_worker(bytes, read).await.unwrap_or_else(|| Err(Box::new(failed())))?;
-        Ok(())
+        Ok(deadline)
+    }
+
+    /// The stream of an upstream, message by message.
+    fn send_stream(
+        &self,
+        messages: Box<dyn MessageStream>,
+        mut response: Response,
+        line: &str,
+        deadline: Option<Instant>,
+    ) -> Response {
+        if !self.method.is_server_streaming() {
+            tracing::error!("{line} serves {}: the method returns one message, not a stream", self.method.full_name());
+            return Response { report: response.report, ..failed().into() };
+        }
+        response.status = StatusCode::OK;
+        response.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        response.headers.insert(ACCEPTED, HeaderValue::from_static("identity, gzip"));
+        let (served, method) = (self.served.clone(), self.method.clone());
+        response.body = Body::stream(Streamed::new(messages, served, method, line, deadline));
+        response
     }
 
     /// The flow's response as messages and a status.

@@ -9,7 +9,7 @@ use h2::RecvStream;
 use http::header::CONTENT_LENGTH;
 use tokio::time::Instant;
 
-use super::{Http2, Http2Connection, Lease, failure, send_request, transact_on};
+use super::{Http2, Http2Connection, Lease, poll_part, send_request, transact_on};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, Failure};
 use crate::headers::strip_hop_by_hop;
@@ -25,8 +25,7 @@ pub(super) async fn send(
     slot: &SourceSlot,
 ) -> Result<Received, Failure> {
     let exchange = async |lease: &Lease| {
-        // Before the request, which wakes the connection.
-        let window = Window::of(&lease.connection);
+        let window = Window::of(lease);
         let body = attempt.request.body.clone();
         let (head, stream) = send_request(lease, attempt, attempt.http2_request()?, body).await?;
         Ok((head, stream, window))
@@ -46,10 +45,12 @@ pub(super) async fn send(
 }
 
 /// The part of the connection's window that belongs to one streamed answer.
-struct Window(Rc<Http2Connection>);
+pub(in crate::transport) struct Window(Rc<Http2Connection>);
 
 impl Window {
-    fn of(connection: &Rc<Http2Connection>) -> Window {
+    /// Made before the request, which wakes the connection.
+    pub fn of(lease: &Lease) -> Window {
+        let connection = &lease.connection;
         connection.streamed.set(connection.streamed.get() + 1);
         Window(connection.clone())
     }
@@ -75,10 +76,9 @@ struct Source {
 impl PartSource for Source {
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
         loop {
-            let part = match ready!(self.stream.poll_data(cx)) {
+            let part = match ready!(poll_part(&self.lease, &self.endpoint, &mut self.stream, cx)) {
                 Some(Ok(part)) => part,
-                Some(Err(error)) => {
-                    let mut failure = failure(&self.lease, &self.endpoint, &error);
+                Some(Err(mut failure)) => {
                     failure.detail =
                         format!("the answer broke off after {} bytes: {}", self.read, failure.detail).into();
                     failure.unsent = false;
@@ -94,9 +94,6 @@ impl PartSource for Source {
                     _ => return Poll::Ready(None),
                 },
             };
-            self.lease.connection.last_read.set(Instant::now());
-            // The reader takes the part now. Fails only if the stream has ended; then no window is needed.
-            let _ = self.stream.flow_control().release_capacity(part.len());
             if !part.is_empty() {
                 self.read += part.len() as u64;
                 return Poll::Ready(Some(Ok(part)));
