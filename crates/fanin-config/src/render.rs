@@ -2,25 +2,25 @@
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use crate::values::secret::masked_text;
 use crate::{Diagnostic, Severity};
 
-/// One diagnostic with the source line it speaks of, underlined; in colour if asked.
+/// One diagnostic with the source line it speaks of, underlined; in colour if asked. Passwords in the line are masked.
 pub fn render(diagnostic: &Diagnostic, colour: bool) -> String {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
     let source = &diagnostic.source;
+    let text = masked_text(&source.text);
     let mut title = level.primary_title(diagnostic.message.as_str());
     if let Some(lint) = diagnostic.lint {
         title = title.id(lint);
     }
-    let mut group = if diagnostic.at.line > 0 && diagnostic.at.end <= source.text.len() {
+    let mut group = if diagnostic.at.line > 0 && diagnostic.at.end <= text.len() {
         let span = diagnostic.at.start..diagnostic.at.end;
         title.element(
-            Snippet::source(source.text.as_str())
-                .path(source.name.as_str())
-                .annotation(AnnotationKind::Primary.span(span)),
+            Snippet::source(text.as_str()).path(source.name.as_str()).annotation(AnnotationKind::Primary.span(span)),
         )
     } else {
         Group::with_title(title).element(annotate_snippets::Origin::path(source.name.as_str()))
