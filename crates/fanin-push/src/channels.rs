@@ -15,14 +15,15 @@ use crate::log::Log;
 use crate::mailbox::Listener;
 use crate::metrics::Metrics;
 use crate::position;
+use crate::relay::Relay;
 
 /// Parts of the list of channels, each with a lock of its own.
-const SHARDS: usize = 16;
+pub(crate) const SHARDS: usize = 16;
 
 /// Longest name of a channel, in bytes.
 const MAX_CHANNEL: usize = 256;
 
-type Map = HashMap<ArcStr, Arc<Channel>>;
+pub(crate) type Map = HashMap<ArcStr, Arc<Channel>>;
 
 /// Why an event was not published.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,7 +98,9 @@ impl Channel {
 /// All channels of a process.
 #[derive(Debug)]
 pub struct Channels {
-    settings: RwLock<Push>,
+    settings: RwLock<Arc<Push>>,
+    /// Takes the events that are published here to other instances.
+    relay: RwLock<Option<Arc<dyn Relay>>>,
     /// Names this life of the process in ids of events.
     epoch: String,
     shards: [Mutex<Map>; SHARDS],
@@ -106,7 +109,7 @@ pub struct Channels {
     subscribers: AtomicUsize,
     log_bytes: AtomicUsize,
     /// The places of a new channel's events start here, above those of every channel that was removed.
-    first_place: AtomicU64,
+    pub(crate) first_place: AtomicU64,
     /// The shard that is swept next.
     sweep: AtomicUsize,
     pub(crate) metrics: Metrics,
@@ -116,7 +119,8 @@ impl Channels {
     /// None yet.
     pub fn new(settings: Push) -> Arc<Channels> {
         Arc::new(Channels {
-            settings: RwLock::new(settings),
+            settings: RwLock::new(Arc::new(settings)),
+            relay: RwLock::new(None),
             epoch: format!("{:x}", fastrand::u64(..)),
             shards: Default::default(),
             hash: RandomState::new(),
@@ -131,12 +135,23 @@ impl Channels {
 
     /// Other bounds, from the next event and the next subscriber on.
     pub fn configure(&self, settings: Push) {
-        // A copy cannot panic.
+        // Only the assignment runs under the lock, and a copy of the pointer: neither can panic.
+        let settings = Arc::new(settings);
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
-    pub(crate) fn settings(&self) -> Push {
-        *self.settings.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn settings(&self) -> Arc<Push> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From the next event on, events that are published here go to `relay`, too.
+    pub fn set_relay(&self, relay: Option<Arc<dyn Relay>>) {
+        // The old one is dropped without the lock.
+        let _old = std::mem::replace(&mut *self.relay.write().unwrap_or_else(PoisonError::into_inner), relay);
+    }
+
+    fn relay(&self) -> Option<Arc<dyn Relay>> {
+        self.relay.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Most bytes of an event's data.
@@ -158,12 +173,11 @@ impl Channels {
     /// # Errors
     /// An invalid name, or a bound.
     pub fn publish(&self, channel: &str, name: Option<&str>, data: &[u8]) -> Result<String, PublishError> {
-        check_channel(channel).map_err(PublishError::Name)?;
-        name.map_or(Ok(()), check_event)?;
         let settings = self.settings();
-        if data.len() > settings.max_event {
-            return Err(PublishError::TooLarge { size: data.len(), limit: settings.max_event });
-        }
+        check(&settings, channel, name, data)?;
+        let relay = self.relay();
+        // Written before the lock.
+        let mut message = relay.as_ref().map(|relay| relay.encode(channel, name, data));
         let (channel, id) = loop {
             let channel = self.channel(channel, settings.max_channels).ok_or(settings.max_channels);
             let channel = channel.map_err(PublishError::Channels)?;
@@ -171,30 +185,48 @@ impl Channels {
             if log.removed {
                 continue;
             }
-            let id = position::id(&self.epoch, std::iter::once(log.next() + 1));
-            let event = Event::new(&id, name, data);
-            let before = log.bytes();
-            let others = self.log_bytes.load(Ordering::Relaxed).saturating_sub(before);
-            let room = settings.log_size.min(settings.max_log_size.saturating_sub(others));
-            log.push(event, settings.log_events, room);
-            self.log_bytes.fetch_add(log.bytes(), Ordering::Relaxed);
-            let total = self.log_bytes.fetch_sub(before, Ordering::Relaxed) - before;
-            self.metrics.log_bytes.set(total as i64);
+            let id = self.append(&settings, &mut log, name, data);
+            if let (Some(relay), Some(message)) = (&relay, message.take()) {
+                // Under the lock, so that other instances get the events in the order of this log.
+                relay.send(&channel.name, message);
+            }
             drop(log);
             break (channel, id);
         };
         channel.listeners().iter().for_each(Listener::wake);
+        if let Some(relay) = relay {
+            relay.wake();
+        }
         self.metrics.published.inc();
         Ok(id)
     }
 
-    fn shard(&self, name: &str) -> MutexGuard<'_, Map> {
+    /// Adds an event to a channel's log; gives its id.
+    pub(crate) fn append(&self, settings: &Push, log: &mut Log, name: Option<&str>, data: &[u8]) -> String {
+        let id = position::id(&self.epoch, std::iter::once(log.next() + 1));
+        let event = Event::new(&id, name, data);
+        let before = log.bytes();
+        let others = self.log_bytes.load(Ordering::Relaxed).saturating_sub(before);
+        let room = settings.log_size.min(settings.max_log_size.saturating_sub(others));
+        log.push(event, settings.log_events, room);
+        self.log_bytes.fetch_add(log.bytes(), Ordering::Relaxed);
+        self.forget_bytes(before);
+        id
+    }
+
+    /// Logs have so many bytes less.
+    pub(crate) fn forget_bytes(&self, bytes: usize) {
+        let total = self.log_bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
+        self.metrics.log_bytes.set(total as i64);
+    }
+
+    pub(crate) fn shard(&self, name: &str) -> MutexGuard<'_, Map> {
         let at = self.hash.hash_one(name) as usize;
         self.lock(at)
     }
 
     /// No code that can panic runs under this lock, and none that waits.
-    fn lock(&self, at: usize) -> MutexGuard<'_, Map> {
+    pub(crate) fn lock(&self, at: usize) -> MutexGuard<'_, Map> {
         self.shards[at % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -269,8 +301,7 @@ impl Channels {
             log.removed = true;
             // An id of this channel must not name an event of a later channel with the same name.
             self.first_place.fetch_max(log.next(), Ordering::AcqRel);
-            let total = self.log_bytes.fetch_sub(log.bytes(), Ordering::Relaxed) - log.bytes();
-            self.metrics.log_bytes.set(total as i64);
+            self.forget_bytes(log.bytes());
             self.count.fetch_sub(1, Ordering::Relaxed);
             self.metrics.channels.dec();
             false
@@ -281,6 +312,16 @@ impl Channels {
 /// Adds one, unless that makes more than `most`.
 fn reserve(count: &AtomicUsize, most: usize) -> Option<usize> {
     count.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| (count < most).then_some(count + 1)).ok()
+}
+
+/// Whether an event may be published.
+pub(crate) fn check(settings: &Push, channel: &str, name: Option<&str>, data: &[u8]) -> Result<(), PublishError> {
+    check_channel(channel).map_err(PublishError::Name)?;
+    name.map_or(Ok(()), check_event)?;
+    if data.len() > settings.max_event {
+        return Err(PublishError::TooLarge { size: data.len(), limit: settings.max_event });
+    }
+    Ok(())
 }
 
 fn check_channel(name: &str) -> Result<(), &'static str> {

@@ -12,7 +12,9 @@ pub(crate) struct Log {
     bytes: usize,
     /// The place of the next event.
     next: u64,
-    /// When something was published or the last subscriber left.
+    /// The place after the last gap. 0: there was none.
+    after_gap: u64,
+    /// When something was published here or the last subscriber left.
     pub(crate) used: Instant,
     /// The channel is no longer in the list of channels.
     pub(crate) removed: bool,
@@ -26,12 +28,14 @@ pub(crate) enum Found {
     End,
     /// It has left the log, or was never in it.
     Lost,
+    /// Events of other instances are missing from here on.
+    Gap,
 }
 
 impl Log {
     /// An empty log whose first event has the place `first`.
     pub(crate) fn new(first: u64) -> Log {
-        Log { events: VecDeque::new(), bytes: 0, next: first, used: Instant::now(), removed: false }
+        Log { events: VecDeque::new(), bytes: 0, next: first, after_gap: 0, used: Instant::now(), removed: false }
     }
 
     pub(crate) fn next(&self) -> u64 {
@@ -43,6 +47,9 @@ impl Log {
     }
 
     pub(crate) fn find(&self, place: u64) -> Found {
+        if place < self.after_gap {
+            return Found::Gap;
+        }
         let first = self.next - self.events.len() as u64;
         if place == self.next {
             return Found::End;
@@ -57,6 +64,19 @@ impl Log {
     /// Whether all events from a place on are there.
     pub(crate) fn has(&self, place: u64) -> bool {
         (self.next - self.events.len() as u64..=self.next).contains(&place)
+    }
+
+    /// Events are missing now. The gap takes a place, which nothing will fill: whoever is before it hears of it, even after coming back.
+    pub(crate) fn add_gap(&mut self) {
+        self.events.clear();
+        self.bytes = 0;
+        self.next += 1;
+        self.after_gap = self.next;
+    }
+
+    /// Where somebody who has heard of the last gap goes on.
+    pub(crate) fn after_gap(&self) -> u64 {
+        if self.has(self.after_gap) { self.after_gap } else { self.next }
     }
 
     /// Adds an event; the oldest leave until it has at most so many events and bytes. The newest stays.
@@ -93,6 +113,22 @@ mod tests {
         }
         // The newest stays although it alone is too large.
         assert_eq!(log(5, 100, 1).events.len(), 1);
+    }
+
+    #[test]
+    fn a_gap_takes_a_place() {
+        let mut log = log(2, 3, 1000);
+        log.add_gap();
+        assert_eq!((log.events.len(), log.bytes(), log.next(), log.after_gap()), (0, 0, 13, 13));
+        assert!(matches!(log.find(12), Found::Gap) && !log.has(12));
+        assert!(matches!(log.find(13), Found::End) && log.has(13));
+        log.push(Event::new("e", None, b"1"), 3, 1000);
+        assert!(matches!(log.find(11), Found::Gap) && matches!(log.find(13), Found::Event(_)));
+        assert_eq!(log.after_gap(), 13);
+        (0..3).for_each(|_| log.push(Event::new("e", None, b"1"), 3, 1000));
+        // Its first event has left the log.
+        assert_eq!(log.after_gap(), log.next());
+        assert!(matches!(log.find(12), Found::Gap) && matches!(log.find(13), Found::Lost));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One subscriber: a place in the log of each of its channels.
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use tokio::time::{Sleep, sleep};
 
 use crate::channels::{Channel, SubscribeError};
 use crate::event;
@@ -23,6 +25,9 @@ pub struct Subscription {
     /// The channel that is read first next time, so that a busy one does not hide the others.
     turn: u8,
     state: State,
+    /// Until when it does not tell its client of a gap in a log. All subscribers have the same gaps, and their clients load their state
+    /// again, so each waits another time.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 struct Cursor {
@@ -78,6 +83,7 @@ impl Subscription {
             cursors: SmallVec::with_capacity(count),
             turn: 0,
             state: State::Starting(false),
+            pause: None,
         };
         for name in names {
             let (channel, membership) = hub.join(name, this.key)?;
@@ -113,7 +119,7 @@ impl Subscription {
                 }
                 Some(event::start(&self.id(), self.hub.channels.settings().retry.as_millis(), lost))
             }
-            State::Running => self.next(),
+            State::Running => self.next(context),
             State::Ended => return Poll::Ready(None),
         };
         match next {
@@ -128,7 +134,11 @@ impl Subscription {
         }
     }
 
-    fn next(&mut self) -> Option<Bytes> {
+    fn next(&mut self, context: &mut Context<'_>) -> Option<Bytes> {
+        if self.is_pause_over(context) {
+            return Some(self.tell_gap());
+        }
+        let mut gap = false;
         let count = self.cursors.len();
         for step in 0..count {
             let at = (self.turn as usize + step) % count;
@@ -148,15 +158,40 @@ impl Subscription {
                     return Some(event.with_id(&self.id()));
                 }
                 Found::Lost => return Some(self.lost()),
+                // Nothing of this channel until the client has heard of the gap.
+                Found::Gap => gap = true,
+            }
+        }
+        if gap && self.pause.is_none() {
+            self.pause = Some(Box::pin(sleep(spread(self.hub.channels.settings().retry))));
+            if self.is_pause_over(context) {
+                return Some(self.tell_gap());
             }
         }
         if self.hub.is_draining() {
             self.state = State::Ended;
             let retry = self.hub.channels.settings().retry;
-            let spread = Duration::from_millis(fastrand::u64(0..=retry.as_millis() as u64));
-            return Some(event::drain((retry + spread).as_millis()));
+            return Some(event::drain((retry + spread(retry)).as_millis()));
         }
         self.hub.is_due(self.key).then_some(event::HEARTBEAT)
+    }
+
+    fn is_pause_over(&mut self, context: &mut Context<'_>) -> bool {
+        self.pause.as_mut().is_some_and(|pause| pause.as_mut().poll(context).is_ready())
+    }
+
+    /// Events of other instances are missing. The client is told where the channels are now, and gets what follows.
+    #[cold]
+    fn tell_gap(&mut self) -> Bytes {
+        self.pause = None;
+        self.hub.channels.metrics.lost.inc();
+        for cursor in &mut self.cursors {
+            let log = cursor.channel.log();
+            if matches!(log.find(cursor.next), Found::Gap) {
+                cursor.next = log.after_gap();
+            }
+        }
+        event::lost(&self.id())
     }
 
     /// The log has passed this subscriber. It is told where the channels are now, so that it comes back there, and ends.
@@ -169,6 +204,11 @@ impl Subscription {
         }
         event::lost(&self.id())
     }
+}
+
+/// A random time up to `most`.
+fn spread(most: Duration) -> Duration {
+    Duration::from_millis(fastrand::u64(0..=most.as_millis() as u64))
 }
 
 impl Drop for Subscription {

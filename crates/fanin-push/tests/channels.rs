@@ -1,12 +1,12 @@
-//! Channels, their logs and their subscribers, in paused time.
+//! Channels, their logs and their subscribers, in paused time. Also the seam to other instances.
 
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fanin_config::Push;
-use fanin_push::{Channels, Hub, PublishError, SubscribeError, Subscription};
+use fanin_push::{Channels, Hub, PublishError, Relay, SubscribeError, Subscription};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -165,7 +165,7 @@ async fn bounds_refuse() {
         max_event: 4,
         ..settings()
     };
-    with(most, |channels, hub| async move {
+    with(most.clone(), |channels, hub| async move {
         let error = |names: &[&str]| subscribe(&hub, names, None).err().expect("refused");
         assert_eq!(error(&[]), SubscribeError::Count { count: 0, limit: 2 });
         assert_eq!(error(&["a", "b", "c"]), SubscribeError::Count { count: 3, limit: 2 });
@@ -182,7 +182,7 @@ async fn bounds_refuse() {
         }
         kept.clear();
         assert!(subscribe(&hub, &["a", "b"], None).is_ok());
-        channels.configure(Push { max_event: 5, ..most });
+        channels.configure(Push { max_event: 5, ..most.clone() });
         assert!(channels.publish("a", None, b"12345").is_ok());
     })
     .await;
@@ -252,6 +252,129 @@ async fn a_drain_ends_all_and_spreads_their_return() {
         }
         assert!(times.len() > 1);
         assert_eq!(subscribe(&hub, &["a"], None).err(), Some(SubscribeError::Draining));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscribers_hear_of_a_gap_within_the_retry_time_and_go_on() {
+    with(settings(), |channels, hub| async move {
+        let mut all: Vec<_> = (0..50).map(|_| subscribe(&hub, &["a", "b"], None).unwrap()).collect();
+        for one in &mut all {
+            event(one).await;
+        }
+        channels.publish("a", None, b"0").unwrap();
+        channels.add_gap(|name| name == "a");
+        channels.publish("a", None, b"1").unwrap();
+        channels.publish("b", None, b"2").unwrap();
+        let began = Instant::now();
+        let told = all.into_iter().map(|mut one| {
+            spawn_local(async move {
+                // What is whole does not wait.
+                assert!(event(&mut one).await.ends_with("data: 2\n\n"));
+                assert_eq!(began.elapsed(), Duration::ZERO);
+                let lost = event(&mut one).await;
+                assert!(lost.ends_with("event: lost\ndata: {}\n\n"), "{lost}");
+                let waited = began.elapsed();
+                assert!(event(&mut one).await.ends_with("data: 1\n\n"));
+                (waited, id(&lost).to_owned())
+            })
+        });
+        let told: Vec<_> = told.collect();
+        let mut times = std::collections::HashSet::new();
+        for one in told {
+            let (waited, place) = one.await.unwrap();
+            assert!(waited <= Duration::from_secs(2) + Duration::from_millis(1), "{waited:?}");
+            times.insert(waited);
+            // Who comes back from there hears of it no more.
+            let mut again = subscribe(&hub, &["a", "b"], Some(&place)).unwrap();
+            assert!(!event(&mut again).await.contains("lost"));
+        }
+        assert!(times.len() > 25, "{times:?}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_was_away_during_a_gap_is_told() {
+    with(settings(), |channels, hub| async move {
+        let before = channels.publish("a", None, b"0").unwrap();
+        channels.add_gap(|_| true);
+        let mut again = subscribe(&hub, &["a"], Some(&before)).unwrap();
+        let start = event(&mut again).await;
+        assert!(start.contains("event: lost\n"), "{start}");
+        drop(again);
+        // Also if the channel was removed meanwhile, whether a gap or an event was missed.
+        for missed in [true, false] {
+            let last = channels.publish("a", None, b"0").unwrap();
+            drop(subscribe(&hub, &["a"], Some(&last)).unwrap());
+            sleep(LONG).await;
+            if missed {
+                channels.add_gap(|_| true);
+            } else {
+                assert_eq!(channels.receive("a", None, b"1"), Ok(false));
+            }
+            let mut again = subscribe(&hub, &["a"], Some(&last)).unwrap();
+            let start = event(&mut again).await;
+            assert!(start.contains("event: lost\n"), "{start}");
+            drop(again);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_others_reach_subscribers_and_make_no_channels() {
+    with(settings(), |channels, hub| async move {
+        assert_eq!(channels.receive("a", None, b"1"), Ok(false));
+        let mut one = subscribe(&hub, &["a"], None).unwrap();
+        let start = event(&mut one).await;
+        assert_eq!(channels.receive("a", Some("goal"), b"2"), Ok(true));
+        assert!(event(&mut one).await.ends_with("event: goal\ndata: 2\n\n"));
+        assert!(matches!(channels.receive("a", Some("lost"), b"1"), Err(PublishError::Event(_))));
+        drop(one);
+        // They are in the log for a client that comes back.
+        let mut one = subscribe(&hub, &["a"], Some(id(&start))).unwrap();
+        assert!(!event(&mut one).await.contains("lost"));
+        assert!(event(&mut one).await.ends_with("data: 2\n\n"));
+        drop(one);
+        // But they do not keep the channel.
+        for _ in 0..40 {
+            sleep(Duration::from_secs(10)).await;
+            let _ = channels.receive("a", None, b"3");
+        }
+        assert_eq!(channels.receive("a", None, b"3"), Ok(false));
+    })
+    .await;
+}
+
+/// Keeps what it is given.
+#[derive(Debug, Default)]
+struct Kept(Mutex<Vec<(String, Vec<u8>)>>);
+
+impl Relay for Kept {
+    fn encode(&self, channel: &str, name: Option<&str>, data: &[u8]) -> Vec<u8> {
+        [channel.as_bytes(), name.unwrap_or("-").as_bytes(), data].join(&b' ')
+    }
+
+    fn send(&self, channel: &str, message: Vec<u8>) {
+        self.0.lock().unwrap().push((channel.to_owned(), message));
+    }
+
+    fn wake(&self) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relay_gets_what_is_published_here_and_only_that() {
+    with(settings(), |channels, _hub| async move {
+        let kept = Arc::new(Kept::default());
+        channels.set_relay(Some(kept.clone()));
+        channels.publish("a", Some("goal"), b"1").unwrap();
+        assert!(channels.publish("a", Some("lost"), b"1").is_err());
+        channels.receive("a", None, b"2").unwrap();
+        channels.set_relay(None);
+        channels.publish("a", None, b"3").unwrap();
+        assert_eq!(*kept.0.lock().unwrap(), [("a".to_owned(), b"a goal 1".to_vec())]);
     })
     .await;
 }
