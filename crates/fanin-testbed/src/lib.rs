@@ -1,5 +1,5 @@
-//! Real servers for tests and benchmarks, none of them our own code: PostgreSQL, MariaDB, gRPC by Python's grpcio, HAProxy, and
-//! nginx, Node and Go as backends. Also a [`browser`], and the requests of tests of several crates: [`malformed`].
+//! Real servers for tests and benchmarks, none of them our own code: PostgreSQL, MariaDB, gRPC by Python's grpcio, HAProxy, Redis or
+//! Valkey, NATS, and nginx, Node and Go as backends. Also a [`browser`], and the requests of tests of several crates: [`malformed`].
 //!
 //! A server is a script in `.ci/servers`, which can be run by hand too. It uses a temporary folder and a free port of
 //! 127.0.0.1. It ends when its [`Server`] is dropped or its process ends. A server that is not installed is a panic
@@ -96,6 +96,15 @@ impl Server {
         Server::run("backend", &[kind])
     }
 
+    /// A broker: `"redis"`, which may be Valkey, or `"nats"`. The first option may be `"tls"`, others are arguments of its program. The
+    /// password in its URL is `secret-of-the-broker`.
+    ///
+    /// # Panics
+    /// If it is not installed or does not start.
+    pub fn broker(kind: &str, options: &[&str]) -> Server {
+        Server::run("broker", &[&[kind], options].concat())
+    }
+
     fn run(script: &str, arguments: &[&str]) -> Server {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.ci/servers").join(script);
         let mut child = Command::new(&path)
@@ -133,6 +142,22 @@ impl Server {
     /// If the server's script has ended.
     pub fn stop(&mut self) {
         self.command("stop");
+    }
+
+    /// Makes a broker hang: it accepts connections, and neither reads nor answers.
+    ///
+    /// # Panics
+    /// If the server's script has ended.
+    pub fn pause(&mut self) {
+        self.command("pause");
+    }
+
+    /// Ends the pause.
+    ///
+    /// # Panics
+    /// If the server's script has ended.
+    pub fn go_on(&mut self) {
+        self.command("continue");
     }
 
     /// Starts it again, on the same port and with the same data.

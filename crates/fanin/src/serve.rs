@@ -37,6 +37,7 @@ pub fn serve(dir: &Path) -> ExitCode {
         Ok(flush) => flush,
         Err(error) => return failure(&error),
     };
+    let broker = app.broker();
     match start(origin, app, true) {
         Ok(handle) => {
             let addresses: Vec<String> = handle.addresses().iter().map(ToString::to_string).collect();
@@ -45,7 +46,10 @@ pub fn serve(dir: &Path) -> ExitCode {
             if let Some(probes) = handle.probes() {
                 tracing::info!(%probes, "health and readiness");
             }
-            end(handle.wait())
+            let exit = handle.wait();
+            // What flows have published to the last goes to other instances, too.
+            broker.end();
+            end(exit)
         }
         Err(error) => failure(&error),
     }

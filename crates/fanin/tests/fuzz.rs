@@ -122,6 +122,11 @@ fn messages_of_served_methods() {
 }
 
 #[test]
+fn messages_of_other_instances() {
+    assert_eq!(run("broker", 20_000, fanin_broker::fuzzing::message), corpus("broker").len());
+}
+
+#[test]
 fn compressed_answers() {
     let corpus = corpus("content_encoding");
     assert_eq!(run("content_encoding", 5000, fanin_upstream::fuzzing::content_encoding), corpus.len());

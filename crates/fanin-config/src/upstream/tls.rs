@@ -1,4 +1,4 @@
-//! `[upstreams.NAME.tls]`: TLS towards upstreams.
+//! `[upstreams.NAME.tls]`, `[push.broker_tls]`: TLS towards upstreams and the broker.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::reader::Table;
 use crate::values::serialize;
 
-/// `[upstreams.NAME.tls]`: TLS to an upstream.
+/// `[upstreams.NAME.tls]`: TLS to an upstream. `[push.broker_tls]`: TLS to the broker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientTls {
@@ -31,7 +31,7 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    pub(super) fn read(mut table: Table<'_, '_>) -> ClientTls {
+    pub(crate) fn read(mut table: Table<'_, '_>) -> ClientTls {
         let tls = ClientTls {
             ca: table.file("ca"),
             cert: table.file("cert"),

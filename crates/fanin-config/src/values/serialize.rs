@@ -107,6 +107,14 @@ pub(crate) fn urls<S: Serializer>(urls: &[Url], to: S) -> Result<S::Ok, S::Error
     to.collect_seq(urls.iter().map(masked_url))
 }
 
+/// A URL, user and password masked, or `"off"`.
+pub(crate) fn url_or_off<S: Serializer>(url: &Option<Url>, to: S) -> Result<S::Ok, S::Error> {
+    match url {
+        Some(url) => to.serialize_str(&masked_url(url)),
+        None => to.serialize_str("off"),
+    }
+}
+
 /// Headers as a table, secrets masked. The reader accepts each name only once, so no value is lost.
 pub(crate) fn headers<S: Serializer>(value: &HeaderMap, to: S) -> Result<S::Ok, S::Error> {
     let mut map = to.serialize_map(Some(value.len()))?;

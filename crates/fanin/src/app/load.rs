@@ -1,8 +1,9 @@
 //! Makes applications from a folder: at start, at each reload, and for `check`.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
+use fanin_broker::{Broker, Target};
 use fanin_config::{Config, Diagnostic, Inspection};
 use fanin_flow::Flows;
 use fanin_push::Channels;
@@ -123,10 +124,21 @@ impl Origin {
                 return (None, diagnostics);
             }
         };
-        let channels = old.map_or_else(|| Channels::new(config.push), |old| old.channels.clone());
+        let target = match Target::new(&config.push) {
+            Ok(target) => target,
+            Err(problem) => {
+                diagnostics.push(Diagnostic::file(&file, problem));
+                return (None, diagnostics);
+            }
+        };
+        let channels = old.map_or_else(|| Channels::new(config.push.clone()), |old| old.channels.clone());
+        let broker = old.map_or_else(|| Broker::new(channels.clone()), |old| old.broker.clone());
         flows.set_channels(&channels);
         let app = App {
             channels,
+            broker,
+            target,
+            begin: Once::new(),
             methods,
             masked: config.masked().to_string(),
             params: config.routes.iter().map(|route| param_names(&route.path)).collect(),

@@ -11,9 +11,10 @@ mod rpc;
 mod rpc_stream;
 mod worker;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use arcstr::ArcStr;
+use fanin_broker::{Broker, Target};
 use fanin_config::{Config, Diagnostic};
 use fanin_flow::{CallTrace, Flows};
 use fanin_heap::Names;
@@ -37,6 +38,12 @@ pub struct App {
     models: Option<Arc<models::ModelService>>,
     /// Kept by reloads.
     channels: Arc<Channels>,
+    /// Kept by reloads.
+    broker: Arc<Broker>,
+    /// The broker of this generation.
+    target: Option<Target>,
+    /// Done when the first worker starts with this generation.
+    begin: Once,
     /// The upstreams of the generation before, until the first worker starts with this one.
     before: Mutex<Option<Arc<Upstreams>>>,
     /// Names of each route's path parameters, in the pattern's order.
@@ -59,6 +66,11 @@ impl App {
         &self.warnings
     }
 
+    /// The link to other instances, for the end of the process.
+    pub fn broker(&self) -> Arc<Broker> {
+        self.broker.clone()
+    }
+
     /// The flows.
     pub fn flows(&self) -> &Flows {
         &self.flows
@@ -77,12 +89,13 @@ impl Application for App {
     }
 
     fn worker(self: &Arc<Self>, context: WorkerContext) -> AppWorker {
+        self.begin.call_once(|| self.broker.configure(self.target.as_ref()));
         // The first worker that starts with this generation retires removed upstreams.
         // The lock is held for a `take` only, which can't panic.
         let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(before) = before {
             before.switch_to(&self.upstreams);
-            self.channels.configure(self.config.push);
+            self.channels.configure(self.config.push.clone());
             if let (Some(side), Some(config)) = (&self.models, &self.config.models) {
                 side.models().configure(config);
             }
@@ -97,6 +110,7 @@ impl Application for App {
         self.upstreams.register(registry);
         self.flows.register(registry);
         self.channels.register(registry);
+        self.broker.register(registry);
         logging::register(registry);
         if let Some(side) = &self.models {
             side.models().register(registry, Some(side.service()));

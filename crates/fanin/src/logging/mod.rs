@@ -121,7 +121,8 @@ fn filter(environment: Option<&str>, configured: &str) -> Result<EnvFilter, LogE
         Some(directives) => ("RUST_LOG", directives),
         None => ("[server] log", configured),
     };
-    EnvFilter::try_new(directives).map_err(|error| LogError::Directives {
+    // What is wrong with a broker is logged once, by `fanin_broker`. Its client logs each attempt; a directive can turn that on.
+    EnvFilter::try_new(format!("async_nats=off,{directives}")).map_err(|error| LogError::Directives {
         origin,
         directives: directives.to_owned(),
         error,

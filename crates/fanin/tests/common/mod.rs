@@ -3,6 +3,8 @@
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -34,7 +36,10 @@ pub fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
 pub struct Serving {
     child: Child,
     log: Receiver<String>,
+    /// What was logged before it served.
+    first: RefCell<VecDeque<String>>,
     pub listen: String,
+    pub admin: String,
 }
 
 impl Serving {
@@ -64,23 +69,35 @@ impl Serving {
         let stderr = BufReader::new(child.stderr.take().expect("piped"));
         let (sender, log) = channel();
         thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Serving { child, log, listen: String::new() }
+        Serving { child, log, first: RefCell::default(), listen: String::new(), admin: String::new() }
     }
 
     /// Waits until it serves.
     pub fn named(&mut self) {
-        let line = self.logged("serving");
-        let listen = line.split("listen=\"").nth(1).and_then(|rest| rest.split('"').next());
-        self.listen = listen.unwrap_or_else(|| panic!("no address in {line}")).to_owned();
+        let mut lines = self.lines_until("serving");
+        let line = lines.pop().expect("at least this line");
+        self.first.borrow_mut().extend(lines);
+        let address = |key: &str| line.split(key).nth(1).and_then(|rest| rest.split('"').next()).map(str::to_owned);
+        self.listen = address("listen=\"").unwrap_or_else(|| panic!("no address in {line}"));
+        self.admin = address("admin=\"").unwrap_or_default();
     }
 
     /// Waits for a line of the log that has a text in it.
     pub fn logged(&self, part: &str) -> String {
+        self.lines_until(part).pop().expect("at least this line")
+    }
+
+    /// The same, with the lines before it.
+    pub fn lines_until(&self, part: &str) -> Vec<String> {
+        let mut lines = Vec::new();
         loop {
-            match self.log.recv_timeout(TIMEOUT) {
-                Ok(line) if line.contains(part) => return line,
-                Ok(_) => {}
+            let first = self.first.borrow_mut().pop_front();
+            match first.map_or_else(|| self.log.recv_timeout(TIMEOUT), Ok) {
+                Ok(line) => lines.push(line),
                 Err(error) => panic!("no `{part}` in the log: {error}"),
+            }
+            if lines.last().is_some_and(|line| line.contains(part)) {
+                return lines;
             }
         }
     }
