@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 
 use crate::Report;
+use crate::upgrade::Upgraded;
 
 /// Lists up to this many bytes are joined: copying costs less than passing each piece through hyper and the kernel.
 const JOIN: usize = 16 << 10;
@@ -30,6 +31,7 @@ enum Inner {
         len: usize,
     },
     Stream(Box<dyn BodyStream>),
+    Upgrade(Box<dyn Upgraded>),
 }
 
 impl fmt::Debug for Inner {
@@ -39,6 +41,7 @@ impl fmt::Debug for Inner {
             Inner::One(bytes) => f.debug_tuple("One").field(bytes).finish(),
             Inner::Many { pieces, .. } => f.debug_tuple("Many").field(pieces).finish(),
             Inner::Stream(_) => f.write_str("Stream"),
+            Inner::Upgrade(_) => f.write_str("Upgrade"),
         }
     }
 }
@@ -83,6 +86,22 @@ impl Body {
         Body(Inner::Stream(Box::new(stream)))
     }
 
+    /// No bytes, but what goes on with the connection after a response with status 101.
+    pub(crate) fn upgrade(upgraded: impl Upgraded) -> Body {
+        Body(Inner::Upgrade(Box::new(upgraded)))
+    }
+
+    /// What goes on with the connection. The body has no bytes then.
+    pub(crate) fn take_upgrade(&mut self) -> Option<Box<dyn Upgraded>> {
+        match std::mem::take(&mut self.0) {
+            Inner::Upgrade(upgraded) => Some(upgraded),
+            other => {
+                self.0 = other;
+                None
+            }
+        }
+    }
+
     /// Whether it is made while it is sent.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self.0, Inner::Stream(_))
@@ -99,7 +118,7 @@ impl Body {
     /// Bytes in it; 0 for a stream.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Inner::Empty | Inner::Stream(_) => 0,
+            Inner::Empty | Inner::Stream(_) | Inner::Upgrade(_) => 0,
             Inner::One(bytes) => bytes.len(),
             Inner::Many { len, .. } => *len,
         }
@@ -113,7 +132,7 @@ impl Body {
     /// All bytes in one piece; none of a stream. Copies only if there are several.
     pub fn to_bytes(&self) -> Bytes {
         match &self.0 {
-            Inner::Empty | Inner::Stream(_) => Bytes::new(),
+            Inner::Empty | Inner::Stream(_) | Inner::Upgrade(_) => Bytes::new(),
             Inner::One(bytes) => bytes.clone(),
             Inner::Many { pieces, len } => join(pieces.iter(), *len),
         }
@@ -255,7 +274,7 @@ impl http_body::Body for Body {
             return stream.poll_frame(cx).map_ok(|frame| frame.map_data(Pieces::One));
         }
         Poll::Ready(match std::mem::take(&mut self.0) {
-            Inner::Empty | Inner::Stream(_) => None,
+            Inner::Empty | Inner::Stream(_) | Inner::Upgrade(_) => None,
             Inner::One(bytes) => Some(Ok(Frame::data(Pieces::One(bytes)))),
             Inner::Many { pieces, len } => Some(Ok(Frame::data(Pieces::Many { pieces, len }))),
         })

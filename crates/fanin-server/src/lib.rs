@@ -10,6 +10,7 @@
 //! | `server`, `control`, `generation`, `watchdog` | start, reload, drain, admin pages, stall detection |
 //! | `worker` | a thread with an event loop: accept, run queue, overload detector |
 //! | `client` | the client's address behind load balancers, and the bounds of each client |
+//! | `upgrade` | connections that go on in another protocol |
 //! | `connection` | sockets: protocol detection, timeouts, write coalescing, pre-request errors |
 //! | `serve` | one request: from the parsed head to the response |
 //! | `router`, `path`, `host` | routes, path checks, the `Host` header |
@@ -98,6 +99,7 @@ mod router;
 mod serve;
 mod server;
 mod tls;
+mod upgrade;
 mod upload;
 mod wall_clock;
 mod watchdog;
@@ -119,4 +121,5 @@ pub use request_id::RequestId;
 pub use response::Response;
 pub use route_spec::RouteSpec;
 pub use server::{Handle, start};
+pub use upgrade::Upgraded;
 pub use upload::{Upload, UploadError};

@@ -40,6 +40,8 @@ pub struct Request {
     pub deadline: Instant,
     /// The route's priority, or the one that a trusted client gave.
     pub priority: Priority,
+    /// The client asks for another protocol, and the connection can go on in one: [`Response::switching_protocols`](crate::Response::switching_protocols).
+    pub can_upgrade: bool,
     /// Its permit. Keep it while work goes on: dropping it releases it.
     pub permit: Permit,
 }

@@ -1,14 +1,14 @@
 //! The response of an application.
 
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, UPGRADE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::{Body, Problem, Report};
+use crate::{Body, Problem, Report, Upgraded};
 
 /// The response to a request.
 #[derive(Debug, Default)]
 pub struct Response {
-    /// The status; a 1xx becomes 500.
+    /// The status; a 1xx becomes 500, but for that of [`switching_protocols`](Response::switching_protocols).
     pub status: StatusCode,
     /// Headers. The server owns `content-length` and the connection headers (`connection`, `transfer-encoding`, …): it removes them here
     /// and writes its own.
@@ -29,6 +29,13 @@ impl Response {
     pub fn json(body: impl Into<Body>) -> Response {
         let mut response = Response::new(StatusCode::OK, body);
         response.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+    }
+
+    /// A 101: the connection goes on in `protocol`. For requests that [can be upgraded](crate::Request::can_upgrade).
+    pub fn switching_protocols(protocol: HeaderValue, upgraded: impl Upgraded) -> Response {
+        let mut response = Response::new(StatusCode::SWITCHING_PROTOCOLS, Body::upgrade(upgraded));
+        response.headers.insert(UPGRADE, protocol);
         response
     }
 

@@ -13,6 +13,9 @@ pub(crate) use writer::{LogSender, LogThread};
 use crate::metrics::WorkerStats;
 use crate::wall_clock::WallClock;
 
+/// The status of a request whose client disconnected before the response.
+pub(crate) const CLIENT_DISCONNECTED: u16 = 499;
+
 /// A buffer is handed over at this many bytes, or at the next tick.
 const CHUNK: usize = 64 << 10;
 

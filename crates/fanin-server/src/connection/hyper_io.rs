@@ -63,21 +63,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> HyperIo<S> {
         written
     }
 
-    /// Writes our error response in place of hyper's own, which counts as written when ours is. `None`: hyper's is not an error
-    /// response and is written.
-    fn poll_write_pre_request_error(
+    /// Keeps what is written once the connection goes on in another protocol. Otherwise writes our error response in place of hyper's own,
+    /// which counts as written when ours is. `None`: hyper's is not an error response and is written.
+    #[cold]
+    fn poll_write_unexpected(
         &mut self,
         cx: &mut Context<'_>,
-        hyper_head: &[u8],
+        slices: &[IoSlice<'_>],
         len: usize,
     ) -> Option<Poll<io::Result<usize>>> {
+        if self.conn.keep_head(slices) {
+            return Some(Poll::Ready(Ok(len)));
+        }
         match self.socket.poll_clear(cx) {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(error)) => return Some(Poll::Ready(Err(error))),
             Poll::Pending => return Some(Poll::Pending),
         }
         if self.pre_request_error.is_none() {
-            let (status, date) = pre_request_errors::status_of(hyper_head)?;
+            let (status, date) = pre_request_errors::status_of(slices.first()?)?;
             self.pre_request_error = Some((pre_request_errors::response(status, date), 0));
             self.conn.on_pre_request_error();
         }
@@ -202,8 +206,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Write for HyperIo<S> {
     #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.conn.is_hyper_error()
-            && let Some(written) = this.poll_write_pre_request_error(cx, bytes, bytes.len())
+        if this.conn.is_write_unexpected()
+            && let Some(written) = this.poll_write_unexpected(cx, &[IoSlice::new(bytes)], bytes.len())
         {
             return written;
         }
@@ -227,9 +231,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Write for HyperIo<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let len = slices.iter().map(|slice| slice.len()).sum();
-        if this.conn.is_hyper_error()
-            && let Some(head) = slices.first()
-            && let Some(written) = this.poll_write_pre_request_error(cx, head, len)
+        if this.conn.is_write_unexpected()
+            && let Some(written) = this.poll_write_unexpected(cx, slices, len)
         {
             return written;
         }

@@ -4,6 +4,7 @@
 //! - `protocol_detection`: HTTP/1.1 or HTTP/2.
 //! - `state`: phase and timeouts.
 //! - `hyper_io`: the socket as hyper sees it; `coalesced_socket`: write coalescing.
+//! - `upgraded`: a connection that goes on in another protocol.
 //! - `calm`: the end of a connection whose client resets too many requests.
 //! - `fast_rejection`, `pre_request_errors`: responses without hyper.
 
@@ -17,6 +18,7 @@ mod protocol_detection;
 mod proxied;
 mod state;
 mod strict_head;
+mod upgraded;
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -118,6 +120,7 @@ impl<A: Application> Open<A> {
 
 impl<A: Application> Drop for Open<A> {
     fn drop(&mut self) {
+        drop(self.conn.take_takeover());
         self.worker.connections.borrow_mut().remove(self.key);
         self.worker.stats.closed.add(1);
         self.worker.open.fetch_sub(1, Relaxed);
@@ -192,6 +195,15 @@ where
         open.conn.expired().map_or(Poll::Pending, |closed| Poll::Ready(Ended::Expired(closed)))
     })
     .await;
+    // Of a connection that ended in any other way, the drop ends its request.
+    let takeover = open.conn.take_takeover().filter(|_| matches!(ended, Ended::ByItself(Ok(()))));
+    if let Some(takeover) = takeover {
+        let parts = connection.into_parts();
+        open.conn.change_task();
+        // A task of its own, which has no room for the HTTP/1.1 connection.
+        spawn_local(upgraded::serve(open, socket, parts.io, takeover, parts.read_buf.is_empty()));
+        return;
+    }
     match ended {
         Ended::ByItself(Err(error)) => {
             if error.is_parse() && !open.conn.has_pre_request_error() {

@@ -1,6 +1,7 @@
 //! A connection's state: its phase and since when, for its timeouts.
 
 use std::cell::{Cell, RefCell};
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::client::{ClientAddress, ConnectionLimits};
 use crate::metrics::{Closed, WorkerStats};
+use crate::upgrade::Takeover;
 
 /// How long a client may take to close after the response to a request that was not read to its end.
 const LINGER: Duration = Duration::from_secs(2);
@@ -40,7 +42,8 @@ pub(crate) struct ConnectionState {
     taken: Cell<usize>,
     /// Since then the socket has taken no bytes.
     blocked_since: Cell<Option<Instant>>,
-    /// The next bytes that hyper writes belong to a response of ours. Otherwise they are hyper's own error response.
+    /// The next bytes that hyper writes belong to a response of ours. Otherwise they are hyper's own error response, or kept for what the
+    /// connection goes on with.
     response_expected: Cell<bool>,
     /// The client may still be sending a request that is not read to its end.
     unread: Cell<bool>,
@@ -53,6 +56,8 @@ pub(crate) struct ConnectionState {
     stats: Arc<WorkerStats>,
     expired: Cell<Option<Closed>>,
     waker: RefCell<Option<Waker>>,
+    /// What the connection goes on with once hyper has ended. It refers to this state, so it is taken when the connection ends.
+    takeover: RefCell<Option<Box<Takeover>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +97,7 @@ impl ConnectionState {
             stats,
             expired: Cell::new(None),
             waker: RefCell::new(None),
+            takeover: RefCell::default(),
         }
     }
 
@@ -299,9 +305,9 @@ impl ConnectionState {
         self.response_expected.set(true);
     }
 
-    /// Whether hyper writes an error response of its own, to bytes that did not become a request.
+    /// Whether hyper writes an error response of its own, to bytes that did not become a request, or what is [kept](Self::keep_head).
     #[inline]
-    pub(super) fn is_hyper_error(&self) -> bool {
+    pub(super) fn is_write_unexpected(&self) -> bool {
         !self.response_expected.get() && !self.http2.get()
     }
 
@@ -319,6 +325,12 @@ impl ConnectionState {
         }
     }
 
+    /// hyper has ended. Another task goes on with the connection, and registers its waker.
+    pub(super) fn change_task(&self) {
+        *self.waker.borrow_mut() = None;
+        self.response_expected.set(true);
+    }
+
     /// Runs something with the waker of the connection's task.
     #[inline]
     pub(super) fn with_waker<R>(&self, run: impl FnOnce(&Waker) -> R) -> R {
@@ -330,6 +342,25 @@ impl ConnectionState {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
+    }
+
+    /// hyper receives a response after which the connection goes on in another protocol.
+    pub(crate) fn set_takeover(&self, takeover: Box<Takeover>) {
+        self.response_expected.set(false);
+        *self.takeover.borrow_mut() = Some(takeover);
+    }
+
+    /// What the connection goes on with.
+    pub(super) fn take_takeover(&self) -> Option<Box<Takeover>> {
+        self.takeover.borrow_mut().take()
+    }
+
+    /// Keeps what hyper writes after such a response; `false` if there was none. hyper ends without waiting until it is written.
+    pub(super) fn keep_head(&self, slices: &[IoSlice<'_>]) -> bool {
+        let mut takeover = self.takeover.borrow_mut();
+        let Some(takeover) = &mut *takeover else { return false };
+        slices.iter().for_each(|slice| takeover.head.extend_from_slice(slice));
+        true
     }
 
     /// The timeout that ends it, once one has passed.

@@ -25,8 +25,10 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
 use tokio::time::Instant;
 
+pub(crate) use panic::catch_panic;
 use read_body::ReadBody;
 use response_body::ResponseBody;
 use response_future::{PendingRequest, RequestState, ResponseFuture, Wait};
@@ -59,6 +61,8 @@ struct RequestMeta {
     forwarded: Option<SocketAddr>,
     /// It is a gRPC call: errors are sent as gRPC statuses.
     is_grpc: bool,
+    /// It asks for another protocol, and the connection can go on in one.
+    can_upgrade: bool,
     /// It counts for its client until it is answered or given up.
     in_progress: Option<InProgress>,
 }
@@ -98,6 +102,7 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
             route: None,
             forwarded: None,
             is_grpc: grpc_status::is_call(parts.version, &parts.headers),
+            can_upgrade: can_upgrade(&parts, &body),
             in_progress: None,
         };
         let generation = self.worker.generation();
@@ -246,6 +251,16 @@ fn check<A: Application>(
     }
 }
 
+/// hyper adds an extension to requests with `Upgrade`. Those of HTTP/2, and of other methods, get an ordinary response.
+#[inline]
+fn can_upgrade(parts: &Parts, body: &Incoming) -> bool {
+    !parts.extensions.is_empty()
+        && parts.extensions.get::<OnUpgrade>().is_some()
+        && parts.version == Version::HTTP_11
+        && parts.method == Method::GET
+        && body.is_end_stream()
+}
+
 /// The same target with another path.
 #[cold]
 fn with_path(target: Uri, path: &str) -> Uri {
@@ -378,9 +393,10 @@ fn handle<A: Application>(
         start: meta.start,
         deadline,
         priority,
+        can_upgrade: meta.can_upgrade,
         permit,
     };
-    match panic::catch_panic(|| generation.app.handle(request)) {
+    match catch_panic(|| generation.app.handle(request)) {
         Some(future) => RequestState::Run { future, deadline },
         None => {
             route.stats.panicked();

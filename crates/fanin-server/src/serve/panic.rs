@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs the application's code; a panic ends its request and nothing else. The panic hook logs the message.
-pub(super) fn catch_panic<T>(run: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn catch_panic<T>(run: impl FnOnce() -> T) -> Option<T> {
     // RequestState that a panic leaves half changed belongs to the request and is dropped with it.
     catch_unwind(AssertUnwindSafe(run)).ok()
 }

@@ -21,19 +21,17 @@ use super::read_body::{BodyError, ReadBody};
 use super::response_body::{ResponseBody, StreamEnd};
 use super::server_responses::ServerResponse;
 use super::{RequestHead, RequestMeta, admitted, begin, handle_head};
-use crate::access_log::Line;
+use crate::access_log::{CLIENT_DISCONNECTED, Line};
 use crate::admission::{Admission, PendingAdmission, Permit, Refusal, admit};
 use crate::client::{self, Bound};
 use crate::coarse_timeout::Timeout;
 use crate::connection::ConnectionState;
+use crate::upgrade::{Takeover, UpgradeOutcome};
 use crate::worker::{QueuedRequest, WorkerGeneration, WorkerState};
-use crate::{Application, Body, Report, Response, Worker};
+use crate::{Application, Body, Report, Response, Upgraded, Worker};
 
 /// The application should answer by the deadline. After this much more the server answers instead.
 const GRACE: Duration = Duration::from_millis(100);
-
-/// In the access log, the status of a request whose client disconnected before the response.
-const CLIENT_DISCONNECTED: u16 = 499;
 
 /// A request that waits for admission.
 #[derive(Debug)]
@@ -244,6 +242,12 @@ fn respond<A: Application>(
     mut response: Response,
 ) -> http::Response<ResponseBody> {
     if response.status.is_informational() {
+        if response.status == StatusCode::SWITCHING_PROTOCOLS
+            && meta.can_upgrade
+            && let Some(upgraded) = response.body.take_upgrade()
+        {
+            return switch_protocols(worker, conn, generation, meta, response, upgraded);
+        }
         tracing::error!(status = %response.status, "the application answered with an informational status");
         response = ServerResponse::BadResponse.response(meta.id);
     }
@@ -293,7 +297,6 @@ fn stream_body<A: Application>(
     let (at_end, end_conn) = ((worker.clone(), generation.clone()), conn.clone());
     ResponseBody::stream(body, conn, move |end: StreamEnd| {
         let ((worker, generation), conn) = (at_end, end_conn);
-        let now = Instant::now();
         let stats = meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats);
         if let Some(report) = &end.report {
             stats.reported(report);
@@ -302,11 +305,47 @@ fn stream_body<A: Application>(
             stats.client_disconnected();
             count_reset(&worker, &conn, &generation, &meta);
         }
-        let duration = now.saturating_duration_since(meta.start);
+        let duration = Instant::now().saturating_duration_since(meta.start);
         let status = if end.complete { status.as_u16() } else { CLIENT_DISCONNECTED };
         log(&worker, &conn, &meta, duration, status, end.report.unwrap_or(first), end.bytes);
         conn.on_request_end();
     })
+}
+
+/// The response after which the connection goes on in another protocol. Its request is logged, and ends for its connection and its
+/// client, when the connection ends.
+#[cold]
+fn switch_protocols<A: Application>(
+    worker: &Rc<WorkerState<A>>,
+    conn: &Rc<ConnectionState>,
+    generation: &Rc<WorkerGeneration<A>>,
+    meta: RequestMeta,
+    response: Response,
+    upgraded: Box<dyn Upgraded>,
+) -> http::Response<ResponseBody> {
+    let Response { status, mut headers, body: _, report } = response;
+    let protocol = headers.remove(header::UPGRADE);
+    remove_connection_headers(&mut headers);
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
+    let now = Instant::now();
+    let duration = now.saturating_duration_since(meta.start);
+    meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).responded(status, duration, &report);
+    worker.on_request_end(now);
+    let (at_end, end_conn) = ((worker.clone(), generation.clone()), conn.clone());
+    conn.set_takeover(Takeover::new(upgraded, move |end: UpgradeOutcome| {
+        let ((worker, generation), conn) = (at_end, end_conn);
+        if !end.complete {
+            meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).client_disconnected();
+        }
+        let duration = Instant::now().saturating_duration_since(meta.start);
+        log(&worker, &conn, &meta, duration, end.status, report, end.bytes);
+        conn.on_request_end();
+    }));
+    let mut result = http::Response::new(ResponseBody::new(Body::empty(), conn));
+    *result.status_mut() = status;
+    *result.headers_mut() = headers;
+    result
 }
 
 /// A request of an HTTP/2 client ended early.
