@@ -79,5 +79,6 @@ pub use upstream::statement::Statement;
 pub use upstream::statement_batch::StatementBatch;
 pub use upstream::tls::ClientTls;
 pub use values::duration::{format_duration, parse_duration};
+pub use values::origin::web_origin;
 pub use values::secret::MASK;
 pub use values::size::{format_size, parse_size};

@@ -53,7 +53,8 @@ pub struct Push {
     #[schemars(with = "types::Size<1>")]
     pub max_event: usize,
     /// Longest time without any byte to a subscriber. Then it is sent a comment, so that nobody between takes the
-    /// connection for dead.
+    /// connection for dead. Over WebSocket it is sent a ping so often, whatever else it is sent; one that answers none
+    /// of two is closed instead of a third.
     #[serde(serialize_with = "serialize::duration")]
     #[schemars(with = "types::DurationText")]
     pub heartbeat: Duration,

@@ -19,6 +19,7 @@ use crate::route_conflicts::Paths;
 use crate::schema::types;
 use crate::server::Server;
 use crate::values::names::is_identifier;
+use crate::values::origin::web_origin;
 use crate::values::serialize;
 
 /// One of `[[routes]]`: a method and a path bound to a flow. A GET route answers HEAD, too.
@@ -74,6 +75,10 @@ pub struct Route {
     /// all but the optional calls that have not ended, then each of these as it comes. Other clients get one answer.
     #[schemars(with = "types::Flag")]
     pub progressive: bool,
+    /// Origins from whose pages browsers may open a WebSocket to this route, besides the server's own: `["https://shop.example"]`, or
+    /// `["*"]` for all. A page of another origin gets 403. Clients that send no `Origin` are no browsers, and always may.
+    #[schemars(with = "Vec<types::OriginText>")]
+    pub allowed_origins: Vec<String>,
     /// The gRPC method that the route serves, as `"package.Service/Method"`, in place of `method` and `path`. `[grpc]` describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "types::Text")]
@@ -104,6 +109,7 @@ impl Route {
             stream_body: false,
             errors: false,
             progressive: false,
+            allowed_origins: Vec::new(),
             grpc: None,
             executor: Executor::Coroutines,
             limits: FlowLimits::default(),
@@ -185,7 +191,10 @@ impl Route {
     fn read(table: &mut Table<'_, '_>, server: &Server, flow: &FlowLimits) -> Option<Route> {
         let methods = table.methods("method").unwrap_or_else(|| vec![Method::GET]);
         let grpc = table.parsed("grpc", "a method such as \"shop.v1.Products/Page\"", full_method).map(|at| at.value);
-        for key in ["path", "method", "stream_body"].into_iter().filter(|key| grpc.is_some() && table.has(key)) {
+        for key in ["path", "method", "stream_body", "allowed_origins"]
+            .into_iter()
+            .filter(|key| grpc.is_some() && table.has(key))
+        {
             table.error(key, "cannot be combined with `grpc`; remove one of them");
         }
         let path = table
@@ -228,6 +237,9 @@ impl Route {
         route.stream_body = table.boolean("stream_body").unwrap_or(false);
         route.errors = table.boolean("errors").unwrap_or(false);
         route.progressive = table.boolean("progressive").unwrap_or(false);
+        let origins =
+            table.list("allowed_origins", "an origin such as \"https://shop.example\"", false, allowed_origin);
+        route.allowed_origins = origins.unwrap_or_default().into_iter().map(|at| at.value).collect();
         route.executor = executor::read(table);
         if route.progressive && matches!(route.executor, Executor::Threads(_)) {
             let span = table.span_of("progressive").unwrap_or(table.span().clone());
@@ -248,6 +260,15 @@ impl Route {
         }
         route.limits = FlowLimits::read(table, flow);
         (path.is_some() && flow_ref.is_some()).then_some(route)
+    }
+}
+
+fn allowed_origin(text: &str) -> Result<String, String> {
+    match text {
+        "*" => Ok(text.to_owned()),
+        _ => web_origin(text).ok_or_else(|| {
+            format!("`{text}` is no origin; write scheme, host and perhaps port, and nothing behind them")
+        }),
     }
 }
 

@@ -2,18 +2,16 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arcstr::ArcStr;
-use bytes::Bytes;
 use fanin_lang::value::{Object, view};
 use fanin_lang::{Effect, Failure, HostCall, HostObject, Kind, Method, Stop, Value};
 use fanin_push::{Channels, PublishError, SubscribeError, Subscription};
 use http::StatusCode;
 
 use crate::json::{self, JsonError};
-use crate::reply::{FlowError, Incomplete, ReplyStream};
+use crate::reply::FlowError;
 use crate::request_object::RequestObject;
 use crate::worker::Worker;
 
@@ -184,25 +182,23 @@ pub(crate) fn subscription(value: &Value) -> Option<&SubscriptionObject> {
     }
 }
 
-/// Subscribes, and gives the body of the response.
-pub(crate) fn stream(
+/// Subscribes, and gives the body of the response. It holds no permit: subscribers have a limit of their own.
+pub(crate) fn events(
     worker: &Worker,
     req: &RequestObject,
     subscription: &SubscriptionObject,
-) -> Result<Box<dyn ReplyStream>, Failure> {
+) -> Result<Box<Subscription>, Failure> {
     let Some(hub) = worker.hub.get() else {
         let failure = Failure::new(Kind::Host, "push.subscribe(): this executor cannot hold a subscription");
         return Err(failure.with_hint("leave executor = { threads = ... } out of this route"));
     };
     let names = subscription.channels.iter().map(ArcStr::as_str);
     let last = last_event_id(req);
-    Subscription::new(hub, names, last.as_deref()).map(|events| Box::new(Events(events)) as _).map_err(|error| {
-        match error {
-            SubscribeError::Name(_) | SubscribeError::Count { .. } => {
-                Failure::new(Kind::Value, format!("push.subscribe(): {error}"))
-            }
-            _ => PushRefused::failure(error.to_string()),
+    Subscription::new(hub, names, last.as_deref()).map(Box::new).map_err(|error| match error {
+        SubscribeError::Name(_) | SubscribeError::Count { .. } => {
+            Failure::new(Kind::Value, format!("push.subscribe(): {error}"))
         }
+        _ => PushRefused::failure(error.to_string()),
     })
 }
 
@@ -214,13 +210,4 @@ fn last_event_id(req: &RequestObject) -> Option<String> {
     }
     let query = form_urlencoded::parse(req.target.query()?.as_bytes());
     query.take(MAX_QUERY_PARAMETERS).find(|(name, _)| name == "last-event-id").map(|(_, value)| value.into_owned())
-}
-
-/// A subscription as a body. It holds no permit: subscribers have a limit of their own.
-struct Events(Subscription);
-
-impl ReplyStream for Events {
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Incomplete>>> {
-        self.0.poll_next(context).map(|next| next.map(Ok))
-    }
 }

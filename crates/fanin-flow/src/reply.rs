@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fanin_lang::{Limit, Usage};
+use fanin_push::Subscription;
 use fanin_upstream::{CallError, ErrorKind};
 use http::{HeaderMap, StatusCode};
 use smallvec::SmallVec;
@@ -64,14 +65,16 @@ pub enum ReplyBody {
     Stream(Box<dyn ReplyStream>),
     /// The messages of a gRPC stream: lines or events over HTTP, messages over gRPC.
     Messages(Box<dyn MessageStream>),
+    /// Events of channels: as a `text/event-stream`, which the headers say, or as messages.
+    Events(Box<Subscription>),
 }
 
 impl ReplyBody {
-    /// All bytes in one piece; none of a stream.
+    /// All bytes in one piece; none of a stream or of events.
     pub fn concat(&self) -> Vec<u8> {
         match self {
             ReplyBody::Pieces(pieces) => pieces.concat(),
-            ReplyBody::Stream(_) | ReplyBody::Messages(_) => Vec::new(),
+            ReplyBody::Stream(_) | ReplyBody::Messages(_) | ReplyBody::Events(_) => Vec::new(),
         }
     }
 }
@@ -82,6 +85,7 @@ impl fmt::Debug for ReplyBody {
             ReplyBody::Pieces(pieces) => f.debug_tuple("Pieces").field(pieces).finish(),
             ReplyBody::Stream(_) => f.write_str("Stream"),
             ReplyBody::Messages(_) => f.write_str("Messages"),
+            ReplyBody::Events(_) => f.write_str("Events"),
         }
     }
 }

@@ -181,7 +181,7 @@ fn events(host: &FlowHost, value: &Value) -> Option<Result<Success, Failure>> {
         }
         headers.insert(CONTENT_TYPE, EVENTS);
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-        let body = ReplyBody::Stream(push::stream(&host.worker, &host.req, subscription)?);
+        let body = ReplyBody::Events(push::events(&host.worker, &host.req, subscription)?);
         Ok(Success { status: StatusCode::OK, headers, body })
     };
     Some(success())

@@ -11,7 +11,7 @@
 //! - `event` writes events in the format of server-sent events. `position` is what their ids say.
 //! - `relay` is the seam to other instances, `received` what comes from them.
 //! - `log` is the bounded log. `mailbox` is how a publisher wakes a worker. `channels` is the process's part, `hub` the worker's,
-//!   `subscription` the subscriber's. `metrics` counts.
+//!   `subscription` the subscriber's, and `messages` has its events as JSON. `metrics` counts.
 //!
 //! The crate must not know flows, requests or sockets.
 
@@ -20,6 +20,7 @@ mod event;
 mod hub;
 mod log;
 mod mailbox;
+mod messages;
 mod metrics;
 mod position;
 mod received;
@@ -28,5 +29,6 @@ mod subscription;
 
 pub use channels::{Channels, PublishError, SubscribeError};
 pub use hub::Hub;
+pub use messages::{Message, Messages};
 pub use relay::Relay;
-pub use subscription::Subscription;
+pub use subscription::{End, Subscription};

@@ -28,6 +28,8 @@ pub struct Subscription {
     /// Until when it does not tell its client of a gap in a log. All subscribers have the same gaps, and their clients load their state
     /// again, so each waits another time.
     pause: Option<Pin<Box<Sleep>>>,
+    /// Its heartbeats are answered, so they come also while there are events.
+    answers: bool,
 }
 
 struct Cursor {
@@ -37,11 +39,20 @@ struct Cursor {
     next: u64,
 }
 
+/// Why a subscription ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The log has passed the client.
+    Lost,
+    /// The server drains.
+    Drain,
+}
+
 enum State {
     /// Nothing is sent yet; `true`: events since the last id are missing.
     Starting(bool),
     Running,
-    Ended,
+    Ended(End),
 }
 
 impl Subscription {
@@ -84,6 +95,7 @@ impl Subscription {
             turn: 0,
             state: State::Starting(false),
             pause: None,
+            answers: false,
         };
         for name in names {
             let (channel, membership) = hub.join(name, this.key)?;
@@ -105,6 +117,19 @@ impl Subscription {
         Ok(this)
     }
 
+    /// The client answers heartbeats: they come also while there are events.
+    pub(crate) fn answers_heartbeats(&mut self) {
+        self.answers = true;
+    }
+
+    /// Why it has ended, if it has.
+    pub(crate) fn end(&self) -> Option<End> {
+        match self.state {
+            State::Ended(end) => Some(end),
+            State::Starting(_) | State::Running => None,
+        }
+    }
+
     fn id(&self) -> String {
         position::id(self.hub.channels.epoch(), self.cursors.iter().map(|cursor| cursor.next))
     }
@@ -120,11 +145,13 @@ impl Subscription {
                 Some(event::start(&self.id(), self.hub.channels.settings().retry.as_millis(), lost))
             }
             State::Running => self.next(context),
-            State::Ended => return Poll::Ready(None),
+            State::Ended(_) => return Poll::Ready(None),
         };
         match next {
             Some(bytes) => {
-                self.hub.sent(self.key);
+                if !self.answers || bytes == event::HEARTBEAT {
+                    self.hub.sent(self.key);
+                }
                 Poll::Ready(Some(bytes))
             }
             None => {
@@ -169,7 +196,7 @@ impl Subscription {
             }
         }
         if self.hub.is_draining() {
-            self.state = State::Ended;
+            self.state = State::Ended(End::Drain);
             let retry = self.hub.channels.settings().retry;
             return Some(event::drain((retry + spread(retry)).as_millis()));
         }
@@ -197,7 +224,7 @@ impl Subscription {
     /// The log has passed this subscriber. It is told where the channels are now, so that it comes back there, and ends.
     #[cold]
     fn lost(&mut self) -> Bytes {
-        self.state = State::Ended;
+        self.state = State::Ended(End::Lost);
         self.hub.channels.metrics.lost.inc();
         for cursor in &mut self.cursors {
             cursor.next = cursor.channel.log().next();

@@ -106,6 +106,14 @@ fn requests_to_the_server() {
 }
 
 #[test]
+fn frames_of_websocket_clients() {
+    let corpus = corpus("websocket");
+    // Those that neither close nor are refused.
+    let open = run("websocket", 20_000, fanin_websocket::fuzzing::client);
+    assert_eq!(open, 3, "of {}", corpus.len());
+}
+
+#[test]
 fn chunked_bodies() {
     assert_eq!(run("chunked", 20_000, fanin_upstream::fuzzing::chunked), corpus("chunked").len());
 }

@@ -128,6 +128,11 @@ leaf!(
     json_schema!({ "type": "string", "pattern": r"^[0-9a-fA-F.:]+(/[0-9]+)?$|\$\{", "x-type": "address or network" })
 );
 leaf!(
+    /// `"https://shop.example"`.
+    OriginText,
+    json_schema!({ "type": "string", "pattern": r"^https?://[^/]+$|^\*$|\$\{", "x-type": "origin" })
+);
+leaf!(
     /// A size, `"auto"` or `"off"`.
     MemoryText,
     json_schema!({

@@ -1,9 +1,10 @@
-//! The values of the file as text: durations, sizes, environment variables, names, secrets.
+//! The values of the file as text: durations, sizes, environment variables, names, origins, secrets.
 
 pub(crate) mod duration;
 pub(crate) mod env;
 pub(crate) mod http;
 pub(crate) mod names;
+pub(crate) mod origin;
 pub(crate) mod secret;
 pub(crate) mod serialize;
 pub(crate) mod size;

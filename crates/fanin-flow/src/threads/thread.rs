@@ -104,7 +104,7 @@ impl ThreadState {
 fn whole_body(body: ReplyBody) -> Result<Pieces, FlowError> {
     match body {
         ReplyBody::Pieces(pieces) => Ok(pieces),
-        ReplyBody::Stream(_) | ReplyBody::Messages(_) => {
+        ReplyBody::Stream(_) | ReplyBody::Messages(_) | ReplyBody::Events(_) => {
             tracing::error!(
                 "a flow on a thread of a pool returned a stream: only `executor = \"coroutines\"` can send it"
             );

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::common::{Setup, after, paused, setup};
 use fanin_config::Push;
-use fanin_flow::{ReplyBody, ReplyStream};
-use fanin_push::{Channels, Hub};
+use fanin_flow::ReplyBody;
+use fanin_push::{Channels, Hub, Subscription};
 use fanin_upstream::ErrorKind;
 
 /// Subscribes to channel `c` and lets the worker's flows publish.
@@ -19,8 +19,8 @@ fn connect(it: &Setup) -> (Arc<Channels>, Rc<Hub>) {
     (channels, hub)
 }
 
-async fn next(stream: &mut dyn ReplyStream) -> String {
-    let piece = poll_fn(|context| stream.poll_next(context)).await.expect("not the end").expect("no error");
+async fn next(events: &mut Subscription) -> String {
+    let piece = poll_fn(|context| events.poll_next(context)).await.expect("not the end");
     String::from_utf8(piece.to_vec()).expect("text")
 }
 
@@ -36,7 +36,7 @@ fn publishing_waits_for_all_above_and_for_its_value() {
         );
         let it = setup(&star, |upstream, _| after(if upstream == "b" { 9 } else { 5 }, "{\"n\": 1}"));
         let (_channels, hub) = connect(&it);
-        let mut events = fanin_push::Subscription::new(&hub, ["c"].into_iter(), None).unwrap();
+        let mut events = Subscription::new(&hub, ["c"].into_iter(), None).unwrap();
         let _ = poll_fn(|context| events.poll_next(context)).await;
         it.text("/").await;
         assert_eq!(it.events(), ["0 GET a/guard", "0 GET b/maybe", "9 POST orders/o 1"]);
@@ -51,11 +51,11 @@ fn nothing_is_published_below_a_failure() {
         let star = format!("{LOAD}def flow(req):\n    a.get(\"/guard\")\n    push.publish(\"c\", 1)\n    return 1\n");
         let it = setup(&star, |_, _| after(5, "").error(ErrorKind::Refused));
         let (_channels, hub) = connect(&it);
-        let mut events = fanin_push::Subscription::new(&hub, ["c"].into_iter(), None).unwrap();
+        let mut events = Subscription::new(&hub, ["c"].into_iter(), None).unwrap();
         let start = poll_fn(|context| events.poll_next(context)).await.expect("the start");
         assert_eq!(it.error("/").await.upstream.as_deref(), Some("a"));
         let id = std::str::from_utf8(&start).unwrap().lines().nth(1).unwrap().strip_prefix("id: ").unwrap().to_owned();
-        let mut again = fanin_push::Subscription::new(&hub, ["c"].into_iter(), None).unwrap();
+        let mut again = Subscription::new(&hub, ["c"].into_iter(), None).unwrap();
         let start = poll_fn(|context| again.poll_next(context)).await.expect("the start");
         assert!(start.ends_with(format!("id: {id}\n\n").as_bytes()), "the channel is where it was");
     });
@@ -88,10 +88,10 @@ fn a_subscription_is_a_response() {
             (&success.headers["cache-control"], &success.headers["x-mine"]),
             (&"no-store".parse().unwrap(), &"1".parse().unwrap())
         );
-        let ReplyBody::Stream(mut stream) = success.body else { panic!("no stream") };
-        assert!(next(&mut *stream).await.ends_with("-0.0\n\n"), "two channels");
+        let ReplyBody::Events(mut events) = success.body else { panic!("no events") };
+        assert!(next(&mut events).await.ends_with("-0.0\n\n"), "two channels");
         channels.publish("c", None, b"1").unwrap();
-        assert!(next(&mut *stream).await.ends_with("data: 1\n\n"));
+        assert!(next(&mut events).await.ends_with("data: 1\n\n"));
     });
 }
 

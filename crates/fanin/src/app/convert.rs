@@ -5,11 +5,13 @@ use std::task::{Context, Poll};
 use arcstr::ArcStr;
 use bytes::Bytes;
 use fanin_flow::{ClientUpload, FlowError, IncomingRequest, Incomplete, Limit, Reply, ReplyBody, ReplyStream};
+use fanin_push::Subscription;
 use fanin_server::{Aborted, Body, BodyStream, Problem, Report, Request, RequestId, Response, Upload, UploadError};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use http_body::Frame;
 
 use super::Traces;
+use super::websocket::Handshake;
 
 /// A request for a flow. `names` are those of the route's path parameters.
 pub(super) fn incoming(names: &[ArcStr], request: Request) -> IncomingRequest {
@@ -33,11 +35,32 @@ pub(super) fn response(mut reply: Reply, id: RequestId, traces: Option<&Traces>)
     if let Some(traces) = traces {
         traces.add(std::mem::take(&mut reply.trace));
     }
-    respond(reply, |problem| problem.request(id))
+    respond(
+        reply,
+        |problem| problem.request(id),
+        |headers, events| Response { headers, body: Body::stream(EventStream(events)), ..Response::default() },
+    )
 }
 
-/// `with_id` adds the request's id to a problem.
-fn respond(reply: Reply, with_id: impl FnOnce(Problem) -> Problem) -> Response {
+/// The same for a WebSocket's handshake: it opens one if the flow has subscribed. Any other response is sent as it is.
+pub(super) fn handshake_response(
+    mut reply: Reply,
+    id: RequestId,
+    traces: Option<&Traces>,
+    handshake: Handshake,
+) -> Response {
+    if let Some(traces) = traces {
+        traces.add(std::mem::take(&mut reply.trace));
+    }
+    respond(reply, |problem| problem.request(id), |headers, events| handshake.response(headers, *events))
+}
+
+/// `with_id` adds the request's id to a problem. `of_events` is the response to a subscription.
+fn respond(
+    reply: Reply,
+    with_id: impl FnOnce(Problem) -> Problem,
+    of_events: impl FnOnce(HeaderMap, Box<Subscription>) -> Response,
+) -> Response {
     let report = Report {
         partial: reply.partial.is_some(),
         calls: reply.calls,
@@ -47,19 +70,18 @@ fn respond(reply: Reply, with_id: impl FnOnce(Problem) -> Problem) -> Response {
         limit: reply.limit.map(Limit::name),
     };
     match reply.result {
-        Ok(success) => Response {
-            status: success.status,
-            headers: success.headers,
-            body: match success.body {
+        Ok(success) => {
+            let body = match success.body {
                 ReplyBody::Pieces(pieces) => match pieces.into_inner() {
                     Ok([body]) => Body::from(body),
                     Err(pieces) => Body::from(pieces.into_iter().collect::<Vec<Bytes>>()),
                 },
                 ReplyBody::Stream(stream) => Body::stream(StreamedBody(stream)),
                 ReplyBody::Messages(messages) => Body::stream(StreamedBody(messages)),
-            },
-            report,
-        },
+                ReplyBody::Events(events) => return Response { report, ..of_events(success.headers, events) },
+            };
+            Response { status: success.status, headers: success.headers, body, report }
+        }
         Err(error) => Response { report, ..with_id(problem(error)).into() },
     }
 }
@@ -87,6 +109,15 @@ impl BodyStream for StreamedBody {
             memory: summary.usage.memory,
             limit: summary.limit.map(Limit::name),
         })
+    }
+}
+
+/// A subscription as a `text/event-stream`.
+struct EventStream(Box<Subscription>);
+
+impl BodyStream for EventStream {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
+        self.0.poll_next(context).map(|next| next.map(|event| Ok(Frame::data(event))))
     }
 }
 
@@ -130,8 +161,8 @@ mod tests {
     use std::time::Duration;
 
     use fanin_flow::{Success, Usage};
+    use http::HeaderValue;
     use http::header::{CONTENT_TYPE, RETRY_AFTER};
-    use http::{HeaderMap, HeaderValue};
 
     use super::*;
 
@@ -140,7 +171,7 @@ mod tests {
         let (usage, limit) = (Usage { steps: 5, memory: 6 }, Some(Limit::Steps));
         let upstream = Duration::from_millis(7);
         let reply = Reply { result, calls: 3, upstream, partial, usage, limit, trace: Vec::new() };
-        respond(reply, |problem| problem)
+        respond(reply, |problem| problem, |_, _| unreachable!("no events"))
     }
 
     fn success(pieces: &[&'static str]) -> Success {

@@ -2,13 +2,14 @@
 //!
 //! - `load`: makes it from a folder. `worker`: one worker's part. `convert`: requests for flows, replies for
 //!   the server. `models`: the models of this process. `rpc`: routes that serve gRPC. `rpc_stream`: streams of
-//!   upstreams that they pass on.
+//!   upstreams that they pass on. `websocket`: events over WebSocket.
 
 mod convert;
 mod load;
 mod models;
 mod rpc;
 mod rpc_stream;
+mod websocket;
 mod worker;
 
 use std::sync::{Arc, Mutex, Once, PoisonError};

@@ -1,11 +1,11 @@
 //! The application on one worker.
 
 use std::cell::OnceCell;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Context, Poll};
 use std::time::Duration;
 
 use fanin_flow::{FlowFuture, WorkerFlows};
@@ -14,6 +14,7 @@ use fanin_server::{Request, RequestId, Response, Worker, WorkerContext};
 use fanin_upstream::WorkerClient;
 
 use super::models::InProcess;
+use super::websocket::Handshake;
 use super::{App, Traces, convert, rpc};
 
 thread_local! {
@@ -69,6 +70,13 @@ impl AppWorker {
         flows.set_hub(&hub);
         AppWorker { app, flows, hub }
     }
+
+    /// Runs the flow of a handshake.
+    fn open_websocket(&self, request: Request, handshake: Handshake) -> impl Future<Output = Response> + use<> {
+        let (route, id, traces) = (request.route, request.id, self.app.traces.clone());
+        let flow = self.flows.run(route, convert::incoming(&self.app.params[route], request));
+        async move { convert::handshake_response(flow.await, id, traces.as_ref(), handshake) }
+    }
 }
 
 impl Worker for AppWorker {
@@ -77,7 +85,20 @@ impl Worker for AppWorker {
     fn handle(&self, request: Request) -> Answering {
         let route = request.route;
         if let Some(method) = &self.app.methods[route] {
-            return Answering::Rpc(Box::pin(rpc::serve(method.clone(), self.app.clone(), self.flows.clone(), request)));
+            return Answering::Other(Box::pin(rpc::serve(
+                method.clone(),
+                self.app.clone(),
+                self.flows.clone(),
+                request,
+            )));
+        }
+        if request.can_upgrade
+            && let Some(handshake) = Handshake::read(&request, &self.app.config.routes[route].allowed_origins)
+        {
+            return Answering::Other(match handshake {
+                Ok(handshake) => Box::pin(self.open_websocket(request, handshake)),
+                Err(refused) => Box::pin(ready(refused.response(request.id))),
+            });
         }
         let (id, traces) = (request.id, self.app.traces.clone());
         let flow = self.flows.run(route, convert::incoming(&self.app.params[route], request));
@@ -109,8 +130,8 @@ pub enum Answering {
         /// Where its calls are recorded.
         traces: Option<Traces>,
     },
-    /// A flow serves a gRPC method.
-    Rpc(Pin<Box<dyn Future<Output = Response>>>),
+    /// A flow serves a gRPC method, or decides about a WebSocket.
+    Other(Pin<Box<dyn Future<Output = Response>>>),
 }
 
 impl Future for Answering {
@@ -119,10 +140,10 @@ impl Future for Answering {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
         match &mut *self {
             Answering::Flow { flow, request, traces } => {
-                let reply = ready!(Pin::new(flow).poll(context));
+                let reply = task::ready!(Pin::new(flow).poll(context));
                 Poll::Ready(convert::response(reply, *request, traces.as_ref()))
             }
-            Answering::Rpc(call) => call.as_mut().poll(context),
+            Answering::Other(call) => call.as_mut().poll(context),
         }
     }
 }

@@ -3,6 +3,9 @@
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
+#[cfg(unix)]
+pub mod websocket;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -39,6 +42,7 @@ pub struct Serving {
     /// What was logged before it served.
     first: RefCell<VecDeque<String>>,
     pub listen: String,
+    /// The address of the admin pages, if they are on.
     pub admin: String,
 }
 
