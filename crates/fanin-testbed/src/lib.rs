@@ -80,7 +80,7 @@ impl Server {
         Server::run("haproxy", &[&[address.as_str(), mode], options].concat())
     }
 
-    /// An nginx in front of a server, which compresses what it passes on.
+    /// An nginx in front of a server, which compresses what it passes on. WebSockets are passed on, too.
     ///
     /// # Panics
     /// If it is not installed or does not start.
