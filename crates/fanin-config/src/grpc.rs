@@ -10,9 +10,10 @@ use crate::schema::types;
 use crate::upstream::grpc::{FieldNames, FieldNamesText, Int64, Int64Text, Services};
 use crate::values::names::is_identifier;
 use crate::values::serialize;
+use crate::values::size::{parse_size, saturating_usize};
 
 /// `[grpc]`: where the services are described of which routes serve methods (`grpc` of a route).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Grpc {
     /// The `.proto` files that describe the services, one or a list. They are compiled when the configuration is loaded.
@@ -34,6 +35,27 @@ pub struct Grpc {
     /// both.
     #[schemars(with = "FieldNamesText")]
     pub field_names: FieldNames,
+    /// Describes the methods of the routes to everybody who asks, by server reflection. Tools such as grpcurl then need no `.proto` file.
+    #[schemars(with = "types::Flag")]
+    pub reflection: bool,
+    /// Messages of responses from this size on are compressed with gzip, if the client understands it. `"off"` compresses none.
+    #[serde(serialize_with = "serialize::size_or_off")]
+    #[schemars(with = "types::Or<types::Size<0>, types::Off>")]
+    pub compress_from: Option<usize>,
+}
+
+impl Default for Grpc {
+    fn default() -> Grpc {
+        Grpc {
+            proto: Vec::new(),
+            proto_path: Vec::new(),
+            descriptors: None,
+            int64: Int64::default(),
+            field_names: FieldNames::default(),
+            reflection: false,
+            compress_from: Some(16 << 10),
+        }
+    }
 }
 
 impl Grpc {
@@ -41,9 +63,23 @@ impl Grpc {
         let Services { proto, proto_path, descriptors, .. } = Services::read_files(&mut table);
         let int64 = Int64::read(&mut table).unwrap_or_default();
         let field_names = FieldNames::read(&mut table).unwrap_or_default();
+        let reflection = table.boolean("reflection").unwrap_or(false);
+        let compress_from = read_compress_from(&mut table).unwrap_or(Grpc::default().compress_from);
         table.finish();
-        Grpc { proto, proto_path, descriptors, int64, field_names }
+        Grpc { proto, proto_path, descriptors, int64, field_names, reflection, compress_from }
     }
+}
+
+/// Reads `compress_from`: a size or `"off"`.
+fn read_compress_from(table: &mut Table<'_, '_>) -> Option<Option<usize>> {
+    if table.is_integer("compress_from") {
+        return table.size("compress_from", 0).map(Some);
+    }
+    let read = table.parsed("compress_from", "a size such as \"16KiB\", or \"off\"", |text| match text {
+        "off" => Ok(None),
+        size => parse_size(size).map(saturating_usize).map(Some),
+    })?;
+    Some(read.value)
 }
 
 /// Reads a method's full name: `package.Service/Method`.

@@ -99,6 +99,10 @@ pub struct Models {
     /// Allows clients to load and unload models by the protocol. Without it, only the folder decides.
     #[schemars(with = "types::Flag")]
     pub control: bool,
+    /// Describes the protocol to everybody who asks on the models' port, by server reflection of gRPC. Tools such as grpcurl then need no
+    /// `.proto` file.
+    #[schemars(with = "types::Flag")]
+    pub reflection: bool,
     /// The library of ONNX Runtime, or a folder that contains it. Without it, the system's folders are searched when
     /// the first ONNX model is loaded.
     #[serde(serialize_with = "serialize::optional_path", skip_serializing_if = "Option::is_none")]
@@ -186,6 +190,7 @@ impl Models {
             max_connection_age: None,
             max_connection_age_grace: Duration::from_secs(30),
             control: false,
+            reflection: false,
             onnx_library: None,
             settings: IndexMap::new(),
         }
@@ -250,6 +255,7 @@ impl Models {
         replace(&mut models.max_connection_age, table.duration_or_off("max_connection_age"));
         replace(&mut models.max_connection_age_grace, table.duration("max_connection_age_grace"));
         replace(&mut models.control, table.boolean("control"));
+        replace(&mut models.reflection, table.boolean("reflection"));
         let library = table.parsed("onnx_library", "a path", |text| match text {
             "" => Err("is empty".into()),
             text => Ok(dir.join(text)),

@@ -4,16 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fanin_lang::value::Object;
-use fanin_lang::{Args, Awaits, Ctx, Failure, Globals, Kind, NativeFn, Stop, Value};
+use bytes::Bytes;
+use fanin_lang::value::{Object, view};
+use fanin_lang::{
+    Args, Argument, Awaits, CallDiagnostic, Ctx, Failure, Globals, Kind, NativeFn, StaticCall, Stop, Value,
+};
 use fanin_upstream::StreamBounds;
 use http::StatusCode;
 
 use crate::call::STREAM;
 use crate::flow_host::{FlowHost, StreamOptions};
+use crate::json;
 use crate::messages;
+use crate::rpc_status::{RpcStatus, error_code};
 
-/// `response(status = 200, headers = {}, body = None, text = None)`
+/// `response(status = 200, headers = {}, body = None, text = None, message = None, details = None, trailers = None)`
 #[derive(Clone)]
 pub(crate) struct ResponseObject {
     /// `None` if the flow sets none: 200, or that of a streamed answer.
@@ -21,6 +26,24 @@ pub(crate) struct ResponseObject {
     pub(crate) headers: Value,
     pub(crate) body: Value,
     pub(crate) text: Option<Value>,
+    /// What only clients get that call a method.
+    pub(crate) rpc: Option<Box<RpcParts>>,
+}
+
+/// The parts of a response for clients that call a method.
+#[derive(Clone, Default)]
+pub(crate) struct RpcParts {
+    /// The number of the code, if the status is one of gRPC.
+    pub(crate) code: Option<u8>,
+    pub(crate) message: Option<Value>,
+    pub(crate) details: Option<Value>,
+    pub(crate) trailers: Option<Value>,
+}
+
+impl RpcParts {
+    fn values(&self) -> impl Iterator<Item = &Value> {
+        [&self.message, &self.details, &self.trailers].into_iter().flatten()
+    }
 }
 
 impl fmt::Debug for ResponseObject {
@@ -57,7 +80,8 @@ impl Object for ResponseObject {
     fn visit(&self, visit: &mut dyn FnMut(&Value)) {
         visit(&self.headers);
         visit(&self.body);
-        self.text.iter().for_each(visit);
+        self.text.iter().for_each(&mut *visit);
+        self.rpc.iter().flat_map(|rpc| rpc.values()).for_each(visit);
     }
 
     fn show(&self) -> String {
@@ -71,23 +95,84 @@ impl Object for ResponseObject {
 pub(crate) struct Abort {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
+    /// The status of a gRPC code.
+    pub(crate) rpc: Option<RpcStatus>,
 }
 
-fn status(value: &Value, name: &str, least: u16) -> Result<StatusCode, Stop> {
+/// An HTTP status, and the number of the code if it is given as one of gRPC.
+fn status(value: &Value, name: &str, least: u16) -> Result<(StatusCode, Option<u8>), Stop> {
     match value.decide()? {
         Value::Int(status) if (i64::from(least)..=599).contains(&status) => {
             // Every number from 100 to 599 is a valid status.
-            StatusCode::from_u16(status as u16).map_err(|_| Stop::fail(Kind::Value, "no status"))
+            let status = StatusCode::from_u16(status as u16).map_err(|_| Stop::fail(Kind::Value, "no status"))?;
+            Ok((status, None))
         }
-        _ => Err(Stop::fail(Kind::Value, format!("the status of {name}() must be an int from {least} to 599"))),
+        Value::Str(code) => match error_code(&code) {
+            Ok((number, status)) => Ok((status, Some(number))),
+            Err((what, hint)) => Err(Failure::new(Kind::Value, format!("{name}(): {what}")).with_hint(hint).into()),
+        },
+        _ => Err(Stop::fail(
+            Kind::Value,
+            format!(
+                "the status of {name}() must be an int from {least} to 599, or a code of gRPC such as \"NOT_FOUND\""
+            ),
+        )),
     }
 }
 
+/// What is certainly wrong with a status that is written out.
+fn check_status(name: &str, call: &StaticCall<'_>) -> Vec<CallDiagnostic> {
+    let given = [Argument::Named("status".to_owned()), Argument::Position(0)];
+    let literals = given.into_iter().filter_map(|argument| Some(((call.literal)(&argument)?, argument)));
+    let wrong = literals.filter_map(|(value, argument)| {
+        let (what, hint) = error_code(value.as_str()?).err()?;
+        let message = format!("{name}(): {what}");
+        Some(CallDiagnostic { argument: Some(argument), name_is_wrong: false, message, hint: Some(hint) })
+    });
+    wrong.collect()
+}
+
+/// The largest details of an error, in bytes of JSON. They are sent in a header.
+const MAX_DETAILS: usize = 4 << 10;
+
+/// The details of an error as JSON.
+pub(crate) fn details(name: &str, value: Option<&Value>) -> Result<Vec<Bytes>, Failure> {
+    let wrong = |what: String| Failure::new(Kind::Value, format!("{name}(): {what}"));
+    let pending = || wrong("details are pending".to_owned());
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let value = value.decide().map_err(|_| pending())?;
+    if matches!(value, Value::None) {
+        return Ok(Vec::new());
+    }
+    if !matches!(value, Value::List(_) | Value::Tuple(_)) {
+        return Err(wrong("details must be a list of messages, each a dict with \"@type\"".to_owned()));
+    }
+    let items = view::elements(&value).map_err(|_| pending())?;
+    let mut left = MAX_DETAILS;
+    let one = |item: Value| {
+        let json = json::to_bytes(&item, left).map_err(|error| wrong(format!("details: {error}")))?;
+        left -= json.len().min(left);
+        Ok(json)
+    };
+    items.into_iter().map(one).collect()
+}
+
 fn response(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    let [code, headers, body, text] = args.bind("response", false, ["status", "headers", "body", "text"], 0)?;
-    let status = match code {
-        Some(code) => Some(status(code, "response", 200)?),
-        None => None,
+    let names = ["status", "headers", "body", "text", "message", "details", "trailers"];
+    let [code, headers, body, text, message, details, trailers] = args.bind("response", false, names, 0)?;
+    let (status, code) = match code {
+        Some(code) => status(code, "response", 200).map(|(status, code)| (Some(status), code))?,
+        None => (None, None),
+    };
+    let rpc = if code.is_some() || message.is_some() || details.is_some() || trailers.is_some() {
+        let [message, details, trailers] = [message, details, trailers].map(|value| value.cloned());
+        if code.is_none() && (message.is_some() || details.is_some()) {
+            let what = "response(): message and details need a status that is a code of gRPC, such as \"NOT_FOUND\"";
+            return Err(Stop::fail(Kind::Arguments, what));
+        }
+        Some(Box::new(RpcParts { code, message, details, trailers }))
+    } else {
+        None
     };
     if body.is_some() && text.is_some() {
         return Err(Stop::fail(Kind::Arguments, "response() takes body or text, not both"));
@@ -97,21 +182,28 @@ fn response(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
         headers: headers.cloned().unwrap_or_default(),
         body: body.cloned().unwrap_or_default(),
         text: text.cloned(),
+        rpc,
     }))
 }
 
 fn abort(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    let [code, message] = args.bind("abort", false, ["status", "message"], 1)?;
-    let status = match code {
+    let [code, message, given] = args.bind("abort", false, ["status", "message", "details"], 1)?;
+    let (status, code) = match code {
         Some(code) => status(code, "abort", 400)?,
-        None => StatusCode::BAD_REQUEST,
+        None => (StatusCode::BAD_REQUEST, None),
     };
     let message = match message.map(Value::decide).transpose()? {
         None | Some(Value::None) => status.canonical_reason().unwrap_or("").to_owned(),
         Some(Value::Str(text)) => text.to_string(),
         Some(_) => return Err(Stop::fail(Kind::Type, "abort()'s message must be a string")),
     };
-    let payload = Arc::new(Abort { status, message: message.clone() });
+    let details = details("abort", given)?;
+    if code.is_none() && !details.is_empty() {
+        let what = "abort(): details need a status that is a code of gRPC, such as \"NOT_FOUND\"";
+        return Err(Stop::fail(Kind::Arguments, what));
+    }
+    let rpc = code.map(|code| RpcStatus { code, message: message.clone(), details, ..RpcStatus::default() });
+    let payload = Arc::new(Abort { status, message: message.clone(), rpc });
     Err(Failure::new(Kind::Host, message).with_payload(payload).into())
 }
 
@@ -185,8 +277,12 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
 static FUNCTIONS: [NativeFn; 3] = [
     NativeFn::new("response", response)
         .awaits(Awaits::These(0))
-        .signature("response(status: int?, headers?, body?, text?)"),
-    NativeFn::new("abort", abort).signature("abort(status: int, message: str | None?)"),
+        .signature("response(status: int | str?, headers?, body?, text?, message?, details?, trailers?)")
+        .checked(|call| check_status("response", call)),
+    NativeFn::new("abort", abort)
+        .awaits(Awaits::Deep)
+        .signature("abort(status: int | str, message: str | None?, details: list | None?)")
+        .checked(|call| check_status("abort", call)),
     NativeFn::new(STREAM, stream).awaits(Awaits::These(0)).signature(
         "stream(answer, ranges: bool?, max: int | str | None?, idle_timeout: str | None?, timeout: str | None?, format: str | None?)",
     ),

@@ -413,7 +413,7 @@ fn to_error(failure: &Failure, req: &RequestObject) -> FlowError {
             return FlowError::call(error);
         }
         if let Some(abort) = payload.downcast_ref::<Abort>() {
-            return FlowError::abort(abort.status, abort.message.clone());
+            return FlowError::abort(abort.status, abort.message.clone(), abort.rpc.clone().map(Box::new));
         }
         if let Some(refused) = payload.downcast_ref::<PushRefused>() {
             return refused.to_error();

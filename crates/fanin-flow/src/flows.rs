@@ -103,6 +103,7 @@ impl Flows {
                     on_disconnect: route.on_disconnect,
                     errors: route.errors,
                     progressive: route.progressive,
+                    grpc: route.grpc.is_some(),
                     streams: modules.mention(&file, STREAM),
                     sequential_waits: sequential_waits.clone(),
                     log: FlowLog::new(route.limits.max_log_rate, log_dropped.clone()),

@@ -103,6 +103,7 @@ impl PushRefused {
             detail: self.0.clone().into(),
             upstream: None,
             retry_after: Some(Duration::from_secs(1)),
+            rpc: None,
         }
     }
 

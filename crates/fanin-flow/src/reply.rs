@@ -12,6 +12,7 @@ use fanin_upstream::{CallError, ErrorKind};
 use http::{HeaderMap, StatusCode};
 use smallvec::SmallVec;
 
+use crate::rpc_status::RpcStatus;
 use crate::trace::CallTrace;
 
 /// The outcome of a flow.
@@ -37,8 +38,8 @@ impl<B> Reply<B> {
     /// The same with another body, or an error in its place.
     pub(crate) fn map_body<C>(self, map: impl FnOnce(B) -> Result<C, FlowError>) -> Reply<C> {
         let Reply { result, calls, upstream, partial, usage, limit, trace } = self;
-        let result =
-            result.and_then(|Success { status, headers, body }| Ok(Success { status, headers, body: map(body)? }));
+        let result = result
+            .and_then(|Success { status, headers, body, rpc }| Ok(Success { status, headers, body: map(body)?, rpc }));
         Reply { result, calls, upstream, partial, usage, limit, trace }
     }
 }
@@ -55,6 +56,8 @@ pub struct Success<B = ReplyBody> {
     pub headers: HeaderMap,
     /// Body.
     pub body: B,
+    /// What clients that call a method get besides, if the flow says more than that.
+    pub rpc: Option<Box<RpcStatus>>,
 }
 
 /// The body of a response.
@@ -156,6 +159,8 @@ pub struct FlowError {
     pub upstream: Option<String>,
     /// After how long a retry makes sense, if the problem is temporary.
     pub retry_after: Option<Duration>,
+    /// The code for clients that call a method, if the flow has chosen one.
+    pub rpc: Option<Box<RpcStatus>>,
 }
 
 impl FlowError {
@@ -191,6 +196,7 @@ impl FlowError {
             detail: Cow::Owned(format!("{name}: {}", failed.as_str())),
             upstream: Some(name.to_owned()),
             retry_after: unavailable.then_some(Duration::from_secs(1)),
+            rpc: None,
         }
     }
 
@@ -202,10 +208,11 @@ impl FlowError {
             detail: Cow::Owned(detail),
             upstream: None,
             retry_after: None,
+            rpc: None,
         }
     }
 
-    pub(crate) fn abort(status: StatusCode, message: String) -> FlowError {
+    pub(crate) fn abort(status: StatusCode, message: String, rpc: Option<Box<RpcStatus>>) -> FlowError {
         FlowError {
             status,
             kind: "abort",
@@ -213,6 +220,7 @@ impl FlowError {
             detail: Cow::Owned(message),
             upstream: None,
             retry_after: None,
+            rpc,
         }
     }
 
@@ -225,6 +233,7 @@ impl FlowError {
             detail: Cow::Borrowed("see the log of the server"),
             upstream: None,
             retry_after: None,
+            rpc: None,
         }
     }
 
@@ -236,6 +245,7 @@ impl FlowError {
             detail: Cow::Borrowed("the route's timeout has passed"),
             upstream: None,
             retry_after: None,
+            rpc: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 use smallvec::smallvec;
 
 use crate::answer::{BodyRule, Content, content};
-use crate::builtins::ResponseObject;
+use crate::builtins::{self, ResponseObject, RpcParts};
 use crate::call::{header, text};
 use crate::flow_host::{FlowHost, StreamedAnswer};
 use crate::json::{self, Pieces};
@@ -16,6 +16,7 @@ use crate::partial;
 use crate::progressive::{self, Framing, Progress};
 use crate::push;
 use crate::reply::{ReplyBody, Success};
+use crate::rpc_status::RpcStatus;
 use crate::streamed::{self, StreamReply};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -59,13 +60,13 @@ pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure
     {
         return Ok(success);
     }
-    let (status, mut body, kind) = match response(value) {
+    let (status, mut body, kind, rpc) = match response(value) {
         None => {
             let (body, kind) = body(host, value, limit)?;
-            (StatusCode::OK, body, kind)
+            (StatusCode::OK, body, kind, None)
         }
         Some(parts) => {
-            own_headers(&parts.headers, &mut headers)?;
+            own_headers("headers", &parts.headers, &mut headers)?;
             let (body, kind) = match &parts.text {
                 Some(value) => {
                     let decided = value.decide().map_err(|_| value_error("response(): text is pending"))?;
@@ -74,7 +75,8 @@ pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure
                 }
                 None => body(host, &parts.body, limit)?,
             };
-            (parts.status(), body, kind)
+            let rpc = parts.rpc.as_deref().map(|parts| rpc(host, parts)).transpose()?.map(Box::new);
+            (parts.status(), body, kind, rpc)
         }
     };
     let is_json = kind == JSON;
@@ -89,7 +91,7 @@ pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure
     if body.iter().map(bytes::Bytes::len).sum::<usize>() > limit {
         return Err(json::too_large(limit));
     }
-    Ok(Success { status, headers, body: ReplyBody::Pieces(body) })
+    Ok(Success { status, headers, body: ReplyBody::Pieces(body), rpc })
 }
 
 /// Whether a returned value can be answered in parts: its body is an object or a list.
@@ -123,14 +125,14 @@ pub(crate) fn first_part(
     }
     let mut headers = HeaderMap::new();
     if let Some(parts) = &parts {
-        own_headers(&parts.headers, &mut headers)?;
+        own_headers("headers", &parts.headers, &mut headers)?;
     }
     progressive::headers(framing, &mut headers);
     let errors = host.route.errors && matches!(body, Value::Dict(_) | Value::Struct(_)) && !has_member(value, "errors");
     let (pieces, progress) =
         Progress::start(host.route.limits.max_response, framing, body, errors).map_err(|error| error.failure())?;
     let status = parts.map_or(StatusCode::OK, |parts| parts.status());
-    Ok(Some((Success { status, headers, body: ReplyBody::Pieces(pieces) }, progress)))
+    Ok(Some((Success { status, headers, body: ReplyBody::Pieces(pieces), rpc: None }, progress)))
 }
 
 /// The response whose body is a streamed answer.
@@ -141,19 +143,21 @@ fn streamed(host: &FlowHost, value: &Value) -> Result<Option<Success>, Failure> 
     let body = body.ok_or_else(|| value_error("a streamed answer can be returned once"))?;
     let mut headers = HeaderMap::new();
     if let Some(parts) = &parts {
-        own_headers(&parts.headers, &mut headers)?;
+        own_headers("headers", &parts.headers, &mut headers)?;
     }
+    let rpc = parts.as_ref().and_then(|parts| parts.rpc.as_deref());
+    let rpc = rpc.map(|parts| self::rpc(host, parts)).transpose()?.map(Box::new);
     let status = parts.and_then(|parts| parts.status).unwrap_or(answer.status);
     if let Some(framing) = messages {
         progressive::headers(framing, &mut headers);
         mark_partial(host, &mut headers);
         let body = ReplyBody::Messages(Box::new(Messages::new(body, upstream, framing)));
-        return Ok(Some(Success { status, headers, body }));
+        return Ok(Some(Success { status, headers, body, rpc }));
     }
     streamed::pass_headers(&answer.headers, &mut headers);
     mark_partial(host, &mut headers);
     let body = StreamReply::new(body, answer, host.req.is_head());
-    Ok(Some(Success { status, headers, body: ReplyBody::Stream(Box::new(body)) }))
+    Ok(Some(Success { status, headers, body: ReplyBody::Stream(Box::new(body)), rpc }))
 }
 
 fn mark_partial(host: &FlowHost, headers: &mut HeaderMap) {
@@ -177,12 +181,12 @@ fn events(host: &FlowHost, value: &Value) -> Option<Result<Success, Failure>> {
             if parts.status.is_some_and(|status| status != StatusCode::OK) {
                 return Err(value_error("response(): a subscription is sent with status 200"));
             }
-            own_headers(&parts.headers, &mut headers)?;
+            own_headers("headers", &parts.headers, &mut headers)?;
         }
         headers.insert(CONTENT_TYPE, EVENTS);
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         let body = ReplyBody::Events(push::events(&host.worker, &host.req, subscription)?);
-        Ok(Success { status: StatusCode::OK, headers, body })
+        Ok(Success { status: StatusCode::OK, headers, body, rpc: None })
     };
     Some(success())
 }
@@ -218,12 +222,13 @@ fn body(host: &FlowHost, value: &Value, limit: usize) -> Result<(Pieces, HeaderV
     json::to_pieces(value, limit).map(|pieces| (pieces, JSON)).map_err(|error| error.failure())
 }
 
-fn own_headers(value: &Value, headers: &mut HeaderMap) -> Result<(), Failure> {
-    let value = value.decide().map_err(|_| value_error("response(): headers are pending"))?;
+/// The dict `what`, of names and values.
+fn own_headers(what: &str, value: &Value, headers: &mut HeaderMap) -> Result<(), Failure> {
+    let value = value.decide().map_err(|_| value_error(format!("response(): {what} are pending")))?;
     if matches!(value, Value::None) {
         return Ok(());
     }
-    let entries = view::entries(&value).ok_or_else(|| value_error("response(): headers must be a dict"))?;
+    let entries = view::entries(&value).ok_or_else(|| value_error(format!("response(): {what} must be a dict")))?;
     for (key, value) in entries {
         // A list sets the header several times, as set-cookie needs.
         let values = match value.decide() {
@@ -245,6 +250,32 @@ fn own_headers(value: &Value, headers: &mut HeaderMap) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// What a `response(...)` says to clients that call a method.
+#[cold]
+fn rpc(host: &FlowHost, parts: &RpcParts) -> Result<RpcStatus, Failure> {
+    if !host.route.grpc && (parts.message.is_some() || parts.details.is_some() || parts.trailers.is_some()) {
+        return Err(value_error("response(): message, details and trailers are for routes with `grpc`"));
+    }
+    let mut trailers = HeaderMap::new();
+    if let Some(value) = &parts.trailers {
+        own_headers("trailers", value, &mut trailers)?;
+    }
+    if let Some(name) = trailers.keys().find(|name| name.as_str().starts_with("grpc-")) {
+        return Err(value_error(format!("response(): a flow cannot set the trailer {name}; the server sets it")));
+    }
+    let message = match parts.message.as_ref().map(Value::decide) {
+        None | Some(Ok(Value::None)) => String::new(),
+        Some(Ok(Value::Str(text))) => text.to_string(),
+        Some(_) => return Err(value_error("response(): message must be a string")),
+    };
+    Ok(RpcStatus {
+        code: parts.code.unwrap_or_default(),
+        message,
+        details: builtins::details("response", parts.details.as_ref())?,
+        trailers,
+    })
 }
 
 /// The parts of a `response(...)`; `None` for any other value.

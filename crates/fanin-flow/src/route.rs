@@ -26,6 +26,8 @@ pub(crate) struct RouteFlow {
     pub(crate) on_disconnect: OnDisconnect,
     pub(crate) errors: bool,
     pub(crate) progressive: bool,
+    /// It serves a method.
+    pub(crate) grpc: bool,
     /// Its files mention `stream`: calls are sent when the flow waits, so that `stream(...)` finds them unsent.
     pub(crate) streams: bool,
     /// The detector of sequential waits, shared by all routes.

@@ -105,6 +105,33 @@ fn bad_requests_get_the_protocols_own_statuses() {
     server.end();
 }
 
+#[test]
+fn the_standard_services_tell_health_and_describe_the_protocol_if_they_may() {
+    let repository = repository();
+    for (reflection, theme) in [(true, "on"), (false, "off")] {
+        let server = Server::start(&fanin_config::Models { reflection, ..repository.config() });
+        server.python("standard", &[theme]);
+        server.end();
+    }
+}
+
+#[test]
+fn clients_that_watch_are_bounded_and_told_when_the_server_drains() {
+    let repository = repository();
+    let server = Server::start(&fanin_config::Models { max_connections: 2, ..repository.config() });
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client/client.py");
+    let mut client = Command::new(python())
+        .args([script.as_os_str(), "watch".as_ref(), server.address.to_string().as_ref()])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("python runs");
+    let mut lines = BufReader::new(client.stdout.take().expect("piped")).lines();
+    assert_eq!(lines.next().expect("a line").expect("text"), "under way");
+    server.end();
+    assert_eq!(lines.next().expect("a line").expect("text"), "done");
+    assert!(client.wait().expect("it ends").success());
+}
+
 /// The first server drains while clients ask it as fast as they can; they go on at the second.
 #[test]
 fn draining_moves_clients_without_an_error() {

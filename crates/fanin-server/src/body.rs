@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io::IoSlice;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 
 use crate::Report;
@@ -32,6 +33,14 @@ enum Inner {
     },
     Stream(Box<dyn BodyStream>),
     Upgrade(Box<dyn Upgraded>),
+    Trailed(Box<Trailed>),
+}
+
+/// A body and the trailers behind it, until they are sent.
+#[derive(Debug)]
+struct Trailed {
+    body: Body,
+    trailers: Option<HeaderMap>,
 }
 
 impl fmt::Debug for Inner {
@@ -42,6 +51,7 @@ impl fmt::Debug for Inner {
             Inner::Many { pieces, .. } => f.debug_tuple("Many").field(pieces).finish(),
             Inner::Stream(_) => f.write_str("Stream"),
             Inner::Upgrade(_) => f.write_str("Upgrade"),
+            Inner::Trailed(trailed) => trailed.fmt(f),
         }
     }
 }
@@ -102,15 +112,26 @@ impl Body {
         }
     }
 
+    /// The same body, and trailers behind it.
+    #[must_use]
+    pub fn with_trailers(self, trailers: HeaderMap) -> Body {
+        Body(Inner::Trailed(Box::new(Trailed { body: self, trailers: Some(trailers) })))
+    }
+
     /// Whether it is made while it is sent.
-    pub(crate) fn is_stream(&self) -> bool {
-        matches!(self.0, Inner::Stream(_))
+    pub fn is_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Stream(_) => true,
+            Inner::Trailed(trailed) => trailed.body.is_stream(),
+            _ => false,
+        }
     }
 
     /// What the stream reports at its end.
-    pub(crate) fn stream_report(&mut self) -> Option<Report> {
+    pub fn stream_report(&mut self) -> Option<Report> {
         match &mut self.0 {
             Inner::Stream(stream) => stream.report(),
+            Inner::Trailed(trailed) => trailed.body.stream_report(),
             _ => None,
         }
     }
@@ -121,6 +142,7 @@ impl Body {
             Inner::Empty | Inner::Stream(_) | Inner::Upgrade(_) => 0,
             Inner::One(bytes) => bytes.len(),
             Inner::Many { len, .. } => *len,
+            Inner::Trailed(trailed) => trailed.body.len(),
         }
     }
 
@@ -135,6 +157,7 @@ impl Body {
             Inner::Empty | Inner::Stream(_) | Inner::Upgrade(_) => Bytes::new(),
             Inner::One(bytes) => bytes.clone(),
             Inner::Many { pieces, len } => join(pieces.iter(), *len),
+            Inner::Trailed(trailed) => trailed.body.to_bytes(),
         }
     }
 }
@@ -270,23 +293,34 @@ impl http_body::Body for Body {
     type Error = Aborted;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Pieces>, Aborted>>> {
-        if let Inner::Stream(stream) = &mut self.0 {
-            return stream.poll_frame(cx).map_ok(|frame| frame.map_data(Pieces::One));
+        match &mut self.0 {
+            Inner::Stream(stream) => return stream.poll_frame(cx).map_ok(|frame| frame.map_data(Pieces::One)),
+            Inner::Trailed(trailed) => {
+                let Trailed { body, trailers } = &mut **trailed;
+                let frame = ready!(Pin::new(body).poll_frame(cx));
+                return Poll::Ready(frame.or_else(|| trailers.take().map(Frame::trailers).map(Ok)));
+            }
+            _ => {}
         }
         Poll::Ready(match std::mem::take(&mut self.0) {
-            Inner::Empty | Inner::Stream(_) | Inner::Upgrade(_) => None,
+            Inner::Empty | Inner::Stream(_) | Inner::Upgrade(_) | Inner::Trailed(_) => None,
             Inner::One(bytes) => Some(Ok(Frame::data(Pieces::One(bytes)))),
             Inner::Many { pieces, len } => Some(Ok(Frame::data(Pieces::Many { pieces, len }))),
         })
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.0, Inner::Empty)
+        match &self.0 {
+            Inner::Empty => true,
+            Inner::Trailed(trailed) => trailed.trailers.is_none(),
+            _ => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Inner::Stream(stream) => stream.exact_len().map_or_else(SizeHint::default, SizeHint::with_exact),
+            Inner::Trailed(trailed) => trailed.body.size_hint(),
             _ => SizeHint::with_exact(self.len() as u64),
         }
     }
@@ -317,6 +351,22 @@ mod tests {
         assert_eq!(pieces.len(), 3);
         assert_eq!(pieces[1].as_ptr(), large.as_ptr());
         assert_eq!(&pieces[0][..], b"abb");
+    }
+
+    #[test]
+    fn trailers_follow_the_bytes() {
+        let trailers = HeaderMap::from_iter([(http::HeaderName::from_static("x-end"), http::HeaderValue::from(1))]);
+        let mut body = Body::from("abc").with_trailers(trailers.clone());
+        assert_eq!((body.len(), body.is_stream(), &body.to_bytes()[..]), (3, false, &b"abc"[..]));
+        let cx = &mut Context::from_waker(std::task::Waker::noop());
+        let mut next = || {
+            assert!(!http_body::Body::is_end_stream(&body));
+            let Poll::Ready(Some(Ok(frame))) = http_body::Body::poll_frame(Pin::new(&mut body), cx) else { panic!() };
+            frame
+        };
+        assert_eq!(next().into_data().expect("bytes").chunk(), b"abc");
+        assert_eq!(next().into_trailers().expect("trailers"), trailers);
+        assert!(http_body::Body::is_end_stream(&body) && body.is_empty());
     }
 
     #[test]

@@ -2,3 +2,11 @@
 
 pub use crate::client::fuzz::{forwarded, proxy_header};
 pub use crate::connection::fuzz::requests;
+
+/// Reads any bytes as the bodies of all protocols that call methods, and as a query. Whether one of them takes the bytes.
+///
+/// # Panics
+/// On a defect.
+pub fn calls(bytes: &[u8]) -> bool {
+    crate::rpc::request::fuzz(bytes)
+}

@@ -14,6 +14,7 @@
 //! | `connection` | sockets: protocol detection, timeouts, write coalescing, pre-request errors |
 //! | `serve` | one request: from the parsed head to the response |
 //! | `router`, `path`, `host` | routes, path checks, the `Host` header |
+//! | `rpc` | gRPC, gRPC-Web and Connect: which one a request uses, its messages, its end |
 //! | `admission` | limiters and permits |
 //! | `memory_budget`, `metrics`, `access_log`, `heartbeat` | what is measured and reported |
 //! | `coarse_timeout`, `wall_clock`, `http_date`, `json_text`, `listeners`, `tls`, `open_files` | helpers |
@@ -96,6 +97,7 @@ mod request_id;
 mod response;
 mod route_spec;
 mod router;
+pub mod rpc;
 mod serve;
 mod server;
 mod tls;

@@ -114,6 +114,16 @@ fn frames_of_websocket_clients() {
 }
 
 #[test]
+fn calls_of_methods() {
+    assert_eq!(run("calls", 20_000, fanin_server::fuzzing::calls), corpus("calls").len());
+}
+
+#[test]
+fn reflection_of_services() {
+    assert_eq!(run("reflection", 20_000, fanin_grpc::fuzzing::conversation), corpus("reflection").len());
+}
+
+#[test]
 fn chunked_bodies() {
     assert_eq!(run("chunked", 20_000, fanin_upstream::fuzzing::chunked), corpus("chunked").len());
 }

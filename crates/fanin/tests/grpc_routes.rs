@@ -15,6 +15,8 @@ service Products {
   rpc Page(PageRequest) returns (Product);
   rpc List(PageRequest) returns (stream Product);
   rpc Upload(stream Product) returns (Product);
+  rpc Refuse(PageRequest) returns (stream Product);
+  rpc Unserved(PageRequest) returns (Product);
 }
 message PageRequest { string id = 1; repeated string tags = 2; int64 big = 3; }
 message Product { string id = 1; double price = 2; repeated string tags = 3; int64 big = 4; string seen = 5; }
@@ -31,8 +33,24 @@ const FLOW: &str = r#"def page(req):
     product = {"id": asked["id"], "price": 1.5, "tags": asked["tags"], "big": asked["big"], "seen": req.headers.get("x-who", "")}
     return response(headers = {"x-served-by": "flow"}, body = product)
 
+def upload(req):
+    return {"id": ",".join([one["id"] for one in req.body]), "price": len(req.body)}
+
+def refuse(req):
+    detail = {"@type": "type.googleapis.com/shop.v1.Product", "id": "7", "price": 1.5}
+    if req.body["id"] == "late":
+        return response(status = "ABORTED", message = "half", trailers = {"x-end": "1"}, body = [{"id": "a"}])
+    abort("FAILED_PRECONDITION", "sold \"out\"", details = [detail])
+
 def list_all(req):
     return [{"id": tag} for tag in req.body["tags"]]
+"#;
+
+const WRONG: &str = r#"def page(req):
+    abort("NOT_FUND", "there is none")
+
+def late(req):
+    return response(status = "not_found")
 "#;
 
 const TOML: &str = r#"[server]
@@ -53,6 +71,16 @@ max_body = "64KiB"
 [[routes]]
 grpc = "shop.v1.Products/List"
 flow = "flow.star:list_all"
+timeout = "30s"
+
+[[routes]]
+grpc = "shop.v1.Products/Upload"
+flow = "flow.star:upload"
+timeout = "30s"
+
+[[routes]]
+grpc = "shop.v1.Products/Refuse"
+flow = "flow.star:refuse"
 timeout = "30s"
 
 [[routes]]
@@ -100,13 +128,37 @@ fails(code.INVALID_ARGUMENT, "not a valid shop.v1.PageRequest", lambda: raw("/sh
 fails(code.RESOURCE_EXHAUSTED, "65536", lambda: products.Page(pb.PageRequest(id="x" * 100_000), timeout=20))
 fails(code.RESOURCE_EXHAUSTED, "max_body",
       lambda: products.Page(pb.PageRequest(id="x" * 100_000), timeout=20, compression=grpc.Compression.Gzip))
-fails(code.UNIMPLEMENTED, "", lambda: products.Upload(iter([pb.Product()]), timeout=20))
+fails(code.UNIMPLEMENTED, "", lambda: products.Unserved(pb.PageRequest(), timeout=20))
+uploaded = products.Upload(iter([pb.Product(id="a"), pb.Product(id="b")]), timeout=20)
+assert (uploaded.id, uploaded.price) == ("a,b", 2), uploaded
+
+# A code, a message and a detail of the flow's.
+try:
+    list(products.Refuse(pb.PageRequest(), timeout=20))
+except grpc.RpcError as error:
+    assert (error.code(), error.details()) == (code.FAILED_PRECONDITION, 'sold "out"'), error
+    (packed,) = [m.value for m in error.trailing_metadata() if m.key == "grpc-status-details-bin"]
+    assert b"type.googleapis.com/shop.v1.Product" in packed, packed
+    assert pb.Product(id="7", price=1.5).SerializeToString() in packed, packed
+else:
+    raise AssertionError("it did not fail")
+# Messages, and the error after them.
+late, seen = products.Refuse(pb.PageRequest(id="late"), timeout=20), []
+try:
+    for one in late:
+        seen.append(one.id)
+except grpc.RpcError as error:
+    assert (seen, error.code(), error.details()) == (["a"], code.ABORTED, "half"), (seen, error)
+    assert ("x-end", "1") in [(m.key, m.value) for m in error.trailing_metadata()]
+else:
+    raise AssertionError("it did not fail")
 print("well")
 "#;
 
 fn write(dir: &Path, toml: &str) {
     fs::write(dir.join("shop.proto"), PROTO).expect("written");
     fs::write(dir.join("flow.star"), FLOW).expect("written");
+    fs::write(dir.join("wrong.star"), WRONG).expect("written");
     fs::write(dir.join("fanin.toml"), toml).expect("written");
 }
 
@@ -161,10 +213,11 @@ fn what_is_wrong_is_found_before_serving() {
             TOML.replace("Products/Page", "Products/Pages"),
             "there is no method shop.v1.Products/Pages; did you mean shop.v1.Products/Page?",
         ),
-        (TOML.replace("Products/Page", "Products/Upload"), "shop.v1.Products/Upload takes a stream of messages"),
+        (TOML.replace("flow.star:page", "wrong.star:page"), "abort(): \"NOT_FUND\" is no status code of gRPC"),
+        (TOML.replace("flow.star:list_all", "wrong.star:late"), "response(): \"not_found\" is no status code of gRPC"),
         (TOML.replace("[grpc]\nproto = \"shop.proto\"\n", ""), "nothing describes its method"),
         (TOML.replace("proto = \"shop.proto\"", ""), "grpc needs `proto`"),
-        (TOML.replace("proto = \"shop.proto\"", "reflection = true"), "reflection"),
+        (TOML.replace("proto = \"shop.proto\"", "reflection = true"), "grpc needs `proto`"),
         (TOML.replace("shop.proto", "none.proto"), "there is no file none.proto"),
         (
             TOML.replace("grpc = \"shop.v1.Products/Page\"", "grpc = \"Page\""),

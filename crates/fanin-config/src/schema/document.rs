@@ -41,7 +41,6 @@ impl Config {
         strict(&mut sections["Server"], &[], &value(&Server::default()));
         strict(&mut sections["Push"], &[], &value(&Push::default()));
         strict(&mut sections["Grpc"], &[], &value(&Grpc::default()));
-        strict(&mut sections["Grpc"], &[], &value(&Grpc::default()));
         let models = value(&Models::new(""));
         strict(&mut sections["Models"], &["repository"], &without(models, &["repository", "listen", "settings"]));
         strict(&mut sections["ModelSettings"], &[], &value(&ModelSettings::default()));

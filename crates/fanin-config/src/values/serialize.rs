@@ -73,6 +73,13 @@ pub(crate) fn optional_size<S: Serializer>(value: &Option<usize>, to: S) -> Resu
     }
 }
 
+pub(crate) fn size_or_off<S: Serializer>(value: &Option<usize>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => size(value, to),
+        None => to.serialize_str("off"),
+    }
+}
+
 pub(crate) fn path<S: Serializer>(value: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&value.display())
 }

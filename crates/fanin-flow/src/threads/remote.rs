@@ -150,5 +150,6 @@ fn refuse(refused: Refused) -> FlowError {
         detail: refused.to_string().into(),
         upstream: None,
         retry_after: Some(Duration::from_secs(1)),
+        rpc: None,
     }
 }

@@ -9,7 +9,7 @@ use super::expr::kind_of;
 use super::native_signatures;
 use super::signature::Signature;
 use crate::compile::{literal, span_of};
-use crate::host::{Argument as Which, HostRef, StaticCall, StaticValue};
+use crate::host::{Argument as Which, CallDiagnostic, HostRef, StaticCall, StaticValue};
 use crate::native::{Changes, NativeFn};
 use crate::suggest;
 use crate::types::Type;
@@ -84,6 +84,11 @@ impl Checker<'_> {
         };
         let Some(signature) = signature else { return Type::Any };
         self.arguments(&signature, &given, star, star_star, span_of(callee.span));
+        if let Some(FrozenValue::Native(native)) = self.constant(callee)
+            && let Some(check) = native.checked
+        {
+            self.judge(&check, &given, star || star_star, None, span_of(callee.span));
+        }
         signature.returns.clone().unwrap_or(Type::Any)
     }
 
@@ -251,6 +256,18 @@ impl Checker<'_> {
         within: Option<&str>,
         span: (u32, u32),
     ) {
+        self.judge(&|written| object.check(method, written), given, spread, within, span);
+    }
+
+    /// Reports what somebody says of a call as it is written.
+    fn judge(
+        &mut self,
+        check: &dyn Fn(&StaticCall<'_>) -> Vec<CallDiagnostic>,
+        given: &[Given<'_>],
+        spread: bool,
+        within: Option<&str>,
+        span: (u32, u32),
+    ) {
         let positional: Vec<&Given<'_>> = given.iter().filter(|one| one.name.is_none()).collect();
         let of = |name: &str| given.iter().find(|one| one.name.is_some_and(|(given, _)| given == name));
         let which = |which: &Which| match which {
@@ -266,7 +283,7 @@ impl Checker<'_> {
             keys: &|wanted| which(wanted).and_then(|one| keys(one.expr)),
             shape: &|wanted| which(wanted).map_or(StaticValue::Unknown, |one| shape(one.expr)),
         };
-        for problem in object.check(method, &written) {
+        for problem in check(&written) {
             let place = problem.argument.as_ref().and_then(|wanted| match wanted {
                 // A name that should not be there is underlined itself, else what is given for it.
                 Which::Named(name) if problem.name_is_wrong => of(name).and_then(|one| one.name).map(|(_, span)| span),

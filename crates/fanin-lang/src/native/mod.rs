@@ -9,7 +9,7 @@ use std::fmt;
 use arcstr::ArcStr;
 
 use crate::error::Stop;
-use crate::host::Args;
+use crate::host::{Args, CallDiagnostic, StaticCall};
 use crate::value::Value;
 
 pub use context::Ctx;
@@ -69,13 +69,24 @@ pub struct NativeFn {
     /// What it takes and gives, for checks before anything runs: `abort(status: int, message: str?)`,
     /// where `?` marks what can be left out. The language's own functions have theirs in a table.
     pub signature: Option<&'static str>,
+    /// What is certainly wrong with a call as it is written, besides its types.
+    pub checked: Option<fn(&StaticCall<'_>) -> Vec<CallDiagnostic>>,
 }
 
 impl NativeFn {
     /// A native that waits for all its arguments and changes nothing.
     #[must_use]
     pub const fn new(name: &'static str, code: NativeCode) -> Self {
-        Self { name, code, taking: None, awaits: Awaits::All, changes: Changes::Nothing, keyed: false, signature: None }
+        Self {
+            name,
+            code,
+            taking: None,
+            awaits: Awaits::All,
+            changes: Changes::Nothing,
+            keyed: false,
+            signature: None,
+            checked: None,
+        }
     }
 
     /// The same, waiting for something else.
@@ -103,6 +114,13 @@ impl NativeFn {
     #[must_use]
     pub const fn signature(mut self, line: &'static str) -> Self {
         self.signature = Some(line);
+        self
+    }
+
+    /// The same, judging calls as they are written.
+    #[must_use]
+    pub const fn checked(mut self, check: fn(&StaticCall<'_>) -> Vec<CallDiagnostic>) -> Self {
+        self.checked = Some(check);
         self
     }
 

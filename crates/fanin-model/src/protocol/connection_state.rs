@@ -71,6 +71,16 @@ impl ConnectionState {
         OpenRequest(self)
     }
 
+    /// An answer that is a stream begins: its request goes on until it ends.
+    pub fn stream_started(&self) {
+        self.requests.set(self.requests.get() + 1);
+    }
+
+    /// Such an answer has ended.
+    pub fn stream_ended(&self) {
+        self.requests.set(self.requests.get() - 1);
+    }
+
     /// An answer begins to go out on the connection.
     pub fn answer_started(&self) {
         self.pending_answers.set(self.pending_answers.get() + 1);
@@ -103,6 +113,12 @@ impl ConnectionState {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
+    }
+
+    /// Pending answers, and requests.
+    #[cfg(test)]
+    pub fn counts(&self) -> (usize, usize) {
+        (self.pending_answers.get(), self.requests.get())
     }
 
     fn check(&self) {

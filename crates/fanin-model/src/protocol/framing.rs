@@ -1,4 +1,4 @@
-//! gRPC's wire format: message framing, `grpc-timeout`, percent-encoded error messages.
+//! gRPC's wire format: message framing, `grpc-timeout`.
 
 use std::time::Duration;
 
@@ -6,18 +6,6 @@ use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
 use super::status::{Code, Status};
-
-/// gRPC's percent-encoding: everything but printable ASCII, and `%`.
-pub(super) fn percent_encoded(message: &str) -> String {
-    let mut text = String::with_capacity(message.len());
-    for byte in message.bytes().take(2000) {
-        match byte {
-            b' '..=b'~' if byte != b'%' => text.push(char::from(byte)),
-            _ => text.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    text
-}
 
 pub(super) fn too_large(max: usize) -> Status {
     let max = fanin_config::format_size(max as u64);
@@ -83,11 +71,6 @@ mod tests {
         for bad in ["", "m", "50", "50x", "999999999m", "-1m", "+1m", "1.5S", "5é"] {
             assert_eq!(parse_timeout(bad), None, "{bad}");
         }
-    }
-
-    #[test]
-    fn error_messages_are_percent_encoded() {
-        assert_eq!(percent_encoded("100 % of `x`\nü"), "100 %25 of `x`%0A%C3%BC");
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Method {
 pub(super) const EXTENSIONS: [&str; 4] =
     ["binary_tensor_data", "model_configuration", "model_repository", "statistics"];
 
-fn decoded<M: Message + Default>(message: Bytes) -> Result<M, Status> {
+pub(super) fn decoded<M: Message + Default>(message: Bytes) -> Result<M, Status> {
     M::decode(message).map_err(|error| Status::new(Code::InvalidArgument, format!("the message is broken: {error}")))
 }
 

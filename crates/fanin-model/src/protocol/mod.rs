@@ -2,7 +2,7 @@
 //!
 //! Each worker of the server has its own listening sockets and serves their connections on its own thread.
 //! gRPC runs directly on hyper's HTTP/2. The protocol has unary calls only, so five bytes of framing and two trailers are
-//! all that gRPC needs here, and no service has to be `Send`.
+//! all that gRPC needs here, and no service has to be `Send`. Only the standard services of gRPC have streams.
 //!
 //! | module | content |
 //! |---|---|
@@ -11,6 +11,7 @@
 //! | `service`, `in_flight` | state shared by all threads, permits, the in-flight budget |
 //! | `read_body`, `reply`, `read_throttle` | request and response bodies, read throttling under overload |
 //! | `grpc`, `framing`, `request_head` | gRPC requests, message framing, the part of a message that admission needs |
+//! | `standard` | health and reflection |
 //! | `rest`, `json_body`, `json_messages` | HTTP requests, tensors and messages as JSON |
 //! | `methods`, `tensor_codec`, `status` | the methods themselves, tensors of gRPC messages, errors |
 
@@ -32,6 +33,7 @@ mod request_head;
 mod rest;
 mod service;
 mod serving;
+mod standard;
 mod status;
 mod tensor_codec;
 

@@ -2,3 +2,8 @@
 #![allow(missing_docs, clippy::all, unused_qualifications, dead_code, reason = "generated from the .proto")]
 
 include!(concat!(env!("OUT_DIR"), "/inference.rs"));
+
+/// The description of the service: a `FileDescriptorSet`.
+pub(super) const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/inference.binpb"));
+/// The name of the service.
+pub(super) const INFERENCE: &str = "inference.GRPCInferenceService";

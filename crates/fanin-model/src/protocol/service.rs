@@ -19,6 +19,8 @@ pub struct Service {
     pub(super) bytes: AtomicUsize,
     /// OpenConnection connections.
     pub(super) connections: AtomicUsize,
+    /// Clients that watch the health.
+    pub(super) watching: AtomicUsize,
     /// Connections closed because their clients stopped reading an answer.
     pub(super) stalled_readers: AtomicU64,
     /// Tells whether the process runs short of memory.
@@ -42,6 +44,7 @@ impl Service {
             in_flight: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
+            watching: AtomicUsize::new(0),
             stalled_readers: AtomicU64::new(0),
             memory_pressure: OnceLock::new(),
         })

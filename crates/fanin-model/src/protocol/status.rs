@@ -1,5 +1,7 @@
 //! Errors of the protocol, as gRPC statuses. HTTP derives its status from them.
 
+use ::http::{HeaderMap, HeaderValue};
+
 use super::read_body::MAX_READ_TIME;
 use crate::InferError;
 
@@ -18,7 +20,7 @@ pub(super) enum Code {
 }
 
 /// A call that failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Status {
     pub code: Code,
     pub message: String,
@@ -28,6 +30,38 @@ impl Status {
     pub fn new(code: Code, message: impl Into<String>) -> Status {
         Status { code, message: message.into() }
     }
+
+    /// The trailers of a call that went well.
+    pub fn ok() -> HeaderMap {
+        let mut trailers = HeaderMap::with_capacity(1);
+        trailers.insert("grpc-status", HeaderValue::from_static("0"));
+        trailers
+    }
+
+    /// It as headers or trailers of gRPC.
+    pub fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(2);
+        headers.insert("grpc-status", HeaderValue::from(self.code as u16));
+        // Percent-encoded text is always a valid header value.
+        if let Ok(mut message) = HeaderValue::from_str(&percent_encoded(&self.message)) {
+            // Sensitive headers stay out of HPACK's table: a message hardly ever repeats and would only evict others.
+            message.set_sensitive(true);
+            headers.insert("grpc-message", message);
+        }
+        headers
+    }
+}
+
+/// gRPC's percent-encoding: everything but printable ASCII, and `%`.
+fn percent_encoded(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    for byte in message.bytes().take(2000) {
+        match byte {
+            b' '..=b'~' if byte != b'%' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
 }
 
 impl From<InferError> for Status {
@@ -51,4 +85,14 @@ pub(super) fn late(deadline_is_later: bool) -> Status {
         true => format!("the request did not arrive in full within {} s", MAX_READ_TIME.as_secs()),
     };
     Status::new(Code::DeadlineExceeded, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_messages_are_percent_encoded() {
+        assert_eq!(percent_encoded("100 % of `x`\nü"), "100 %25 of `x`%0A%C3%BC");
+    }
 }

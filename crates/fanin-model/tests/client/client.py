@@ -346,6 +346,44 @@ def limits():
     service_pb2_grpc.GRPCInferenceServiceStub(again).ModelInfer(request, wait_for_ready=True)
 
 
+def standard():
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+    channel = grpc.insecure_channel(address)
+    health = lambda method, service="": channel.unary_unary(f"/grpc.health.v1.Health/{method}")(
+        b"\x0a" + bytes([len(service)]) + service.encode(), timeout=50)
+    serving = b"\x08\x01"
+    protocol = "inference.GRPCInferenceService"
+    assert health("Check") == health("Check", protocol) == serving
+    refused(lambda: health("Check", "other"), "NOT_FOUND", "other is not served here")
+    all_of_them = channel.unary_unary("/grpc.health.v1.Health/List")(b"", timeout=50)
+    assert protocol.encode() in all_of_them and all_of_them.count(serving) == 2, all_of_them
+    if sys.argv[3] == "off":
+        refused(lambda: ProtoReflectionDescriptorDatabase(channel).get_services(), "UNIMPLEMENTED", "there is no method")
+        return
+    database = ProtoReflectionDescriptorDatabase(channel)
+    services = {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection", protocol}
+    assert set(database.get_services()) == services, database.get_services()
+    described = DescriptorPool(database).FindServiceByName(protocol)
+    assert "ModelInfer" in described.methods_by_name
+    talk = lambda *messages: list(channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")(iter(messages), timeout=50))
+    assert len(talk(b"\x3a\x01*", b"\x1a\x01x")) == 2
+    refused(lambda: talk(b"\xff"), "INVALID_ARGUMENT", "not one of reflection")
+    refused(lambda: talk(b"\x1a" + b"x" * 100_000), "RESOURCE_EXHAUSTED", "65536")
+
+
+def watch():
+    watch = lambda service: grpc.insecure_channel(address).unary_stream("/grpc.health.v1.Health/Watch")(
+        b"\x0a" + bytes([len(service)]) + service.encode(), timeout=100)
+    known, unknown = watch(""), watch("other")
+    assert next(known) == b"\x08\x01" and next(unknown) == b"\x08\x03"
+    refused(lambda: next(watch("third")), "RESOURCE_EXHAUSTED", "2 clients watch already")
+    print("under way", flush=True)
+    assert next(known) == b"\x08\x02"
+    for one in known, unknown:
+        refused(lambda: list(one), "UNAVAILABLE", "shutting down")
+
+
 {"grpc": over_grpc, "http": over_http, "bad": bad, "drain": drain, "age": age, "limits": limits,
- "bytes": bytes_in_progress}[theme]()
+ "bytes": bytes_in_progress, "standard": standard, "watch": watch}[theme]()
 print("done")

@@ -6,7 +6,6 @@
 //! - `fast_rejection`: refusals that hyper never sees.
 
 mod fast_rejection;
-mod grpc_status;
 mod panic;
 mod read_body;
 mod response_body;
@@ -38,6 +37,7 @@ use crate::admission::{Admission, Permit, Refusal, admit};
 use crate::client::{self, InProgress};
 use crate::connection::ConnectionState;
 use crate::router::Found;
+use crate::rpc::{Call, Protocol};
 use crate::worker::{Route, WorkerGeneration, WorkerState};
 use crate::{Application, Params, Priority, Request, RequestId, Upload, Worker, host};
 
@@ -59,8 +59,8 @@ struct RequestMeta {
     route: Option<Rc<Route>>,
     /// The client that trusted proxies name in a header.
     forwarded: Option<SocketAddr>,
-    /// It is a gRPC call: errors are sent as gRPC statuses.
-    is_grpc: bool,
+    /// It calls a method: errors are sent in the form of its protocol.
+    call: Option<Call>,
     /// It asks for another protocol, and the connection can go on in one.
     can_upgrade: bool,
     /// It counts for its client until it is answered or given up.
@@ -101,7 +101,7 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
             version: parts.version,
             route: None,
             forwarded: None,
-            is_grpc: grpc_status::is_call(parts.version, &parts.headers),
+            call: if parts.version == Version::HTTP_2 { Call::grpc(&parts.headers) } else { None },
             can_upgrade: can_upgrade(&parts, &body),
             in_progress: None,
         };
@@ -189,7 +189,9 @@ fn check<A: Application>(
         Found::Options { allow } => return Err(ServerResponse::Options { allow }),
         Found::Bad(error) => return Err(ServerResponse::Path(error)),
     };
-    if meta.is_grpc && !route.grpc {
+    if route.grpc {
+        meta.call = called(&parts);
+    } else if meta.call.is_some() {
         return Err(ServerResponse::NotFound);
     }
     if let Some(path) = generation.shared.router.rewritten(parts.uri.path()) {
@@ -202,7 +204,7 @@ fn check<A: Application>(
             client_timeout(conn, generation, name, &parts)?.map_or(route.timeout, |sent| sent.min(route.timeout))
         }
     };
-    if body.size_hint().lower() > route.max_body as u64 {
+    if body.size_hint().lower() > route.max_read() as u64 {
         return Err(ServerResponse::TooLarge { limit: route.max_body });
     }
     let deadline = meta.start + timeout;
@@ -259,6 +261,13 @@ fn can_upgrade(parts: &Parts, body: &Incoming) -> bool {
         && parts.version == Version::HTTP_11
         && parts.method == Method::GET
         && body.is_end_stream()
+}
+
+/// How a request to a route for a method calls it. gRPC has no form for errors over HTTP/1.1.
+#[cold]
+fn called(parts: &Parts) -> Option<Call> {
+    let call = Call::of(&parts.method, &parts.headers);
+    call.filter(|call| call.protocol != Protocol::Grpc || parts.version == Version::HTTP_2)
 }
 
 /// The same target with another path.
@@ -348,7 +357,7 @@ fn admitted<A: Application>(
         return handle_head(generation, meta, conn, head, Bytes::new(), permit);
     }
     let bound = (Instant::now() + generation.server().body_timeout).min(head.deadline);
-    let limit = head.route.max_body;
+    let limit = head.route.max_read();
     RequestState::Read { reading: Box::new((ReadBody::new(body, limit), bound, Some((head, permit)))) }
 }
 

@@ -31,10 +31,6 @@ impl ReadBody {
         ReadBody { incoming, limit, first: Bytes::new(), rest: BytesMut::new() }
     }
 
-    pub(super) fn limit(&self) -> usize {
-        self.limit
-    }
-
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         while let Some(frame) = ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
             let frame = frame.map_err(BodyError::Broken)?;

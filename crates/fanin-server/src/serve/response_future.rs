@@ -15,7 +15,6 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use super::grpc_status;
 use super::panic::catch_panic;
 use super::read_body::{BodyError, ReadBody};
 use super::response_body::{ResponseBody, StreamEnd};
@@ -26,6 +25,7 @@ use crate::admission::{Admission, PendingAdmission, Permit, Refusal, admit};
 use crate::client::{self, Bound};
 use crate::coarse_timeout::Timeout;
 use crate::connection::ConnectionState;
+use crate::rpc::{self, Call};
 use crate::upgrade::{Takeover, UpgradeOutcome};
 use crate::worker::{QueuedRequest, WorkerGeneration, WorkerState};
 use crate::{Application, Body, Report, Response, Upgraded, Worker};
@@ -161,7 +161,10 @@ impl<A: Application> Future for ResponseFuture<A> {
                             // Taken only when this state ends.
                             None => return Poll::Pending,
                         },
-                        Poll::Ready(Err(BodyError::TooLarge)) => Err(ServerResponse::TooLarge { limit: body.limit() }),
+                        Poll::Ready(Err(BodyError::TooLarge)) => {
+                            let limit = meta.route.as_ref().map_or(0, |route| route.max_body);
+                            Err(ServerResponse::TooLarge { limit })
+                        }
                         Poll::Ready(Err(BodyError::Broken(error))) => {
                             Err(ServerResponse::BodyBroken(error.to_string()))
                         }
@@ -251,12 +254,15 @@ fn respond<A: Application>(
         tracing::error!(status = %response.status, "the application answered with an informational status");
         response = ServerResponse::BadResponse.response(meta.id);
     }
-    // Logs and metrics have the status that it is, not the one that gRPC is sent with.
+    // Logs and metrics have the status that it is, not the one that a call is answered with.
     let status = response.status;
-    if meta.is_grpc {
-        response = grpc_status::convert(response);
+    if let Some(call) = meta.call {
+        response = rpc::convert(call, response);
     }
-    let Response { status: sent, mut headers, mut body, report } = response;
+    let Response { status: mut sent, mut headers, mut body, report } = response;
+    if meta.call.is_some_and(Call::is_always_ok) {
+        sent = StatusCode::OK;
+    }
     remove_connection_headers(&mut headers);
     let is_stream = body.is_stream();
     let bytes = body.size_hint().exact();

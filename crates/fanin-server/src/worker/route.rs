@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::Priority;
 use crate::admission::RouteLimiters;
 use crate::metrics::RouteStats;
+use crate::rpc;
 
 /// A route with everything resolved that a request needs.
 #[derive(Debug)]
@@ -23,4 +24,12 @@ pub(crate) struct Route {
     pub(crate) priority: Priority,
     pub(crate) limiters: Rc<RouteLimiters>,
     pub(crate) stats: Arc<RouteStats>,
+}
+
+impl Route {
+    /// Bytes of a body that are read. A message as large as is allowed may have a prefix.
+    #[inline]
+    pub(crate) fn max_read(&self) -> usize {
+        if self.grpc { self.max_body.saturating_add(rpc::PREFIX) } else { self.max_body }
+    }
 }

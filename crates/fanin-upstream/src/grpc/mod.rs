@@ -24,9 +24,10 @@ pub(crate) mod transcode;
 
 pub use convert::off_worker;
 pub use method::Method;
-pub use served::Served;
+pub use served::{Form, Served};
 pub use services::Services;
 pub use shape::{Mismatch, Shape, find_mismatch, nearest};
+pub use status::{code_named, error_names};
 
 pub(crate) use convert::convert;
 pub(crate) use frame::{Frame, Frames, PREFIX};

@@ -34,6 +34,19 @@ const CODES: [(&str, u16); 17] = [
     ("UNAUTHENTICATED", 401),
 ];
 
+/// The number and the HTTP status of a code's name, such as `NOT_FOUND`.
+pub fn code_named(name: &str) -> Option<(u8, StatusCode)> {
+    let number = CODES.iter().position(|(known, _)| *known == name)?;
+    // There are 17.
+    let code = Code(number as u8);
+    Some((code.0, code.http()))
+}
+
+/// The names of the codes of errors.
+pub fn error_names() -> impl Iterator<Item = &'static str> {
+    CODES[1..].iter().map(|(name, _)| *name)
+}
+
 /// One of the 17 codes. Others count as UNKNOWN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(u8);

@@ -136,7 +136,15 @@ impl ClientUpload for ClientBody {
                 }
                 UploadError::Broken(_) => (StatusCode::BAD_REQUEST, "bad-request", "The request cannot be understood"),
             };
-            FlowError { status, kind, title, detail: error.to_string().into(), upstream: None, retry_after: None }
+            FlowError {
+                status,
+                kind,
+                title,
+                detail: error.to_string().into(),
+                upstream: None,
+                retry_after: None,
+                rpc: None,
+            }
         })
     }
 
@@ -178,7 +186,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = ReplyBody::Pieces(pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect());
-        Success { status: StatusCode::CREATED, headers, body }
+        Success { status: StatusCode::CREATED, headers, body, rpc: None }
     }
 
     #[test]
@@ -204,6 +212,7 @@ mod tests {
             detail: "search: limit".into(),
             upstream: Some("search".into()),
             retry_after: Some(Duration::from_millis(1500)),
+            rpc: None,
         };
         let response = sent(Err(error), None);
         assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);

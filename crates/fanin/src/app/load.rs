@@ -134,12 +134,18 @@ impl Origin {
         let channels = old.map_or_else(|| Channels::new(config.push.clone()), |old| old.channels.clone());
         let broker = old.map_or_else(|| Broker::new(channels.clone()), |old| old.broker.clone());
         flows.set_channels(&channels);
+        let health = old.map(|old| old.health.clone()).unwrap_or_else(|| {
+            let health = rpc::Health::default();
+            health.serves(&methods.services);
+            Arc::new(health)
+        });
         let app = App {
             channels,
             broker,
             target,
             begin: Once::new(),
             methods,
+            health,
             masked: config.masked().to_string(),
             params: config.routes.iter().map(|route| param_names(&route.path)).collect(),
             flows: Arc::new(flows),

@@ -1,14 +1,13 @@
 //! A loaded configuration as the server's application.
 //!
 //! - `load`: makes it from a folder. `worker`: one worker's part. `convert`: requests for flows, replies for
-//!   the server. `models`: the models of this process. `rpc`: routes that serve gRPC. `rpc_stream`: streams of
-//!   upstreams that they pass on. `websocket`: events over WebSocket.
+//!   the server. `models`: the models of this process. `rpc`: routes that serve methods. `websocket`: events over
+//!   WebSocket.
 
 mod convert;
 mod load;
 mod models;
 mod rpc;
-mod rpc_stream;
 mod websocket;
 mod worker;
 
@@ -49,8 +48,10 @@ pub struct App {
     before: Mutex<Option<Arc<Upstreams>>>,
     /// Names of each route's path parameters, in the pattern's order.
     params: Vec<Arc<[ArcStr]>>,
-    /// The gRPC method of each route that serves one.
-    methods: Vec<Option<Arc<rpc::RouteMethod>>>,
+    /// The methods of the routes that serve one, and the standard services of gRPC.
+    methods: rpc::Methods,
+    /// Kept by reloads.
+    health: Arc<rpc::Health>,
     traces: Option<Traces>,
     /// Warnings about configuration and flows.
     warnings: Vec<Diagnostic>,
@@ -86,7 +87,7 @@ impl Application for App {
     }
 
     fn routes(&self) -> Vec<RouteSpec> {
-        self.config.routes.iter().map(RouteSpec::from).collect()
+        self.methods.routes(&self.config)
     }
 
     fn worker(self: &Arc<Self>, context: WorkerContext) -> AppWorker {
@@ -97,6 +98,7 @@ impl Application for App {
         if let Some(before) = before {
             before.switch_to(&self.upstreams);
             self.channels.configure(self.config.push.clone());
+            self.health.serves(&self.methods.services);
             if let (Some(side), Some(config)) = (&self.models, &self.config.models) {
                 side.models().configure(config);
             }

@@ -84,9 +84,9 @@ impl Worker for AppWorker {
 
     fn handle(&self, request: Request) -> Answering {
         let route = request.route;
-        if let Some(method) = &self.app.methods[route] {
+        if let Some(target) = self.app.methods.get(route) {
             return Answering::Other(Box::pin(rpc::serve(
-                method.clone(),
+                target.clone(),
                 self.app.clone(),
                 self.flows.clone(),
                 request,
@@ -111,6 +111,7 @@ impl Worker for AppWorker {
 
     fn drain(&self) {
         self.hub.drain();
+        self.app.health.drain();
         super::models::drain_here();
     }
 

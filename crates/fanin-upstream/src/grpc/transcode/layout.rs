@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::wire::Wire;
 
 /// How JSON is written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Style {
     pub(in super::super) int64: Int64,
     pub(in super::super) field_names: FieldNames,
