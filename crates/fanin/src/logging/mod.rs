@@ -208,8 +208,14 @@ mod tests {
 
     #[test]
     fn the_environment_wins() {
-        assert_eq!(filter(None, "warn").expect("valid").to_string(), "warn");
-        assert_eq!(filter(Some("fanin=debug"), "warn").expect("valid").to_string(), "fanin=debug");
+        let directives = |environment, configured| {
+            let text = filter(environment, configured).expect("valid").to_string();
+            let mut directives: Vec<String> = text.split(',').map(str::to_owned).collect();
+            directives.sort();
+            directives
+        };
+        assert_eq!(directives(None, "warn"), ["async_nats=off", "warn"]);
+        assert_eq!(directives(Some("fanin=debug"), "warn"), ["async_nats=off", "fanin=debug"]);
         let error = filter(None, "fanin=loud").expect_err("no level").to_string();
         assert!(error.contains("[server] log: `fanin=loud`"), "{error}");
         assert_eq!((check("info"), check("fanin=loud")), (None, Some(error)));
