@@ -176,7 +176,8 @@ fn events(host: &FlowHost, value: &Value) -> Option<Result<Success, Failure>> {
     let parts = object.downcast::<ResponseObject>();
     let subscription = push::subscription(parts.map_or(value, |parts| &parts.body))?;
     let success = || {
-        let mut headers = HeaderMap::new();
+        // hyper keeps the map as long as the connection.
+        let mut headers = HeaderMap::with_capacity(2);
         if let Some(parts) = parts {
             if parts.status.is_some_and(|status| status != StatusCode::OK) {
                 return Err(value_error("response(): a subscription is sent with status 200"));

@@ -170,7 +170,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Read for HyperIo<S> {
         let prefix = this.prefix.take(buffer.remaining());
         if !prefix.is_empty() {
             hand_over(&this.conn, &mut this.head, &prefix, &mut buffer);
-            return Poll::Ready(Ok(()));
+            if this.conn.is_http2() {
+                return Poll::Ready(Ok(()));
+            }
+            // The rest comes with it if it is there: hyper's buffer grows before each read into a part of it.
+            return match this.poll_read_head(cx, &mut buffer) {
+                Poll::Pending => Poll::Ready(Ok(())),
+                read => read,
+            };
         }
         // hyper reads on while a request is in progress; behind its body, the next bytes are another head.
         if this.conn.expects_head() || (!this.conn.is_http2() && this.head.body() < buffer.remaining()) {

@@ -137,7 +137,7 @@ async fn serve_tls<A: Application>(open: Open<A>, stream: TcpStream, acceptor: T
     drop(counted);
     match handshake {
         Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-            serve_http2(open, stream, Prefix::default()).await;
+            Box::pin(serve_http2(open, stream, Prefix::default())).await;
         }
         Ok(stream) => serve_http1(open, stream, Prefix::default()).await,
         Err(error) => {
@@ -149,7 +149,7 @@ async fn serve_tls<A: Application>(open: Open<A>, stream: TcpStream, acceptor: T
 
 async fn serve<A: Application>(open: Open<A>, mut stream: TcpStream) {
     match open.unless_expired(protocol_detection::detect(&mut stream, || open.conn.on_read())).await {
-        Ok(Ok((prefix, true))) => serve_http2(open, stream, prefix).await,
+        Ok(Ok((prefix, true))) => Box::pin(serve_http2(open, stream, prefix)).await,
         Ok(Ok((prefix, false))) => serve_http1(open, stream, prefix).await,
         Err(Some(Closed::Header)) => {
             let socket = CoalescedSocket::new(stream, open.conn.clone(), open.worker.response_batch.clone());

@@ -129,6 +129,12 @@ impl RequestMeta {
         self.target.as_ref().map_or("", PathAndQuery::path)
     }
 
+    /// Copies what is still needed of the request's head. A stream may last for hours, and the target is a part of the buffer that hyper
+    /// has read the head into.
+    fn release_head(&mut self) {
+        self.target = self.target.take().and_then(|target| target.path().parse().ok());
+    }
+
     /// The client's address.
     #[inline]
     fn remote(&self, conn: &ConnectionState) -> SocketAddr {

@@ -295,11 +295,12 @@ fn stream_body<A: Application>(
     worker: &Rc<WorkerState<A>>,
     conn: &Rc<ConnectionState>,
     generation: &Rc<WorkerGeneration<A>>,
-    meta: RequestMeta,
+    mut meta: RequestMeta,
     status: StatusCode,
     first: Report,
     body: Body,
 ) -> ResponseBody {
+    meta.release_head();
     let (at_end, end_conn) = ((worker.clone(), generation.clone()), conn.clone());
     ResponseBody::stream(body, conn, move |end: StreamEnd| {
         let ((worker, generation), conn) = (at_end, end_conn);
