@@ -74,6 +74,15 @@ pub struct Models {
     #[serde(serialize_with = "serialize::duration")]
     #[schemars(with = "types::DurationText")]
     pub header_timeout: Duration,
+    /// How long a client may read an answer slower than `min_read_rate` before its connection is closed. It is noticed
+    /// within five seconds.
+    #[serde(serialize_with = "serialize::duration")]
+    #[schemars(with = "types::DurationText")]
+    pub slow_reader_timeout: Duration,
+    /// Bytes per second that a client must read of its answers, on average over `slow_reader_timeout`.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<1>")]
+    pub min_read_rate: usize,
     /// How long a connection may stay open without a request, whether it answers pings or not. It is closed
     /// gracefully. Over HTTP/1.1 at most 75 seconds.
     #[serde(serialize_with = "serialize::duration")]
@@ -184,6 +193,8 @@ impl Models {
             limit: 10_000,
             max_connections: 10_000,
             header_timeout: Duration::from_secs(10),
+            slow_reader_timeout: Duration::from_secs(10),
+            min_read_rate: 512,
             idle_timeout: Duration::from_secs(300),
             keepalive: Duration::from_secs(10),
             keepalive_timeout: Duration::from_secs(5),
@@ -249,6 +260,8 @@ impl Models {
         replace(&mut models.limit, table.count("limit", 1..=u64::MAX));
         replace(&mut models.max_connections, table.count("max_connections", 1..=u64::MAX));
         replace(&mut models.header_timeout, table.duration("header_timeout"));
+        replace(&mut models.slow_reader_timeout, table.duration("slow_reader_timeout"));
+        replace(&mut models.min_read_rate, table.size("min_read_rate", 1));
         replace(&mut models.idle_timeout, table.duration("idle_timeout"));
         replace(&mut models.keepalive, table.duration("keepalive"));
         replace(&mut models.keepalive_timeout, table.duration("keepalive_timeout"));

@@ -64,7 +64,8 @@ pub struct Route {
     #[schemars(with = "types::Size<0>")]
     pub max_body: usize,
     /// Does not collect the request's body, but lets the flow pass it on while it comes: `body = req.stream` of one call. The flow cannot
-    /// look at it. `max_body` and the server's `body_timeout` (between two parts) still apply.
+    /// look at it. `max_body` and the server's `body_timeout` (between two parts) and
+    /// `min_send_rate` still apply.
     #[schemars(with = "types::Flag")]
     pub stream_body: bool,
     /// Adds the member `errors` to a partial response that is a JSON object. It lists the optional calls that failed,

@@ -123,7 +123,7 @@ pub struct Server {
     #[serde(serialize_with = "serialize::duration")]
     #[schemars(with = "types::DurationText")]
     pub idle_timeout: Duration,
-    /// How long a client may take to send the body of a request.
+    /// How long a client may take to send the body of a request. On a route with `stream_body`, how long it may be silent.
     #[serde(serialize_with = "serialize::duration")]
     #[schemars(with = "types::DurationText")]
     pub body_timeout: Duration,
@@ -136,6 +136,16 @@ pub struct Server {
     #[serde(serialize_with = "serialize::size")]
     #[schemars(with = "types::Size<1>")]
     pub min_read_rate: usize,
+    /// How long a client may send the body of a request slower than `min_send_rate` before the request is answered with 408.
+    /// Only the time counts in which the server waits for the client: an upstream that takes an upload slowly is not the
+    /// client's fault. `"off"`: as long as `body_timeout` allows.
+    #[serde(serialize_with = "serialize::optional_duration_or_off")]
+    #[schemars(with = "types::Or<types::DurationText, types::Off>")]
+    pub slow_sender_timeout: Option<Duration>,
+    /// Bytes per second that a client must send of a request's body, on average over `slow_sender_timeout`.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<1>")]
+    pub min_send_rate: usize,
     /// Most bytes of responses on one connection that the client has not read. Above it, further requests on this connection
     /// are refused with 503. A single response may be larger.
     #[serde(serialize_with = "serialize::size")]
@@ -224,6 +234,8 @@ impl Default for Server {
             body_timeout: Duration::from_secs(10),
             slow_reader_timeout: Some(Duration::from_secs(10)),
             min_read_rate: 512,
+            slow_sender_timeout: Some(Duration::from_secs(10)),
+            min_send_rate: 512,
             max_unsent: 32 << 20,
             max_unsent_total: 256 << 20,
             drain_timeout: Duration::from_secs(30),
@@ -408,6 +420,8 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         body_timeout: table.duration("body_timeout").unwrap_or(default.body_timeout),
         slow_reader_timeout: table.duration_or_off("slow_reader_timeout").unwrap_or(default.slow_reader_timeout),
         min_read_rate: table.size("min_read_rate", 1).unwrap_or(default.min_read_rate),
+        slow_sender_timeout: table.duration_or_off("slow_sender_timeout").unwrap_or(default.slow_sender_timeout),
+        min_send_rate: table.size("min_send_rate", 1).unwrap_or(default.min_send_rate),
         max_unsent: table.size("max_unsent", 1).unwrap_or(default.max_unsent),
         max_unsent_total: table.size("max_unsent_total", 1).unwrap_or(default.max_unsent_total),
         drain_timeout: table.duration("drain_timeout").unwrap_or(default.drain_timeout),

@@ -48,6 +48,8 @@ fn every_key_is_read() {
     assert_eq!(server.header_timeout, Duration::from_secs(5));
     assert_eq!(server.idle_timeout, Duration::from_secs(90));
     assert_eq!(server.body_timeout, Duration::from_secs(20));
+    assert_eq!((server.slow_reader_timeout, server.min_read_rate), (Some(Duration::from_secs(3)), 2 << 10));
+    assert_eq!((server.slow_sender_timeout, server.min_send_rate), (None, 1 << 10));
     assert_eq!(server.drain_timeout, Duration::from_secs(60));
     assert_eq!((server.max_header_size, server.max_body), (16_384, 2_000_000));
     assert_eq!(server.timeout_header.as_ref().map(|name| name.as_str()), Some("x-timeout-ms"));
@@ -71,6 +73,7 @@ fn every_key_is_read() {
     );
     assert_eq!((models.limit, models.max_connections, models.control), (100, 200, true));
     assert_eq!((models.header_timeout, models.idle_timeout), (Duration::from_secs(4), Duration::from_secs(60)));
+    assert_eq!((models.slow_reader_timeout, models.min_read_rate), (Duration::from_secs(6), 100));
     assert_eq!((models.keepalive, models.keepalive_timeout), (Duration::from_secs(3), Duration::from_secs(1)));
     assert_eq!(models.max_connection_age, Some(Duration::from_secs(600)));
     assert_eq!(models.max_connection_age_grace, Duration::from_secs(5));

@@ -87,10 +87,11 @@ impl Collector for Metrics {
         let in_flight = self.service.as_ref().map_or(0, |service| service.in_flight());
         let connections = self.service.as_ref().map_or(0, |service| service.connections());
         let bytes = self.service.as_ref().map_or(0, |service| service.bytes());
-        let stalled_readers = self.service.as_ref().map_or(0, |service| service.stalled_readers());
-        let help = "Connections of the inference protocol closed because their clients took nothing of an answer";
-        let mut family = encoder.encode_descriptor("fanin_models_untaken", help, None, MetricType::Counter)?;
-        family.encode_counter::<NoLabelSet, _, u64>(&stalled_readers, None)?;
+        let slow_readers = self.service.as_ref().map_or(0, |service| service.slow_readers());
+        let help =
+            "Connections of the inference protocol closed because their clients read answers slower than min_read_rate";
+        let mut family = encoder.encode_descriptor("fanin_models_slow_readers", help, None, MetricType::Counter)?;
+        family.encode_counter::<NoLabelSet, _, u64>(&slow_readers, None)?;
         for (name, help, value) in [
             ("fanin_models_waiting", "Requests that wait for a thread", self.models.waiting()),
             (

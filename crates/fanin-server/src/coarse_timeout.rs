@@ -72,28 +72,29 @@ impl CoarseTimeouts {
 #[derive(Debug)]
 pub(crate) struct Timeout {
     timeouts: Rc<CoarseTimeouts>,
-    due: Instant,
     key: Cell<Option<usize>>,
 }
 
 impl Timeout {
-    pub(crate) fn new(timeouts: &Rc<CoarseTimeouts>, due: Instant) -> Timeout {
-        Timeout { timeouts: timeouts.clone(), due, key: Cell::new(None) }
+    pub(crate) fn new(timeouts: &Rc<CoarseTimeouts>) -> Timeout {
+        Timeout { timeouts: timeouts.clone(), key: Cell::new(None) }
     }
 
-    /// Ready once `due` has passed and a tick has noticed it.
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready once `due` has passed and a tick has noticed it. `due` may change from poll to poll.
+    pub(crate) fn poll(&self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
         match self.key.get() {
             Some(key) => {
                 let mut entries = self.timeouts.entries.borrow_mut();
                 let entry = &mut entries[key];
-                if entry.fired {
+                if entry.fired && entry.due >= due {
                     return Poll::Ready(());
                 }
+                entry.fired &= entry.due == due;
+                entry.due = due;
                 entry.waker.clone_from(cx.waker());
             }
             None => {
-                self.key.set(Some(self.timeouts.insert(self.due, cx.waker().clone())));
+                self.key.set(Some(self.timeouts.insert(due, cx.waker().clone())));
             }
         }
         Poll::Pending
@@ -129,8 +130,8 @@ mod tests {
             let start = Instant::now();
             for wait in [1, 10, 25, 1000] {
                 let begin = Instant::now();
-                let timeout = Timeout::new(&timeouts, begin + wait * MS);
-                poll_fn(|cx| timeout.poll(cx)).await;
+                let timeout = Timeout::new(&timeouts);
+                poll_fn(|cx| timeout.poll(begin + wait * MS, cx)).await;
                 let late = begin.elapsed() - wait * MS;
                 assert!(late <= 11 * MS, "{wait} ms fired {late:?} late");
             }
@@ -144,20 +145,35 @@ mod tests {
     async fn a_dropped_timeout_leaves_the_table() {
         with_sweep(10 * MS, async |timeouts| {
             let start = Instant::now();
-            let kept = Timeout::new(&timeouts, start + 200 * MS);
-            let dropped = Timeout::new(&timeouts, start + 20 * MS);
-            let never_polled = Timeout::new(&timeouts, start);
+            let kept = Timeout::new(&timeouts);
+            let dropped = Timeout::new(&timeouts);
+            let never_polled = Timeout::new(&timeouts);
             poll_fn(|cx| {
-                assert!(dropped.poll(cx).is_pending() && kept.poll(cx).is_pending());
+                assert!(dropped.poll(start + 20 * MS, cx).is_pending() && kept.poll(start + 200 * MS, cx).is_pending());
                 Poll::Ready(())
             })
             .await;
             assert_eq!(timeouts.entries.borrow().len(), 2);
             drop((dropped, never_polled));
-            poll_fn(|cx| kept.poll(cx)).await;
+            poll_fn(|cx| kept.poll(start + 200 * MS, cx)).await;
             assert!(start.elapsed() >= 200 * MS);
             drop(kept);
             assert!(timeouts.entries.borrow().is_empty());
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn its_time_may_change() {
+        with_sweep(10 * MS, async |timeouts| {
+            let start = Instant::now();
+            let timeout = Timeout::new(&timeouts);
+            poll_fn(|cx| timeout.poll(start + 50 * MS, cx)).await;
+            let again = start.elapsed();
+            poll_fn(|cx| timeout.poll(start + 300 * MS, cx)).await;
+            assert!(again < 100 * MS && start.elapsed() >= 300 * MS);
+            poll_fn(|cx| timeout.poll(start + 200 * MS, cx)).await;
+            assert!(start.elapsed() < 400 * MS);
         })
         .await;
     }

@@ -98,6 +98,7 @@ mod response;
 mod route_spec;
 mod router;
 pub mod rpc;
+mod sender_rate;
 mod serve;
 mod server;
 mod tls;

@@ -4,15 +4,16 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Body as _;
 use hyper::body::Incoming;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::connection::ConnectionState;
+use crate::connection::{ConnectionState, HeldBack};
+use crate::sender_rate::SenderRate;
 
 /// A request's body, read from its connection as the application takes it: nothing is read ahead of that but what the connection's buffer
 /// holds. `expect: 100-continue` is answered when the first part is polled. Dropped before its end, the connection ends with the response.
@@ -22,9 +23,12 @@ pub struct Upload {
     left: usize,
     limit: usize,
     idle_timeout: Duration,
+    rate: SenderRate,
+    /// Since when it waits for the client, by the connection's clock for sending. Time in which nobody asks for a part does not count.
+    waits: Option<Instant>,
+    /// While it does not wait for the client.
+    held_back: Option<HeldBack>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// The last poll waits for the client: the timer runs.
-    waiting: bool,
     ended: bool,
 }
 
@@ -40,6 +44,9 @@ pub enum UploadError {
     /// No further part came in time.
     #[error("the body did not arrive in time")]
     Timeout,
+    /// It came slower than `min_send_rate`, while the server waited for it.
+    #[error("the body came slower than the minimum rate")]
+    TooSlow,
     /// The client broke it off, or broke the protocol.
     #[error("the body could not be read: {0}")]
     Broken(String),
@@ -52,9 +59,24 @@ impl fmt::Debug for Upload {
 }
 
 impl Upload {
-    pub(crate) fn new(incoming: Incoming, conn: &Rc<ConnectionState>, limit: usize, idle_timeout: Duration) -> Upload {
-        let conn = conn.clone();
-        Upload { incoming, conn, left: limit, limit, idle_timeout, timer: None, waiting: false, ended: false }
+    pub(crate) fn new(
+        incoming: Incoming,
+        conn: &Rc<ConnectionState>,
+        limit: usize,
+        server: &fanin_config::Server,
+    ) -> Upload {
+        Upload {
+            incoming,
+            conn: conn.clone(),
+            left: limit,
+            limit,
+            idle_timeout: server.body_timeout,
+            rate: SenderRate::new(conn, server),
+            waits: None,
+            held_back: Some(HeldBack::new(conn)),
+            timer: None,
+            ended: false,
+        }
     }
 
     /// Bytes of the whole body, if they are announced.
@@ -73,27 +95,43 @@ impl Upload {
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(UploadError::Broken(error.to_string())))),
                 Poll::Ready(None) => {
                     self.ended = true;
+                    self.held_back = None;
                     return Poll::Ready(None);
                 }
-                Poll::Pending => {
-                    let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(self.idle_timeout)));
-                    // Time in which nobody asked for a part is not the client's.
-                    if !std::mem::replace(&mut self.waiting, true) {
-                        timer.as_mut().reset(Instant::now() + self.idle_timeout);
-                    }
-                    return timer.as_mut().poll(cx).map(|()| Some(Err(UploadError::Timeout)));
-                }
+                Poll::Pending => return self.poll_wait(cx).map(|error| Some(Err(error))),
             };
             // Trailers are ignored.
             let Ok(data) = frame.into_data() else { continue };
-            self.waiting = false;
+            self.rate.came(data.len());
             let Some(left) = self.left.checked_sub(data.len()) else {
                 return Poll::Ready(Some(Err(UploadError::TooLarge { limit: self.limit })));
             };
             self.left = left;
             if !data.is_empty() {
+                self.waits = None;
+                self.held_back.get_or_insert_with(|| HeldBack::new(&self.conn));
                 return Poll::Ready(Some(Ok(data)));
             }
+        }
+    }
+
+    /// Waits for the client. Ready when it is silent for too long, or too slow.
+    fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<UploadError> {
+        self.held_back = None;
+        loop {
+            let now = Instant::now();
+            let clock = self.conn.sending_clock(now);
+            let silent = clock.saturating_duration_since(*self.waits.get_or_insert(clock));
+            let Some(left) = self.idle_timeout.checked_sub(silent).filter(|left| !left.is_zero()) else {
+                return Poll::Ready(UploadError::Timeout);
+            };
+            let Ok(due) = self.rate.wait(now) else { return Poll::Ready(UploadError::TooSlow) };
+            let due = due.map_or(now + left, |due| due.min(now + left));
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
+            if timer.deadline() != due {
+                timer.as_mut().reset(due);
+            }
+            ready!(timer.as_mut().poll(cx));
         }
     }
 }

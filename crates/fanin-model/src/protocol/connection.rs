@@ -54,7 +54,7 @@ struct OpenConnection {
 
 impl OpenConnection {
     fn new(service: Arc<Service>, serving: Rc<Serving>, peer: SocketAddr) -> OpenConnection {
-        let state = Rc::new(ConnectionState::new(service.models.config().idle_timeout));
+        let state = Rc::new(ConnectionState::new(&service.models.config()));
         if serving.draining.get() {
             state.close(CloseReason::Drain);
         }
@@ -72,7 +72,7 @@ impl Drop for OpenConnection {
 
 /// Why serving a connection stops.
 enum Stop {
-    /// The client closed it, broke the protocol, or stopped reading.
+    /// The client closed it, broke the protocol, or reads too slowly.
     Now,
     /// Gracefully, once its requests are answered.
     Drain,
@@ -115,8 +115,8 @@ pub(super) async fn run(service: Arc<Service>, serving: Rc<Serving>, stream: Tcp
             return Poll::Ready(Stop::Now);
         }
         match shared.state.poll_close(cx) {
-            Some(CloseReason::StalledReader) => {
-                shared.service.stalled_readers.fetch_add(1, Relaxed);
+            Some(CloseReason::SlowReader) => {
+                shared.service.slow_readers.fetch_add(1, Relaxed);
                 return Poll::Ready(Stop::Now);
             }
             Some(CloseReason::Drain) => return Poll::Ready(Stop::Drain),

@@ -1,4 +1,5 @@
-//! State of a connection that its task, its responses and its thread share: pending answers, and why it is to be closed.
+//! State of a connection that its task, its responses and its thread share: answers that the client has not
+//! read, and why it is to be closed.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -6,18 +7,18 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use fanin_io::min_rate::{MinRate, Unsent};
 use slab::Slab;
+use tokio::time::Instant;
 
-/// Interval of the check for stalled readers and idle connections.
-const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// A connection whose pending answers did not advance during this many checks is closed: after 30 to 35 seconds.
-const MAX_STALLED_CHECKS: u32 = 7;
+/// Interval of the check for slow readers and idle connections.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CloseReason {
-    /// Its client stopped reading an answer.
-    StalledReader,
+    /// Its client reads its answers slower than the minimum rate.
+    SlowReader,
     /// Its client has made no request for `models.idle_timeout`.
     Idle,
     /// The server drains.
@@ -25,12 +26,10 @@ pub(super) enum CloseReason {
 }
 
 /// What is known of a connection while it is open.
-#[derive(Default)]
 pub(super) struct ConnectionState {
-    /// Answers that have not been handed to the connection in full.
-    pending_answers: Cell<usize>,
-    /// Checks since a part of an answer was handed over.
-    stalled_checks: Cell<u32>,
+    /// Bytes of answers that the client has not read.
+    unsent: Unsent,
+    min_read: MinRate,
     /// Requests that are being read or answered.
     requests: Cell<usize>,
     /// Checks since the last request or answer, or since the connection was opened.
@@ -44,7 +43,7 @@ pub(super) struct ConnectionState {
 
 impl fmt::Debug for ConnectionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionState").field("pending", &self.pending_answers).field("close", &self.close).finish()
+        f.debug_struct("ConnectionState").field("unsent", &self.unsent).field("close", &self.close).finish()
     }
 }
 
@@ -58,10 +57,18 @@ impl Drop for OpenRequest<'_> {
 }
 
 impl ConnectionState {
-    /// A connection that may be idle for this long.
-    pub fn new(idle_timeout: Duration) -> ConnectionState {
-        let checks = idle_timeout.as_millis().div_ceil(CHECK_INTERVAL.as_millis()) + 1;
-        ConnectionState { max_idle_checks: u32::try_from(checks).unwrap_or(u32::MAX), ..ConnectionState::default() }
+    /// A connection as it has just been accepted.
+    pub fn new(config: &fanin_config::Models) -> ConnectionState {
+        let checks = config.idle_timeout.as_millis().div_ceil(CHECK_INTERVAL.as_millis()) + 1;
+        ConnectionState {
+            unsent: Unsent::default(),
+            min_read: MinRate { rate: config.min_read_rate, window: config.slow_reader_timeout },
+            requests: Cell::default(),
+            idle_checks: Cell::default(),
+            max_idle_checks: u32::try_from(checks).unwrap_or(u32::MAX),
+            close: Cell::default(),
+            waker: Cell::default(),
+        }
     }
 
     /// A request has come.
@@ -79,22 +86,6 @@ impl ConnectionState {
     /// Such an answer has ended.
     pub fn stream_ended(&self) {
         self.requests.set(self.requests.get() - 1);
-    }
-
-    /// An answer begins to go out on the connection.
-    pub fn answer_started(&self) {
-        self.pending_answers.set(self.pending_answers.get() + 1);
-        self.answer_progressed();
-    }
-
-    /// An answer was handed over in full, or dropped.
-    pub fn answer_ended(&self) {
-        self.pending_answers.set(self.pending_answers.get() - 1);
-    }
-
-    /// The connection had room for a part of an answer.
-    pub fn answer_progressed(&self) {
-        self.stalled_checks.set(0);
     }
 
     /// Whether the connection is to be closed. Registers the task to be woken if not.
@@ -115,20 +106,17 @@ impl ConnectionState {
         }
     }
 
-    /// Pending answers, and requests.
+    /// Bytes that the client has not read, and requests.
     #[cfg(test)]
     pub fn counts(&self) -> (usize, usize) {
-        (self.pending_answers.get(), self.requests.get())
+        (self.unsent.bytes(), self.requests.get())
     }
 
-    fn check(&self) {
-        if self.pending_answers.get() > 0 {
-            self.stalled_checks.set(self.stalled_checks.get() + 1);
-            if self.stalled_checks.get() >= MAX_STALLED_CHECKS {
-                self.close(CloseReason::StalledReader);
-            }
+    fn check(&self, now: Instant) {
+        if self.unsent.is_slow(self.min_read, now.into_std()) {
+            self.close(CloseReason::SlowReader);
         }
-        if self.pending_answers.get() > 0 || self.requests.get() > 0 {
+        if self.unsent.bytes() > 0 || self.requests.get() > 0 {
             self.idle_checks.set(0);
         } else if self.max_idle_checks > 0 {
             self.idle_checks.set(self.idle_checks.get().saturating_add(1));
@@ -136,6 +124,12 @@ impl ConnectionState {
                 self.close(CloseReason::Idle);
             }
         }
+    }
+}
+
+impl AsRef<Unsent> for ConnectionState {
+    fn as_ref(&self) -> &Unsent {
+        &self.unsent
     }
 }
 
@@ -162,11 +156,12 @@ impl Connections {
         self.0.borrow().iter().for_each(|(_, state)| state.close(CloseReason::Drain));
     }
 
-    /// Checks all of them periodically for stalled readers and idle ones. Ends with the thread's runtime.
+    /// Checks all of them periodically for slow readers and idle ones. Ends with the thread's runtime.
     pub async fn watch(&self) {
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
-            self.0.borrow().iter().for_each(|(_, state)| state.check());
+            let now = Instant::now();
+            self.0.borrow().iter().for_each(|(_, state)| state.check(now));
         }
     }
 }
@@ -175,44 +170,58 @@ impl Connections {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_stalled_reader_is_told_from_a_slow_one() {
-        let state = ConnectionState::default();
-        let checks = |count| (0..count).for_each(|_| state.check());
-        let cx = Context::from_waker(Waker::noop());
-        // No answer is pending.
-        checks(2 * MAX_STALLED_CHECKS);
-        assert_eq!(state.poll_close(&cx), None);
-        state.answer_started();
-        for _ in 0..3 {
-            checks(MAX_STALLED_CHECKS - 1);
-            assert_eq!(state.poll_close(&cx), None);
-            state.answer_progressed();
+    /// A connection that is checked by a clock of its own.
+    struct Checked(ConnectionState, Cell<Instant>);
+
+    impl Checked {
+        fn new() -> Checked {
+            let config = fanin_config::Models {
+                idle_timeout: 4 * CHECK_INTERVAL,
+                slow_reader_timeout: 4 * CHECK_INTERVAL,
+                min_read_rate: 10,
+                ..fanin_config::Models::new("")
+            };
+            Checked(ConnectionState::new(&config), Cell::new(Instant::now()))
         }
-        // An answer that was read or dropped no longer counts.
-        state.answer_ended();
-        checks(2 * MAX_STALLED_CHECKS);
-        assert_eq!(state.poll_close(&cx), None);
-        state.answer_started();
-        checks(MAX_STALLED_CHECKS);
-        assert_eq!(state.poll_close(&cx), Some(CloseReason::StalledReader));
+
+        fn after(&self, checks: u32) -> Option<CloseReason> {
+            for _ in 0..checks {
+                self.1.set(self.1.get() + CHECK_INTERVAL);
+                self.0.check(self.1.get());
+            }
+            self.0.poll_close(&Context::from_waker(Waker::noop()))
+        }
+    }
+
+    #[test]
+    fn a_client_that_reads_too_slowly_is_told_from_one_that_reads() {
+        let state = Checked::new();
+        let unsent = &state.0.unsent;
+        unsent.add(1_000);
+        assert_eq!(state.after(1), None);
+        for _ in 0..3 {
+            unsent.take(40);
+            assert_eq!(state.after(5), None);
+        }
+        unsent.take(880);
+        // An answer that was read no longer counts.
+        assert_eq!(state.after(3), None);
+        unsent.add(1_000);
+        unsent.take(39);
+        assert_eq!(state.after(6), Some(CloseReason::SlowReader));
     }
 
     #[test]
     fn a_connection_is_idle_without_requests_and_answers() {
-        let state = ConnectionState::new(4 * CHECK_INTERVAL);
-        let checks = |count| (0..count).for_each(|_| state.check());
-        let cx = Context::from_waker(Waker::noop());
-        checks(4);
-        let request = state.request();
-        checks(100);
+        let state = Checked::new();
+        assert_eq!(state.after(4), None);
+        let request = state.0.request();
+        assert_eq!(state.after(100), None);
         drop(request);
-        state.answer_started();
-        checks(1);
-        state.answer_ended();
-        checks(4);
-        assert_eq!(state.poll_close(&cx), None);
-        checks(1);
-        assert_eq!(state.poll_close(&cx), Some(CloseReason::Idle));
+        state.0.unsent.add(1);
+        assert_eq!(state.after(1), None);
+        state.0.unsent.take(1);
+        assert_eq!(state.after(4), None);
+        assert_eq!(state.after(1), Some(CloseReason::Idle));
     }
 }

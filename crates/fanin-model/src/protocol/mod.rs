@@ -7,7 +7,7 @@
 //! | module | content |
 //! |---|---|
 //! | `listener`, `serving` | listening sockets of one thread, drain |
-//! | `connection`, `connection_state` | one connection: age, drain, stalled readers |
+//! | `connection`, `connection_state` | one connection: age, drain, slow readers |
 //! | `service`, `in_flight` | state shared by all threads, permits, the in-flight budget |
 //! | `read_body`, `reply`, `read_throttle` | request and response bodies, read throttling under overload |
 //! | `grpc`, `framing`, `request_head` | gRPC requests, message framing, the part of a message that admission needs |

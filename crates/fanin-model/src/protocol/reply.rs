@@ -1,19 +1,20 @@
-//! A response's body. It holds its in-flight permit until the connection has taken all of it.
+//! A response's body. It holds its in-flight permit until the client has taken all of it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use ::http::HeaderMap;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
+use fanin_io::min_rate::UnsentBuf;
 use http_body::{Body, Frame, SizeHint};
 
 use super::connection_state::ConnectionState;
 use super::in_flight::InFlightPermit;
 use super::status::Status;
 
-/// Bytes handed over at a time. Bytes handed over wait in the connection's buffers, which the budget does not count.
+/// Bytes handed over at a time. Those of HTTP/2 then wait for the client's flow control.
 const PIECE: usize = 16 << 10;
 
 /// The messages of an answer that is a stream.
@@ -32,104 +33,122 @@ pub(super) struct Reply {
     trailers: Option<HeaderMap>,
     /// Makes more data, and the trailers in the end.
     messages: Option<Box<dyn Messages>>,
-    /// Released once the whole answer was handed over.
+    /// Handed over with the last piece, or released at the end of a stream.
     permit: Option<InFlightPermit>,
     connection: Option<Rc<ConnectionState>>,
     is_stream: bool,
-    /// It counts among the pending answers of its connection.
-    is_pending: bool,
-    /// It may last: while there is no message, it is not pending.
-    may_last: bool,
+    /// One byte counts as unsent until the connection has room for the next message: without room it is not asked for.
+    waits: bool,
 }
 
 impl Reply {
     pub fn new(data: Bytes, trailers: Option<HeaderMap>, permit: Option<InFlightPermit>) -> Reply {
-        Reply {
-            data,
-            trailers,
-            messages: None,
-            permit,
-            connection: None,
-            is_stream: false,
-            is_pending: false,
-            may_last: false,
-        }
+        Reply { data, trailers, messages: None, permit, connection: None, is_stream: false, waits: false }
     }
 
-    /// A stream. Without a permit it may last.
     pub fn stream(messages: Box<dyn Messages>, permit: Option<InFlightPermit>) -> Reply {
-        let may_last = permit.is_none();
         let mut reply = Reply::new(Bytes::new(), None, permit);
-        (reply.messages, reply.is_stream, reply.may_last) = (Some(messages), true, may_last);
+        (reply.messages, reply.is_stream) = (Some(messages), true);
         reply
     }
 
-    /// Counts it among the pending answers of its connection.
+    /// Counts its bytes as unsent of its connection. Without it, the data is not sent.
     pub fn attach(&mut self, connection: &Rc<ConnectionState>) {
-        if self.is_end_stream() {
-            return;
-        }
         if self.is_stream {
             connection.stream_started();
+        } else if self.data.is_empty() {
+            return;
         }
-        connection.answer_started();
-        (self.connection, self.is_pending) = (Some(connection.clone()), true);
+        (**connection).as_ref().add(self.data.len());
+        self.connection = Some(connection.clone());
+        self.set_waits(self.is_stream);
     }
 
-    fn set_pending(&mut self, is_pending: bool) {
+    fn set_waits(&mut self, waits: bool) {
         let Some(connection) = &self.connection else { return };
-        match (self.is_pending, is_pending) {
-            (false, true) => connection.answer_started(),
-            (true, false) => connection.answer_ended(),
+        match (self.waits, waits) {
+            (false, true) => (**connection).as_ref().add(1),
+            (true, false) => (**connection).as_ref().take(1),
             _ => {}
         }
-        self.is_pending = is_pending;
+        self.waits = waits;
+    }
+}
+
+/// A piece of an answer, and with the last one the permit.
+#[derive(Debug)]
+pub(super) struct Piece {
+    bytes: Bytes,
+    _permit: Option<InFlightPermit>,
+}
+
+impl Buf for Piece {
+    #[inline]
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    #[inline]
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    #[inline]
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        self.set_pending(false);
-        if let (Some(connection), true) = (&self.connection, self.is_stream) {
-            connection.stream_ended();
+        self.set_waits(false);
+        if let Some(connection) = &self.connection {
+            (**connection).as_ref().take(self.data.len());
+            if self.is_stream {
+                connection.stream_ended();
+            }
         }
     }
 }
 
 impl Body for Reply {
-    type Data = Bytes;
+    type Data = UnsentBuf<Piece, ConnectionState>;
     type Error = Infallible;
 
     /// Called whenever the connection has room for more.
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(connection) = &self.connection {
-            connection.answer_progressed();
-        }
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Infallible>>> {
+        self.set_waits(false);
         if self.data.is_empty()
             && let Some(messages) = &mut self.messages
         {
-            match messages.poll_next(cx) {
-                Poll::Pending => {
-                    let may_last = self.may_last;
-                    self.set_pending(!may_last);
-                    return Poll::Pending;
-                }
-                Poll::Ready(Ok(Some(message))) => {
-                    self.set_pending(true);
+            match ready!(messages.poll_next(cx)) {
+                Ok(Some(message)) => {
+                    if let Some(connection) = &self.connection {
+                        (**connection).as_ref().add(message.len());
+                    }
                     self.data = message;
                 }
-                Poll::Ready(end) => {
+                end => {
                     self.messages = None;
+                    self.permit = None;
                     self.trailers = Some(end.map_or_else(|status| status.headers(), |_| Status::ok()));
                 }
             }
         }
         let length = self.data.len().min(PIECE);
-        let frame = if length > 0 {
-            Some(Frame::data(self.data.split_to(length)))
-        } else {
-            self.permit = None;
-            self.trailers.take().map(Frame::trailers)
+        let frame = match self.connection.clone().filter(|_| length > 0) {
+            Some(connection) => {
+                let bytes = self.data.split_to(length);
+                let is_last = self.data.is_empty() && self.messages.is_none();
+                let permit = if is_last { self.permit.take() } else { None };
+                let waits = self.messages.is_some();
+                self.set_waits(waits);
+                Some(Frame::data(UnsentBuf::new(Piece { bytes, _permit: permit }, connection)))
+            }
+            None => self.trailers.take().map(Frame::trailers),
         };
         Poll::Ready(frame.map(Ok))
     }
@@ -165,38 +184,62 @@ mod tests {
     fn a_stream_that_waits_for_news_is_no_answer_that_its_client_does_not_read() {
         let cx = &mut Context::from_waker(std::task::Waker::noop());
         let (news, end) = (Poll::Ready(Ok(Some(Bytes::from_static(b"ab")))), Poll::Ready(Ok(None)));
-        for (permit, is_pending) in [(None, false), (Some(()), true)] {
-            let connection = Rc::new(ConnectionState::default());
-            let messages = Box::new(Scripted(vec![Poll::Pending, news.clone(), end.clone()]));
-            let mut reply = Reply::stream(messages, None);
-            reply.may_last = permit.is_none();
-            reply.attach(&connection);
-            assert!(Pin::new(&mut reply).poll_frame(cx).is_pending());
-            assert_eq!(connection.counts(), (usize::from(is_pending), 1));
-            let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut reply).poll_frame(cx) else { panic!("no message") };
-            assert_eq!((frame.into_data().expect("data"), connection.counts()), (Bytes::from_static(b"ab"), (1, 1)));
-            let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut reply).poll_frame(cx) else { panic!("no end") };
-            assert_eq!(frame.into_trailers().expect("trailers")["grpc-status"], "0");
-            assert!(reply.is_end_stream());
-            drop(reply);
-            assert_eq!(connection.counts(), (0, 0));
-        }
+        let connection = Rc::new(ConnectionState::new(&fanin_config::Models::new("")));
+        let mut reply = Reply::stream(Box::new(Scripted(vec![Poll::Pending, news, end])), None);
+        reply.attach(&connection);
+        assert_eq!(connection.counts(), (1, 1), "without room it is not polled");
+        assert!(Pin::new(&mut reply).poll_frame(cx).is_pending());
+        assert_eq!(connection.counts(), (0, 1));
+        let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut reply).poll_frame(cx) else { panic!("no message") };
+        assert_eq!(connection.counts(), (3, 1), "the message, and the next one");
+        let mut piece = frame.into_data().expect("data");
+        assert_eq!(piece.copy_to_bytes(piece.remaining()), "ab");
+        drop(piece);
+        assert_eq!(connection.counts(), (1, 1));
+        let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut reply).poll_frame(cx) else { panic!("no end") };
+        assert_eq!(frame.into_trailers().expect("trailers")["grpc-status"], "0");
+        assert!(reply.is_end_stream());
+        drop(reply);
+        assert_eq!(connection.counts(), (0, 0));
     }
 
     #[tokio::test]
     async fn an_answer_is_handed_over_in_pieces_before_its_trailers() {
+        let connection = Rc::new(ConnectionState::new(&fanin_config::Models::new("")));
+        let unsent = || (*connection).as_ref().bytes();
         let data: Bytes = (0..PIECE * 2 + 5).map(|at| at as u8).collect();
         let mut reply = Reply::new(data.clone(), Some(HeaderMap::new()), None);
-        assert_eq!(reply.size_hint().exact(), Some(data.len() as u64));
+        reply.attach(&connection);
+        assert_eq!((reply.size_hint().exact(), unsent()), (Some(data.len() as u64), data.len()));
         let mut pieces = Vec::new();
         let mut trailers = 0;
         while let Some(Ok(frame)) = reply.frame().await {
             match frame.into_data() {
-                Ok(piece) => pieces.push(piece),
+                Ok(mut piece) => pieces.push(piece.copy_to_bytes(piece.remaining())),
                 Err(_) => trailers += 1,
             }
         }
         assert_eq!((pieces.iter().map(Bytes::len).collect::<Vec<_>>(), trailers), (vec![PIECE, PIECE, 5], 1));
-        assert_eq!(pieces.concat(), data);
+        assert_eq!((pieces.concat(), unsent()), (data.to_vec(), 0));
+    }
+
+    #[tokio::test]
+    async fn a_piece_that_is_handed_over_is_unsent_until_it_is_written() {
+        let connection = Rc::new(ConnectionState::new(&fanin_config::Models::new("")));
+        let unsent = || (*connection).as_ref().bytes();
+        let mut reply = Reply::new(Bytes::from_static(b"12345"), None, None);
+        reply.attach(&connection);
+        let mut piece =
+            reply.frame().await.and_then(Result::ok).and_then(|frame| frame.into_data().ok()).expect("data");
+        drop(reply);
+        assert_eq!(unsent(), 5);
+        piece.advance(1);
+        assert_eq!(unsent(), 4);
+        drop(piece);
+        assert_eq!(unsent(), 0);
+        let mut dropped = Reply::new(Bytes::from_static(b"12345"), None, None);
+        dropped.attach(&connection);
+        drop(dropped);
+        assert_eq!(unsent(), 0);
     }
 }

@@ -21,8 +21,8 @@ pub struct Service {
     pub(super) connections: AtomicUsize,
     /// Clients that watch the health.
     pub(super) watching: AtomicUsize,
-    /// Connections closed because their clients stopped reading an answer.
-    pub(super) stalled_readers: AtomicU64,
+    /// Connections closed because their clients read answers too slowly.
+    pub(super) slow_readers: AtomicU64,
     /// Tells whether the process runs short of memory.
     memory_pressure: OnceLock<MemoryPressure>,
 }
@@ -45,7 +45,7 @@ impl Service {
             bytes: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
-            stalled_readers: AtomicU64::new(0),
+            slow_readers: AtomicU64::new(0),
             memory_pressure: OnceLock::new(),
         })
     }
@@ -110,8 +110,8 @@ impl Service {
         self.bytes.load(Relaxed)
     }
 
-    /// Connections closed since the start because their clients stopped reading an answer.
-    pub fn stalled_readers(&self) -> u64 {
-        self.stalled_readers.load(Relaxed)
+    /// Connections closed since the start because their clients read answers too slowly.
+    pub fn slow_readers(&self) -> u64 {
+        self.slow_readers.load(Relaxed)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - `proxied`: behind a proxy that sends a PROXY header.
 //! - `protocol_detection`: HTTP/1.1 or HTTP/2.
-//! - `state`: phase and timeouts.
+//! - `state`: phase and timeouts; `held_back`: bodies that are not read at present.
 //! - `hyper_io`: the socket as hyper sees it; `coalesced_socket`: write coalescing.
 //! - `upgraded`: a connection that goes on in another protocol.
 //! - `calm`: the end of a connection whose client resets too many requests.
@@ -12,6 +12,7 @@ mod calm;
 mod coalesced_socket;
 mod fast_rejection;
 pub(crate) mod fuzz;
+mod held_back;
 mod hyper_io;
 mod pre_request_errors;
 mod protocol_detection;
@@ -40,7 +41,7 @@ pub(crate) use coalesced_socket::ResponseBatch;
 pub(crate) use fast_rejection::FastRejection;
 use hyper_io::HyperIo;
 use protocol_detection::Prefix;
-pub(crate) use state::ConnectionState;
+pub(crate) use state::{ConnectionState, HeldBack};
 
 use crate::Application;
 use crate::client;
@@ -72,6 +73,12 @@ pub(crate) fn start<A: Application>(
         None => spawn_local(serve(open, stream)),
         Some(tls) => spawn_local(serve_tls(open, stream, tls)),
     };
+}
+
+/// The same for a client in the same process.
+#[cfg(test)]
+pub(crate) fn start_in_process<A: Application>(worker: &Rc<WorkerState<A>>, stream: tokio::io::DuplexStream) {
+    spawn_local(serve(Open::new(worker, ([127, 0, 0, 1], 1).into()), stream));
 }
 
 /// An open connection in the worker's table, until it is dropped.
@@ -147,7 +154,11 @@ async fn serve_tls<A: Application>(open: Open<A>, stream: TcpStream, acceptor: T
     }
 }
 
-async fn serve<A: Application>(open: Open<A>, mut stream: TcpStream) {
+async fn serve<A, S>(open: Open<A>, mut stream: S)
+where
+    A: Application,
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
     match open.unless_expired(protocol_detection::detect(&mut stream, || open.conn.on_read())).await {
         Ok(Ok((prefix, true))) => Box::pin(serve_http2(open, stream, prefix)).await,
         Ok(Ok((prefix, false))) => serve_http1(open, stream, prefix).await,

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use fanin_io::min_rate::{MinRate, Unsent};
 use tokio::time::Instant;
 
+use super::held_back::{self, HeldBackBodies, HoldsBack};
 use crate::client::{ClientAddress, ConnectionLimits};
 use crate::metrics::{Closed, WorkerStats};
 use crate::upgrade::Takeover;
@@ -35,11 +37,8 @@ pub(crate) struct ConnectionState {
     /// Responses that hyper has not taken all bytes of.
     unfinished_responses: Cell<u32>,
     /// Bytes of responses that the client has not taken.
-    unsent: Cell<usize>,
-    /// When the time began in which `taken` is counted.
-    window_began: Cell<Instant>,
-    /// Bytes of responses taken since then.
-    taken: Cell<usize>,
+    unsent: Unsent,
+    held_back: HeldBackBodies,
     /// Since then the socket has taken no bytes.
     blocked_since: Cell<Option<Instant>>,
     /// The next bytes that hyper writes belong to a response of ours. Otherwise they are hyper's own error response, or kept for what the
@@ -81,12 +80,11 @@ impl ConnectionState {
             limits: ConnectionLimits::default(),
             phase: Cell::new(Phase::Idle),
             since: Cell::new(now.get()),
-            window_began: Cell::new(now.get()),
+            unsent: Unsent::default(),
+            held_back: HeldBackBodies::new(now.get()),
             now,
             active: Cell::new(0),
             unfinished_responses: Cell::new(0),
-            unsent: Cell::new(0),
-            taken: Cell::new(0),
             blocked_since: Cell::new(None),
             response_expected: Cell::new(false),
             unread: Cell::new(false),
@@ -210,34 +208,25 @@ impl ConnectionState {
     /// hyper receives a response with a body of so many bytes.
     #[inline]
     pub(crate) fn on_response_start(&self, bytes: usize) {
-        if self.unsent.get() == 0 {
-            self.window_began.set(self.now.get());
-            self.taken.set(0);
-        }
-        self.unsent.set(self.unsent.get() + bytes);
+        self.unsent.add(bytes);
         self.unfinished_responses.set(self.unfinished_responses.get() + 1);
     }
 
     /// hyper receives more bytes of a body that is made while it is sent.
     pub(crate) fn on_stream_bytes(&self, bytes: usize) {
-        if self.unsent.get() == 0 {
-            self.window_began.set(self.now.get());
-            self.taken.set(0);
-        }
-        self.unsent.set(self.unsent.get() + bytes);
+        self.unsent.add(bytes);
     }
 
     /// Bytes of a response's body that the client has not taken.
     #[inline]
     pub(crate) fn unsent(&self) -> usize {
-        self.unsent.get()
+        self.unsent.bytes()
     }
 
     /// So many bytes of bodies were written, or will never be.
     #[inline]
     pub(crate) fn on_bytes_taken(&self, bytes: usize) {
-        self.unsent.set(self.unsent.get() - bytes);
-        self.taken.set(self.taken.get() + bytes);
+        self.unsent.take(bytes);
     }
 
     /// hyper has taken all of a response, or dropped it with so many bytes left.
@@ -397,7 +386,34 @@ impl ConnectionState {
     }
 }
 
+/// A body of a connection that the server does not read at present, until dropped.
+pub(crate) type HeldBack = held_back::HeldBack<ConnectionState>;
+
+impl HoldsBack for ConnectionState {
+    fn bodies(&self) -> &HeldBackBodies {
+        &self.held_back
+    }
+}
+
+impl AsRef<Unsent> for ConnectionState {
+    #[inline]
+    fn as_ref(&self) -> &Unsent {
+        &self.unsent
+    }
+}
+
 impl ConnectionState {
+    /// A clock that stands still while the client may be unable to send a body, because the server does not read another one.
+    pub(crate) fn sending_clock(&self, now: Instant) -> Instant {
+        self.held_back.clock(now)
+    }
+
+    /// A request's body came slower than the minimum rate.
+    #[cold]
+    pub(crate) fn on_slow_sender(&self) {
+        self.stats.timeouts[Closed::SlowSender as usize].add(1);
+    }
+
     /// Whether the client has taken less than the minimum rate for a whole window. Any other progress, such as the answer to a PING,
     /// does not count.
     fn reads_too_slowly(&self, now: Instant, server: &fanin_config::Server, crowded: bool) -> bool {
@@ -405,14 +421,7 @@ impl ConnectionState {
         if crowded {
             window = window.min(CROWDED_WINDOW);
         }
-        if self.unsent.get() == 0 || now.saturating_duration_since(self.window_began.get()) <= window {
-            return false;
-        }
-        let least = server.min_read_rate as f64 * window.as_secs_f64();
-        let slow = (self.taken.get() as f64) < least.min((self.unsent.get() + self.taken.get()) as f64);
-        self.window_began.set(now);
-        self.taken.set(0);
-        slow
+        self.unsent.is_slow(MinRate { rate: server.min_read_rate, window }, now.into_std())
     }
 }
 

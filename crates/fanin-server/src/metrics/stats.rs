@@ -111,13 +111,15 @@ pub(crate) enum Closed {
     Write,
     /// The client read slower than the minimum rate.
     SlowReader,
+    /// The client sent a request's body slower than the minimum rate.
+    SlowSender,
     /// The client did not close after the last response.
     Linger,
 }
 
 impl Closed {
-    pub(crate) const ALL: [Closed; 5] =
-        [Closed::Header, Closed::Idle, Closed::Write, Closed::SlowReader, Closed::Linger];
+    pub(crate) const ALL: [Closed; 6] =
+        [Closed::Header, Closed::Idle, Closed::Write, Closed::SlowReader, Closed::SlowSender, Closed::Linger];
 
     pub(super) fn label(self) -> &'static str {
         match self {
@@ -125,6 +127,7 @@ impl Closed {
             Closed::Idle => "idle",
             Closed::Write => "write",
             Closed::SlowReader => "slow-reader",
+            Closed::SlowSender => "slow-sender",
             Closed::Linger => "linger",
         }
     }

@@ -35,7 +35,7 @@ use server_responses::{MAX_HEADERS, ServerResponse};
 
 use crate::admission::{Admission, Permit, Refusal, admit};
 use crate::client::{self, InProgress};
-use crate::connection::ConnectionState;
+use crate::connection::{ConnectionState, HeldBack};
 use crate::router::Found;
 use crate::rpc::{Call, Protocol};
 use crate::worker::{Route, WorkerGeneration, WorkerState};
@@ -235,7 +235,11 @@ fn check<A: Application>(
         };
         let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
         return Ok(RequestState::Admit {
-            waiting: Box::new(PendingRequest { wait: Wait::Worker(queued), head: Some((head, body)) }),
+            waiting: Box::new(PendingRequest {
+                wait: Wait::Worker(queued),
+                _held_back: held_back(conn, &body),
+                head: Some((head, body)),
+            }),
         });
     }
     match admit(&route.limiters, priority) {
@@ -250,7 +254,8 @@ fn check<A: Application>(
         Admission::Wait(admitting) => {
             let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
             let wait = Wait::Permit(admitting);
-            Ok(RequestState::Admit { waiting: Box::new(PendingRequest { wait, head: Some((head, body)) }) })
+            let _held_back = held_back(conn, &body);
+            Ok(RequestState::Admit { waiting: Box::new(PendingRequest { wait, _held_back, head: Some((head, body)) }) })
         }
         Admission::Refused(refusal) => {
             route.stats.refused(refusal);
@@ -274,6 +279,11 @@ fn can_upgrade(parts: &Parts, body: &Incoming) -> bool {
 fn called(parts: &Parts) -> Option<Call> {
     let call = Call::of(&parts.method, &parts.headers);
     call.filter(|call| call.protocol != Protocol::Grpc || parts.version == Version::HTTP_2)
+}
+
+/// A request with a body waits before it is read.
+fn held_back(conn: &Rc<ConnectionState>, body: &Incoming) -> Option<HeldBack> {
+    (!body.is_end_stream()).then(|| HeldBack::new(conn))
 }
 
 /// The same target with another path.
@@ -344,7 +354,7 @@ fn admitted<A: Application>(
     permit: Permit,
 ) -> RequestState<<A::Worker as Worker>::Future> {
     if head.route.stream_body {
-        let upload = Upload::new(body, conn, head.route.max_body, generation.server().body_timeout);
+        let upload = Upload::new(body, conn, head.route.max_body, generation.server());
         let RequestHead { parts, params, deadline, priority, route } = head;
         let bounds = (deadline, priority);
         return handle(
@@ -364,7 +374,9 @@ fn admitted<A: Application>(
     }
     let bound = (Instant::now() + generation.server().body_timeout).min(head.deadline);
     let limit = head.route.max_read();
-    RequestState::Read { reading: Box::new((ReadBody::new(body, limit), bound, Some((head, permit)))) }
+    RequestState::Read {
+        reading: Box::new((ReadBody::new(body, limit, conn, generation.server()), bound, Some((head, permit)))),
+    }
 }
 
 /// Hands a request over that waited or whose body was read.

@@ -1,11 +1,16 @@
 //! A request's body, read to its end under its limit.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use tokio::time::Instant;
+
+use crate::connection::ConnectionState;
+use crate::sender_rate::SenderRate;
 
 /// Most bytes reserved because of `Content-Length` alone; more only as bytes arrive.
 const MAX_RESERVED: usize = 64 << 10;
@@ -17,25 +22,51 @@ pub(super) struct ReadBody {
     limit: usize,
     first: Bytes,
     rest: BytesMut,
+    rate: SenderRate,
+    due: Option<Instant>,
 }
 
 /// Why there is no body.
 #[derive(Debug)]
 pub(super) enum BodyError {
     TooLarge,
+    /// It came slower than the minimum rate.
+    TooSlow,
     Broken(hyper::Error),
 }
 
 impl ReadBody {
-    pub(super) fn new(incoming: Incoming, limit: usize) -> ReadBody {
-        ReadBody { incoming, limit, first: Bytes::new(), rest: BytesMut::new() }
+    pub(super) fn new(
+        incoming: Incoming,
+        limit: usize,
+        conn: &Rc<ConnectionState>,
+        server: &fanin_config::Server,
+    ) -> ReadBody {
+        let rate = SenderRate::new(conn, server);
+        ReadBody { incoming, limit, first: Bytes::new(), rest: BytesMut::new(), rate, due: None }
+    }
+
+    /// After a poll that was pending: when to poll again at the latest.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
-        while let Some(frame) = ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
-            let frame = frame.map_err(BodyError::Broken)?;
+        loop {
+            let frame = match Pin::new(&mut self.incoming).poll_frame(cx) {
+                Poll::Ready(Some(frame)) => frame.map_err(BodyError::Broken)?,
+                Poll::Ready(None) => break,
+                Poll::Pending => match self.rate.wait(Instant::now()) {
+                    Err(_) => return Poll::Ready(Err(BodyError::TooSlow)),
+                    Ok(due) => {
+                        self.due = due;
+                        return Poll::Pending;
+                    }
+                },
+            };
             // Trailers are ignored.
             let Ok(data) = frame.into_data() else { continue };
+            self.rate.came(data.len());
             if self.first.len() + self.rest.len() + data.len() > self.limit {
                 return Poll::Ready(Err(BodyError::TooLarge));
             }

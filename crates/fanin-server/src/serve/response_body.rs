@@ -1,11 +1,11 @@
 //! A response's body while hyper writes it. The connection counts the bytes that its client has not taken.
 
-use std::io::IoSlice;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
+use fanin_io::min_rate::UnsentBuf;
 use http_body::{Frame, SizeHint};
 
 use super::panic::catch_panic;
@@ -87,17 +87,14 @@ impl Drop for ResponseBody {
 }
 
 impl http_body::Body for ResponseBody {
-    type Data = UnsentPieces;
+    type Data = UnsentBuf<Pieces, ConnectionState>;
     type Error = Aborted;
 
     #[inline]
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<UnsentPieces>, Aborted>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Self::Data>, Aborted>>> {
         let ResponseBody { body, conn, stream } = &mut *self;
         let Some(stream) = stream else {
-            let unsent = |pieces| UnsentPieces { pieces, conn: conn.clone() };
+            let unsent = |pieces| UnsentBuf::new(pieces, conn.clone());
             return Pin::new(body).poll_frame(cx).map_ok(|frame| frame.map_data(unsent));
         };
         if let Some(error) = stream.aborted {
@@ -120,9 +117,7 @@ impl http_body::Body for ResponseBody {
             None => true,
             Some(frame) => frame.as_ref().is_ok_and(Frame::is_trailers),
         };
-        Poll::Ready(
-            frame.map(|frame| frame.map(|frame| frame.map_data(|pieces| UnsentPieces { pieces, conn: conn.clone() }))),
-        )
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(|pieces| UnsentBuf::new(pieces, conn.clone())))))
     }
 
     #[inline]
@@ -133,45 +128,5 @@ impl http_body::Body for ResponseBody {
     #[inline]
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-/// Bytes of a response that hyper holds. Each that it writes counts as progress of the connection.
-#[derive(Debug)]
-pub(crate) struct UnsentPieces {
-    pieces: Pieces,
-    conn: Rc<ConnectionState>,
-}
-
-impl Buf for UnsentPieces {
-    #[inline]
-    fn remaining(&self) -> usize {
-        self.pieces.remaining()
-    }
-
-    #[inline]
-    fn chunk(&self) -> &[u8] {
-        self.pieces.chunk()
-    }
-
-    #[inline]
-    fn chunks_vectored<'a>(&'a self, to: &mut [IoSlice<'a>]) -> usize {
-        self.pieces.chunks_vectored(to)
-    }
-
-    #[inline]
-    fn advance(&mut self, count: usize) {
-        self.pieces.advance(count);
-        self.conn.on_bytes_taken(count);
-    }
-}
-
-impl Drop for UnsentPieces {
-    #[inline]
-    fn drop(&mut self) {
-        let rest = self.pieces.remaining();
-        if rest > 0 {
-            self.conn.on_bytes_taken(rest);
-        }
     }
 }

@@ -24,7 +24,7 @@ use crate::access_log::{CLIENT_DISCONNECTED, Line};
 use crate::admission::{Admission, PendingAdmission, Permit, Refusal, admit};
 use crate::client::{self, Bound};
 use crate::coarse_timeout::Timeout;
-use crate::connection::ConnectionState;
+use crate::connection::{ConnectionState, HeldBack};
 use crate::rpc::{self, Call};
 use crate::upgrade::{Takeover, UpgradeOutcome};
 use crate::worker::{QueuedRequest, WorkerGeneration, WorkerState};
@@ -39,6 +39,8 @@ pub(super) struct PendingRequest {
     pub(super) wait: Wait,
     /// `None` once it has been admitted.
     pub(super) head: Option<(RequestHead, Incoming)>,
+    /// If it has a body.
+    pub(super) _held_back: Option<HeldBack>,
 }
 
 /// What a request waits for.
@@ -131,7 +133,7 @@ impl<A: Application> Future for ResponseFuture<A> {
         let Some(meta) = this.meta.as_mut() else { return Poll::Pending };
         let timeouts = &this.worker.timeouts;
         let passed = |timeout: &mut Option<Timeout>, due: Instant, cx: &mut Context<'_>| {
-            timeout.get_or_insert_with(|| Timeout::new(timeouts, due)).poll(cx).is_ready()
+            timeout.get_or_insert_with(|| Timeout::new(timeouts)).poll(due, cx).is_ready()
         };
         let response = loop {
             let next = match this.state.as_mut().project() {
@@ -168,8 +170,17 @@ impl<A: Application> Future for ResponseFuture<A> {
                         Poll::Ready(Err(BodyError::Broken(error))) => {
                             Err(ServerResponse::BodyBroken(error.to_string()))
                         }
-                        Poll::Pending if !passed(this.timeout, *bound, cx) => return Poll::Pending,
-                        Poll::Pending => Err(ServerResponse::BodyTimeout),
+                        Poll::Ready(Err(BodyError::TooSlow)) => Err(ServerResponse::BodyTooSlow),
+                        Poll::Pending => {
+                            let due = body.due().map_or(*bound, |due| due.min(*bound));
+                            if !passed(this.timeout, due, cx) {
+                                return Poll::Pending;
+                            }
+                            if Instant::now() < *bound {
+                                continue;
+                            }
+                            Err(ServerResponse::BodyTimeout)
+                        }
                     };
                     answer.unwrap_or_else(|answer| {
                         this.conn.mark_unread();

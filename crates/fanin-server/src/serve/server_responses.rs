@@ -36,6 +36,8 @@ pub(super) enum ServerResponse {
         limit: usize,
     },
     BodyTimeout,
+    /// The body came slower than the minimum rate.
+    BodyTooSlow,
     BodyBroken(String),
     Refused(Refusal),
     /// The client has too many of something.
@@ -88,6 +90,10 @@ impl ServerResponse {
             }
             ServerResponse::BodyTimeout => {
                 Problem::new(StatusCode::REQUEST_TIMEOUT, "body-timeout", "The request's body did not arrive in time")
+            }
+            ServerResponse::BodyTooSlow => {
+                Problem::new(StatusCode::REQUEST_TIMEOUT, "body-timeout", "The request's body did not arrive in time")
+                    .detail("it came slower than the minimum rate")
             }
             ServerResponse::BodyBroken(detail) => bad(format!("the body could not be read: {detail}")),
             ServerResponse::Refused(refusal) => {

@@ -199,3 +199,6 @@ fn check_connections<A: Application>(worker: &WorkerState<A>, now: Instant, serv
         close(conn, closed);
     }
 }
+
+#[cfg(test)]
+mod bodies_in_paused_time;

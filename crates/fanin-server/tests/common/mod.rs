@@ -4,7 +4,7 @@
 mod client;
 pub mod streams;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -35,7 +35,7 @@ pub struct Shared {
     pub dropped: AtomicUsize,
     /// `GET /detach` requests that ran to their end although the client had left.
     pub finished: AtomicUsize,
-    /// Lets `GET /limiter` requests go, and each part of `GET /stream/gated`.
+    /// Lets `GET /limiter` and `POST /upload` requests go, and each part of `GET /stream/gated`.
     pub limiter: Semaphore,
     /// Where the loader says files are.
     pub watch: Option<PathBuf>,
@@ -85,6 +85,7 @@ impl Default for Setup {
             RouteSpec { limit: 1, max_waiting: 1, timeout: Duration::from_millis(100), ..get("/limited-briefly") },
             RouteSpec { limit: 1, max_waiting: 1, priority: Priority::Low, ..get("/limited-low") },
             RouteSpec::new(Method::POST, "/echo"),
+            RouteSpec { stream_body: true, ..RouteSpec::new(Method::POST, "/upload") },
             RouteSpec::new(Method::PUT, "/hello"),
             RouteSpec { max_body: 10, ..RouteSpec::new(Method::POST, "/small") },
         ];
@@ -296,6 +297,19 @@ async fn answer(app: Arc<TestApp>, activity: Activity, request: Request) -> Resp
             shared.limiter.acquire().await.unwrap().forget();
             alarm.0 = None;
             Response::new(StatusCode::OK, app.setup.greeting)
+        }
+        "/upload" => {
+            shared.begun.fetch_add(1, SeqCst);
+            shared.limiter.acquire().await.unwrap().forget();
+            let mut upload = request.upload.expect("the route has it");
+            let mut bytes = 0;
+            loop {
+                match poll_fn(|cx| upload.poll_part(cx)).await {
+                    Some(Ok(part)) => bytes += part.len(),
+                    Some(Err(error)) => break Response::new(StatusCode::REQUEST_TIMEOUT, error.to_string()),
+                    None => break Response::new(StatusCode::OK, bytes.to_string()),
+                }
+            }
         }
         "/detach" => {
             let detached = Detached { shared: shared.clone(), permit: Some(request.permit) };

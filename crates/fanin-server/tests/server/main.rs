@@ -20,5 +20,6 @@ mod reload;
 mod resets;
 mod routes;
 mod slow_readers;
+mod slow_senders;
 mod streams;
 mod tls;

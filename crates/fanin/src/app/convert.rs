@@ -131,7 +131,7 @@ impl ClientUpload for ClientBody {
                 UploadError::TooLarge { .. } => {
                     (StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "The request's body is too large")
                 }
-                UploadError::Timeout => {
+                UploadError::Timeout | UploadError::TooSlow => {
                     (StatusCode::REQUEST_TIMEOUT, "body-timeout", "The request's body did not arrive in time")
                 }
                 UploadError::Broken(_) => (StatusCode::BAD_REQUEST, "bad-request", "The request cannot be understood"),

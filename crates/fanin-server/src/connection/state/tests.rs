@@ -102,6 +102,7 @@ fn a_client_that_takes_less_than_the_minimum_rate_is_closed() {
         conn.on_response_start(bytes);
     };
     respond(10 * least);
+    assert_eq!(after(&conn, &now, MS, &server), None);
     // Enough in each window.
     for _ in 0..3 {
         conn.on_bytes_taken(least);
