@@ -112,7 +112,7 @@ impl Flow {
             match &mut self.stage {
                 Stage::Parsing(parsing) => {
                     // The thread ends only with the process; then the flow parses the body.
-                    if let Ok(Ok(doc)) = ready!(Pin::new(&mut **parsing).poll(context)) {
+                    if let Some(Ok(doc)) = ready!((**parsing).as_mut().poll(context)) {
                         self.host.req.set_parsed(doc);
                     }
                     self.stage = Stage::Running;

@@ -105,11 +105,11 @@ impl Future for InFlight {
                     return Poll::Ready((index, outcome.map(|ready| (ready.answer.clone(), Ok(ready.body.clone())))));
                 }
                 State::Check(check) => {
-                    let checked = ready!(Pin::new(&mut check.checked).poll(context));
+                    let checked = ready!(check.checked.as_mut().poll(context));
                     // Taken once, because this future is not polled after it has ended.
                     let Some(answer) = check.answer.take() else { return Poll::Pending };
                     // The thread ends only with the process; then the worker parses the body.
-                    let doc = checked.unwrap_or_else(|_| Doc::parse(answer.body.clone(), max_depth));
+                    let doc = checked.unwrap_or_else(|| Doc::parse(answer.body.clone(), max_depth));
                     return Poll::Ready((index, Ok((answer, doc.map(Body::Json).map_err(Unreadable::from)))));
                 }
             }

@@ -15,9 +15,14 @@ type Job = Box<dyn FnOnce() + Send>;
 /// A slot in the thread's queue.
 pub(crate) struct Slot(Permit<'static, Job>);
 
-/// A slot in the queue. `None` if it is full or there is no thread: the worker then does the work itself.
+/// A slot in the queue. `None` if it is full or there is no thread: the worker then does the work itself, in steps.
 pub(crate) fn slot() -> Option<Slot> {
     thread()?.try_reserve().ok().map(Slot)
+}
+
+/// A slot in the queue, as soon as there is one. `None` if there is no thread.
+pub(crate) async fn next_slot() -> Option<Slot> {
+    thread()?.reserve().await.ok().map(Slot)
 }
 
 impl Slot {
@@ -38,11 +43,24 @@ impl Slot {
     }
 }
 
+/// Lowers this thread's priority below that of the workers, for whole conversions would otherwise take turns with them on a busy core,
+/// in time slices of milliseconds. Linux applies niceness per thread; elsewhere it is left alone.
+pub fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    {
+        const NICE: i32 = 10;
+        if let Err(error) = rustix::process::nice(NICE) {
+            tracing::debug!(%error, "large conversions run at the priority of the workers");
+        }
+    }
+}
+
 fn thread() -> Option<&'static mpsc::Sender<Job>> {
     static THREAD: OnceLock<Option<mpsc::Sender<Job>>> = OnceLock::new();
     let sender = THREAD.get_or_init(|| {
         let (sender, mut jobs) = mpsc::channel::<Job>(QUEUE);
         let run = move || {
+            lower_priority();
             while let Some(job) = jobs.blocking_recv() {
                 job();
             }

@@ -1,6 +1,7 @@
 //! A request's body, read to its end under its limit.
 
-use std::pin::Pin;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -14,6 +15,9 @@ use crate::sender_rate::SenderRate;
 
 /// Most bytes reserved because of `Content-Length` alone; more only as bytes arrive.
 const MAX_RESERVED: usize = 64 << 10;
+
+/// Bytes that are read and copied at a time. Then the worker looks at its sockets: several large bodies at once must not hold it.
+const SLICE: usize = 64 << 10;
 
 /// A body being read. One that arrives in a single piece is not copied.
 #[derive(Debug)]
@@ -52,7 +56,12 @@ impl ReadBody {
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
+        let mut read = 0;
         loop {
+            if read >= SLICE {
+                self.due = None;
+                return yield_to_sockets(cx);
+            }
             let frame = match Pin::new(&mut self.incoming).poll_frame(cx) {
                 Poll::Ready(Some(frame)) => frame.map_err(BodyError::Broken)?,
                 Poll::Ready(None) => break,
@@ -67,6 +76,7 @@ impl ReadBody {
             // Trailers are ignored.
             let Ok(data) = frame.into_data() else { continue };
             self.rate.came(data.len());
+            read += data.len();
             if self.first.len() + self.rest.len() + data.len() > self.limit {
                 return Poll::Ready(Err(BodyError::TooLarge));
             }
@@ -83,5 +93,13 @@ impl ReadBody {
         }
         let whole = if self.rest.is_empty() { std::mem::take(&mut self.first) } else { self.rest.split().freeze() };
         Poll::Ready(Ok(whole))
+    }
+}
+
+/// Pending; the task is woken when the runtime has polled the sockets. Waking it at once would put it in front of them.
+fn yield_to_sockets<T>(cx: &mut Context<'_>) -> Poll<T> {
+    match pin!(tokio::task::yield_now()).poll(cx) {
+        // It yields on its first poll.
+        Poll::Ready(()) | Poll::Pending => Poll::Pending,
     }
 }

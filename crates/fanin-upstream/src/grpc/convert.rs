@@ -17,8 +17,10 @@ pub(crate) async fn convert<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    match (bytes > LARGE).then(offload::slot).flatten() {
-        Some(slot) => slot.run(|_| work()).await,
-        None => Ok(work()),
+    if bytes > LARGE
+        && let Some(slot) = offload::next_slot().await
+    {
+        return slot.run(|_| work()).await;
     }
+    Ok(work())
 }
