@@ -22,6 +22,7 @@ mod hold;
 mod hostile;
 mod inflight;
 mod interleaved;
+mod linear;
 mod load;
 mod models;
 mod overload;
@@ -171,6 +172,22 @@ enum Command {
         /// Only these attacks: `slow-read,window-0`
         #[arg(long, value_name = "NAME", value_delimiter = ',')]
         only: Vec<String>,
+    },
+    /// A search for inputs whose work grows faster than their size, or that hold a worker too long
+    ///
+    /// Example: bench/run linear --only query,json --cases 5000
+    Linear {
+        #[command(flatten)]
+        options: Options,
+        /// Only these kinds of input: `query,json`
+        #[arg(long, value_name = "NAME", value_delimiter = ',')]
+        only: Vec<String>,
+        /// Inputs of each kind
+        #[arg(long)]
+        cases: Option<usize>,
+        /// Another one tries other inputs
+        #[arg(long, default_value_t = 7)]
+        seed: u64,
     },
     /// Throughput and memory of a large body that is passed on, beside nginx
     ///
@@ -379,6 +396,7 @@ fn run(command: Command) -> Result<bool, Failure> {
         Command::Cold { options } => show(&options, cold::run(&options)?),
         Command::Hostile { options, only } => show(&options, hostile::run(&options, &only)?),
         Command::Hold { options, only } => show(&options, hold::run(&options, &only)?),
+        Command::Linear { options, only, cases, seed } => show(&options, linear::run(&options, &only, cases, seed)?),
         Command::Inflight { options } => show(&options, inflight::run(&options)?),
         Command::Overload { options, full, only } => show(&options, overload::run(&overload::Plans { full, only })?),
         Command::Rolling { options } => show(&options, rolling::run(&options)?),

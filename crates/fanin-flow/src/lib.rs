@@ -15,6 +15,8 @@
 //! - Ends: `respond` splices answers into the response. `streamed` passes an answer on without collecting it, `messages` the
 //!   stream of a gRPC upstream, `progressive` sends the response in parts. `reply` is the outcome. `log`, `trace` and `sequential_waits` report.
 //!
+//! `fuzzing` has entry points for tests.
+//!
 //! Timers are rare here: a flow awaits only calls, and every call ends by the request's deadline.
 
 mod answer;
@@ -27,6 +29,8 @@ mod fair_scheduler;
 mod flow_future;
 mod flow_host;
 mod flows;
+#[doc(hidden)]
+pub mod fuzzing;
 mod inflight;
 mod json;
 mod json_thread;

@@ -124,6 +124,12 @@ fn reflection_of_services() {
 }
 
 #[test]
+fn queries_and_headers_of_requests() {
+    assert_eq!(run("query", 20_000, fanin_flow::fuzzing::query), corpus("query").len());
+    assert_eq!(run("headers", 20_000, fanin_flow::fuzzing::headers), corpus("headers").len());
+}
+
+#[test]
 fn chunked_bodies() {
     assert_eq!(run("chunked", 20_000, fanin_upstream::fuzzing::chunked), corpus("chunked").len());
 }
