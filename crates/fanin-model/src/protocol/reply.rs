@@ -37,13 +37,11 @@ pub(super) struct Reply {
     permit: Option<InFlightPermit>,
     connection: Option<Rc<ConnectionState>>,
     is_stream: bool,
-    /// One byte counts as unsent until the connection has room for the next message: without room it is not asked for.
-    waits: bool,
 }
 
 impl Reply {
     pub fn new(data: Bytes, trailers: Option<HeaderMap>, permit: Option<InFlightPermit>) -> Reply {
-        Reply { data, trailers, messages: None, permit, connection: None, is_stream: false, waits: false }
+        Reply { data, trailers, messages: None, permit, connection: None, is_stream: false }
     }
 
     pub fn stream(messages: Box<dyn Messages>, permit: Option<InFlightPermit>) -> Reply {
@@ -61,17 +59,6 @@ impl Reply {
         }
         (**connection).as_ref().add(self.data.len());
         self.connection = Some(connection.clone());
-        self.set_waits(self.is_stream);
-    }
-
-    fn set_waits(&mut self, waits: bool) {
-        let Some(connection) = &self.connection else { return };
-        match (self.waits, waits) {
-            (false, true) => (**connection).as_ref().add(1),
-            (true, false) => (**connection).as_ref().take(1),
-            _ => {}
-        }
-        self.waits = waits;
     }
 }
 
@@ -101,7 +88,6 @@ impl Buf for Piece {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        self.set_waits(false);
         if let Some(connection) = &self.connection {
             (**connection).as_ref().take(self.data.len());
             if self.is_stream {
@@ -120,7 +106,6 @@ impl Body for Reply {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Infallible>>> {
-        self.set_waits(false);
         if self.data.is_empty()
             && let Some(messages) = &mut self.messages
         {
@@ -144,8 +129,6 @@ impl Body for Reply {
                 let bytes = self.data.split_to(length);
                 let is_last = self.data.is_empty() && self.messages.is_none();
                 let permit = if is_last { self.permit.take() } else { None };
-                let waits = self.messages.is_some();
-                self.set_waits(waits);
                 Some(Frame::data(UnsentBuf::new(Piece { bytes, _permit: permit }, connection)))
             }
             None => self.trailers.take().map(Frame::trailers),
@@ -187,15 +170,14 @@ mod tests {
         let connection = Rc::new(ConnectionState::new(&fanin_config::Models::new("")));
         let mut reply = Reply::stream(Box::new(Scripted(vec![Poll::Pending, news, end])), None);
         reply.attach(&connection);
-        assert_eq!(connection.counts(), (1, 1), "without room it is not polled");
         assert!(Pin::new(&mut reply).poll_frame(cx).is_pending());
         assert_eq!(connection.counts(), (0, 1));
         let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut reply).poll_frame(cx) else { panic!("no message") };
-        assert_eq!(connection.counts(), (3, 1), "the message, and the next one");
+        assert_eq!(connection.counts(), (2, 1));
         let mut piece = frame.into_data().expect("data");
         assert_eq!(piece.copy_to_bytes(piece.remaining()), "ab");
         drop(piece);
-        assert_eq!(connection.counts(), (1, 1));
+        assert_eq!(connection.counts(), (0, 1));
         let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut reply).poll_frame(cx) else { panic!("no end") };
         assert_eq!(frame.into_trailers().expect("trailers")["grpc-status"], "0");
         assert!(reply.is_end_stream());

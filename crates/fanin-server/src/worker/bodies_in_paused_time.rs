@@ -1,19 +1,21 @@
-//! How long clients may take for the bodies of their requests: a worker in paused time, with clients in the same
+//! How long clients may take for the bodies of their requests, and for responses that are made while they are sent: a worker in paused time, with clients in the same
 //! process: the system would take real time to pass bytes on.
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use fanin_config::Server;
 use h2::client::SendRequest;
 use http::{Method, StatusCode};
+use http_body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::*;
 use crate::access_log::{LogThread, WorkerLog};
 use crate::admission::Limiters;
-use crate::{Options, Request, Response, RouteSpec, connection};
+use crate::{Aborted, Body, BodyStream, Options, Request, Response, RouteSpec, connection};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Longer than any wait here.
@@ -30,7 +32,8 @@ impl Application for App {
 
     fn routes(&self) -> Vec<RouteSpec> {
         let post = |path: &str| RouteSpec { timeout: LONG, max_body: 8 << 20, ..RouteSpec::new(Method::POST, path) };
-        vec![post("/collected"), RouteSpec { stream_body: true, ..post("/streamed/{pause}") }]
+        let get = RouteSpec { timeout: LONG, ..RouteSpec::new(Method::GET, "/made/{parts}") };
+        vec![post("/collected"), RouteSpec { stream_body: true, ..post("/streamed/{pause}") }, get]
     }
 
     fn worker(self: &Arc<App>, _: WorkerContext) -> Answers {
@@ -48,8 +51,24 @@ impl Worker for Answers {
     }
 }
 
+/// A response of so many parts, after which it waits for more.
+struct Made(usize);
+
+impl BodyStream for Made {
+    fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
+        match self.0.checked_sub(1) {
+            Some(left) => self.0 = left,
+            None => return Poll::Pending,
+        }
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b'a'; 1000])))))
+    }
+}
+
 /// The number of bytes. After each part of an upload, the next one is not asked for during as many seconds as the path says.
 async fn answer(request: Request) -> Response {
+    if let Some(parts) = request.params.get("parts") {
+        return Response { body: Body::stream(Made(parts.parse().unwrap())), ..Response::default() };
+    }
     let Some(mut upload) = request.upload else {
         return Response::new(StatusCode::OK, request.body.len().to_string());
     };
@@ -82,6 +101,10 @@ impl Served {
         let (client, connection) = h2::client::handshake(self.connect()).await.unwrap();
         spawn_local(connection);
         client
+    }
+
+    fn slow_readers(&self) -> u64 {
+        self.0.stats.timeouts[Closed::SlowReader as usize].get()
     }
 
     fn slow_senders(&self) -> u64 {
@@ -286,6 +309,57 @@ fn bodies_that_trickle_in_turns_do_not_hide_each_other() {
             }
             assert!(start.elapsed() < 20 * SECOND, "{:?}", start.elapsed());
             assert_eq!(server.slow_senders(), 8);
+        },
+    );
+}
+
+#[test]
+fn a_client_that_stops_to_read_a_stream_is_closed() {
+    served(
+        |_| (),
+        async |server| {
+            for (window, parts) in [(0, 1_000_000), (10_000, 1_000_000)] {
+                let before = server.slow_readers();
+                let mut builder = h2::client::Builder::new();
+                let (client, connection) =
+                    builder.initial_window_size(window).handshake(server.connect()).await.unwrap();
+                let connection = spawn_local(connection);
+                let request = http::Request::get(format!("http://test/made/{parts}")).body(()).unwrap();
+                let (response, _): (_, h2::SendStream<Bytes>) =
+                    client.ready().await.unwrap().send_request(request, true).unwrap();
+                let body = response.await.unwrap().into_body();
+                let start = Instant::now();
+                let _closed = connection.await;
+                assert!(start.elapsed() < 100 * SECOND, "{:?}", start.elapsed());
+                assert_eq!(server.slow_readers(), before + 1, "{window} {parts}");
+                drop(body);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_stream_that_its_client_reads_may_be_silent() {
+    served(
+        |_| (),
+        async |server| {
+            let client = server.http2().await;
+            let request = http::Request::get("http://test/made/3").body(()).unwrap();
+            let (response, _) = client.ready().await.unwrap().send_request(request, true).unwrap();
+            let mut body = response.await.unwrap().into_body();
+            let (mut read, mut write) = tokio::io::split(server.connect());
+            write.write_all(b"GET /made/3 HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+            let mut bytes = 0;
+            while bytes < 3000 {
+                let part = body.data().await.unwrap().unwrap();
+                body.flow_control().release_capacity(part.len()).unwrap();
+                bytes += part.len();
+            }
+            let mut buffer = [0; 5000];
+            assert!(read.read(&mut buffer).await.unwrap() > 0);
+            let more = tokio::time::timeout(1000 * SECOND, poll_fn(|cx| body.poll_data(cx)));
+            assert!(more.await.is_err(), "it goes on");
+            assert_eq!(server.slow_readers(), 0);
         },
     );
 }

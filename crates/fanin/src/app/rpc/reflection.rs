@@ -60,7 +60,7 @@ impl Answers {
                 Some(Err(error)) => {
                     let code = match error {
                         UploadError::TooLarge { .. } => RESOURCE_EXHAUSTED,
-                        UploadError::Timeout => DEADLINE_EXCEEDED,
+                        UploadError::Timeout | UploadError::TooSlow => DEADLINE_EXCEEDED,
                         UploadError::Broken(_) => INVALID_ARGUMENT,
                     };
                     return Poll::Ready(Err(Status::new(code, error.to_string())));
