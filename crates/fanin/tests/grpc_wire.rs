@@ -307,21 +307,24 @@ fn a_stream_of_messages_without_an_end_is_refused_at_the_limit() {
 fn a_thousand_calls_that_are_reset_leave_nothing_behind() {
     let tier = Tier::start();
     run(async {
-        let client = tier.connect().await;
         let mut opened = 0;
-        while opened < 1000
-            && let Ok(mut sender) = client.clone().ready().await
-        {
-            let request = Request::post("http://test/t.T/Wait").header("content-type", "application/grpc");
-            let Ok((_response, mut stream)) = sender.send_request(request.body(()).expect("valid"), false) else {
-                break;
-            };
-            let _closed = stream.send_data(message("a"), true);
-            stream.send_reset(Reason::CANCEL);
-            opened += 1;
-            tokio::task::yield_now().await;
+        // A connection whose client resets too many calls is closed.
+        for _ in 0..100 {
+            let client = tier.connect().await;
+            while opened < 1000
+                && let Ok(mut sender) = client.clone().ready().await
+            {
+                let request = Request::post("http://test/t.T/Wait").header("content-type", "application/grpc");
+                let Ok((_response, mut stream)) = sender.send_request(request.body(()).expect("valid"), false) else {
+                    break;
+                };
+                let _closed = stream.send_data(message("a"), true);
+                stream.send_reset(Reason::CANCEL);
+                opened += 1;
+                tokio::task::yield_now().await;
+            }
         }
-        assert!(opened > 100, "only {opened} were opened");
+        assert_eq!(opened, 1000);
         assert_eq!(echo_status(&tier).await, "0");
         // The only place of the route is free again: this call waits for its upstream, until its deadline.
         let client = tier.connect().await;
