@@ -56,7 +56,7 @@ pub fn bytes(count: usize, alone: bool) -> Result<f64, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
     runtime.block_on(async {
         let caller: Rc<dyn Caller> = if alone { Rc::new(Silence) } else { Rc::new(WorkerClient::new()) };
-        let worker = flows.worker(caller, Box::new(|_| ()), false);
+        let worker = flows.worker(caller, Box::new(|_| ()), fanin_flow::Detail::Nothing);
         let mut suspended = Vec::with_capacity(count + WARM);
         let mut context = Context::from_waker(Waker::noop());
         let mut start = |count: usize| -> Result<(), Failure> {
@@ -97,5 +97,6 @@ fn incoming() -> IncomingRequest {
         deadline: start + Duration::from_secs(600),
         // As large as the server's.
         permit: Some(Box::new(0u64)),
+        detail: fanin_flow::Detail::Nothing,
     }
 }

@@ -16,7 +16,8 @@ use crate::upstream::kind::has_key;
 use crate::values::env::Env;
 use crate::values::serialize;
 use crate::{
-    ConfigError, Diagnostic, FlowLimits, Grpc, Models, Push, Route, Server, Severity, Source, Upstream, route, server,
+    ConfigError, Diagnostic, FlowLimits, Grpc, Models, Push, Recorder, Route, Server, Severity, Source, Upstream,
+    route, server,
 };
 
 /// The configuration file's name in its folder.
@@ -43,6 +44,8 @@ pub struct Config {
     pub models: Option<Models>,
     /// Channels and their subscribers.
     pub push: Push,
+    /// The last requests, for the admin pages.
+    pub recorder: Recorder,
     /// The gRPC services of which routes serve methods.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Grpc")]
@@ -207,6 +210,7 @@ fn read(mut root: Table<'_, '_>) -> Config {
     let longest = routes.iter().map(|route| route.timeout).max();
     let models = root.table("models").and_then(Models::read);
     let push = root.table("push").map(Push::read).unwrap_or_default();
+    let recorder = root.table("recorder").map(Recorder::read).unwrap_or_default();
     let grpc = root.table("grpc").map(Grpc::read);
     let upstreams = root
         .named_tables("upstreams")
@@ -215,7 +219,7 @@ fn read(mut root: Table<'_, '_>) -> Config {
         .map(|upstream| (upstream.name.clone(), upstream))
         .collect();
     root.finish();
-    Config { server, flow, upstreams, models, push, grpc, routes, ..Config::default() }
+    Config { server, flow, upstreams, models, push, recorder, grpc, routes, ..Config::default() }
 }
 
 impl Config {

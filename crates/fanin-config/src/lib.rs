@@ -7,7 +7,7 @@
 //! | modules | |
 //! |---|---|
 //! | `config` | the whole file |
-//! | `server`, `route`, `flow_limits`, `executor`, `models`, `push` | a table each |
+//! | `server`, `route`, `flow_limits`, `executor`, `models`, `push`, `recorder` | a table each |
 //! | `upstream` | `[upstreams.NAME]`: kinds, policies, operations, statements |
 //! | `values` | durations, sizes, environment variables, names, secrets as text |
 //! | `reader` | typed values with their positions; records every error and reads on |
@@ -35,6 +35,7 @@ mod path_segments;
 mod priority;
 mod push;
 mod reader;
+mod recorder;
 mod render;
 mod route;
 mod route_conflicts;
@@ -54,6 +55,7 @@ pub use network::Network;
 pub use path_segments::{UnsafeSegment, check_segments, check_value, has_whole_escapes};
 pub use priority::Priority;
 pub use push::Push;
+pub use recorder::Recorder;
 pub use render::{render, render_all};
 pub use route::{FlowRef, OnDisconnect, Route};
 pub use server::{AccessLog, LogFormat, RequestSlashes, Server, ServerTls};

@@ -8,7 +8,7 @@ use arcstr::ArcStr;
 use fanin_json::{Doc, JsonError};
 use fanin_lang::value::Struct;
 use fanin_lang::{CallHandle, Failure, Kind, Outcome, Value};
-use fanin_upstream::{Answer, CallError, Upstream};
+use fanin_upstream::{Answer, CallError, ErrorKind, Fault, Upstream};
 use http::Method;
 
 use crate::request_object::{join_headers, object};
@@ -61,6 +61,19 @@ impl CallSource {
     #[cold]
     pub(crate) fn unusable(&self, answer: &Answer, problem: String) -> CallError {
         self.upstream.unusable(answer, problem)
+    }
+
+    /// The same error without counting it.
+    #[cold]
+    pub(crate) fn unreadable(&self, answer: &Answer, problem: String) -> CallError {
+        CallError {
+            upstream: self.upstream.name().clone(),
+            kind: ErrorKind::Decode,
+            fault: Fault::Upstream,
+            retry: false,
+            elapsed: answer.elapsed,
+            detail: problem.into(),
+        }
     }
 
     pub(crate) fn set_streamed(&self) {

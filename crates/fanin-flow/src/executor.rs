@@ -17,14 +17,18 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::builtins::Abort;
+use crate::call_record::Detail;
 use crate::fair_scheduler::{FIRST_SLICE, SLICE, TimeSlice};
+use crate::flow_error::FlowError;
 use crate::flow_host::FlowHost;
+use crate::full_record::FullRecord;
 use crate::json_thread::Parsing;
 use crate::partial;
+use crate::playback::Playback;
 use crate::progressive::Framing;
 use crate::push::PushRefused;
 use crate::refused_path::RefusedPath;
-use crate::reply::{FlowError, Reply, Success};
+use crate::reply::{Reply, Success};
 use crate::request_object::{BODY, ClientError, HEADERS, IncomingRequest, QUERY, RequestObject};
 use crate::respond;
 use crate::route::RouteFlow;
@@ -85,15 +89,33 @@ struct Returned {
 }
 
 impl Flow {
-    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, mut incoming: IncomingRequest) -> Flow {
+    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, incoming: IncomingRequest) -> Flow {
+        Flow::with(worker, route, incoming, None)
+    }
+
+    /// The same; with `playback` it runs again as it was recorded.
+    pub(crate) fn with(
+        worker: Rc<Worker>,
+        route: Arc<RouteFlow>,
+        mut incoming: IncomingRequest,
+        playback: Option<Box<Playback>>,
+    ) -> Flow {
         let permit = incoming.permit.take();
+        let detail = incoming.detail.max(worker.detail);
+        let full = (detail == Detail::Full).then(|| Box::new(FullRecord::new(&incoming)));
+        let (is_full, again) = (full.is_some(), playback.is_some());
         let req = Rc::new(RequestObject::new(incoming, route.limits.max_json_depth));
         let args = vec![Value::Object(ObjectRef::shared(req.clone()))];
-        let (instance, mut stage) = match Instance::new(&route.program, route.function, args, route.bounds.clone()) {
+        let (mut instance, mut stage) = match Instance::new(&route.program, route.function, args, route.bounds.clone())
+        {
             Ok(instance) => (Some(instance), Stage::Running),
             Err(failure) => (None, Stage::NotCallable(failure)),
         };
+        if let Some(instance) = instance.as_mut().filter(|_| is_full) {
+            instance.record_waits();
+        }
         if req.has_large_body()
+            && !again
             && route.large_bodies.are_read()
             && instance.is_some()
             && let Some(parsing) = req.parse_ahead()
@@ -101,7 +123,7 @@ impl Flow {
             stage = Stage::Parsing(Box::new(parsing));
         }
         worker.scheduler.flow_started();
-        Flow { host: FlowHost::new(worker, route, req), instance, stage, _permit: permit }
+        Flow { host: FlowHost::new(worker, route, req, detail, full, playback), instance, stage, _permit: permit }
     }
 
     /// Runs until the flow is suspended, yields or ends.
@@ -123,9 +145,13 @@ impl Flow {
                     };
                     let worker = self.host.worker.clone();
                     (worker.activity)(Some(self.host.route.index));
+                    let from = self.host.is_fully_recorded().then(|| self.host.now());
                     let run = || instance.run(&mut worker.machine.borrow_mut(), &mut self.host, STEPS_PER_RUN);
                     let (run, rest) = fanin_lang::drop_incrementally(run);
                     (worker.activity)(None);
+                    if let Some(from) = from {
+                        self.host.record_run(from, instance.take_waits());
+                    }
                     if rest {
                         self.host.deferred_drops = fanin_lang::drop_remaining();
                     }
@@ -148,6 +174,7 @@ impl Flow {
                             self.note_sequential_waits();
                             return Poll::Ready(Err(NoResponse::Failed(failure)));
                         }
+                        Run::Yielded if self.host.playback().is_some() => {}
                         Run::Yielded => {
                             let now = Instant::now();
                             if now >= self.host.deadline() {
@@ -214,7 +241,7 @@ impl Flow {
     fn note_sequential_waits(&self) {
         let Some(instance) = &self.instance else { return };
         let (waits, site) = instance.sequential_waits();
-        if waits >= sequential_waits::THRESHOLD {
+        if waits >= sequential_waits::THRESHOLD && self.host.playback().is_none() {
             let route = &self.host.route;
             route.sequential_waits.record(&route.name, &route.program.position(site), waits);
         }
@@ -303,11 +330,11 @@ impl Flow {
         };
         let partial = (result.is_ok() && self.host.any_missing()).then(|| partial::failed_names(self.host.missing()));
         let req = &self.host.req;
-        if req.has_large_body() {
+        if req.has_large_body() && self.host.playback().is_none() {
             self.host.route.large_bodies.record(req.body_was_read());
         }
-        let (calls, upstream, trace) = self.host.finish();
-        Reply { result, calls, upstream, partial, usage, limit, trace }
+        let (calls, upstream, record) = self.host.finish();
+        Reply { result, calls, upstream, partial, usage, limit, record }
     }
 }
 
@@ -328,7 +355,7 @@ impl Future for Flow {
                 let instance = this.instance.take();
                 this.host.deferred_drops |= fanin_lang::drop_incrementally(|| drop(instance)).1;
             }
-            if !this.host.deferred_drops {
+            if !this.host.deferred_drops || this.host.playback().is_some() {
                 return Poll::Ready(reply);
             }
             let next = next_slice(&this.host.worker, Duration::MAX, None);
@@ -398,7 +425,9 @@ fn internal(problem: &str) -> NoResponse {
 fn failed(host: &FlowHost, failure: &Failure) -> (FlowError, Option<Limit>) {
     let error = to_error(failure, &host.req);
     let route = &host.route;
-    host.worker.log.failure(&route.name, &route.program, failure, &error);
+    if host.playback().is_none() {
+        host.worker.log.failure(&route.name, &route.program, failure, &error);
+    }
     (error, Limit::of(failure))
 }
 

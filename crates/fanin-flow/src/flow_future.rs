@@ -140,7 +140,7 @@ impl ReplyStream for PartsReply {
         if self.flow.as_ref().is_some_and(|flow| !continues(flow.host.route.on_disconnect, flow.host.wrote)) {
             self.end();
         }
-        self.summary
+        self.summary.take()
     }
 }
 

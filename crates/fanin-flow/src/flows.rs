@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 
 use crate::builtins;
 use crate::call::STREAM;
+use crate::call_record::Detail;
 use crate::caller::Caller;
 use crate::fair_scheduler::FairScheduler;
 use crate::flow_future::FlowFuture;
@@ -180,12 +181,12 @@ impl Flows {
     }
 
     /// The flows on one worker. `activity` is called with a route's index when its flow starts to compute, and with `None` when it
-    /// stops. With `traced`, replies have a trace of each call.
+    /// stops. `detail`: how much is recorded of each flow.
     pub fn worker(
         self: &Arc<Self>,
         caller: Rc<dyn Caller>,
         activity: Box<dyn Fn(Option<usize>)>,
-        traced: bool,
+        detail: Detail,
     ) -> WorkerFlows {
         let machine = Machine::new().into();
         WorkerFlows {
@@ -197,7 +198,7 @@ impl Flows {
                 open: Rc::default(),
                 activity,
                 log: Arc::new(FailureLog::new()),
-                traced,
+                detail,
                 hub: OnceCell::new(),
             }),
         }

@@ -27,6 +27,7 @@ fn request(uri: Uri, headers: HeaderMap, body: Bytes) -> RequestObject {
         start,
         deadline: start + Duration::from_secs(1),
         permit: None,
+        detail: crate::call_record::Detail::Nothing,
     };
     RequestObject::new(incoming, MAX_DEPTH)
 }

@@ -13,7 +13,9 @@
 //! - Values: `request_object` is `req`, and `upload` its body if it is not collected. `answer` is a call's answer. `json` and `encode`
 //!   write bodies and URLs. `refused_path` says why a path was not sent. `json_thread` parses large bodies off the worker.
 //! - Ends: `respond` splices answers into the response. `streamed` passes an answer on without collecting it, `messages` the
-//!   stream of a gRPC upstream, `progressive` sends the response in parts. `reply` is the outcome. `log`, `trace` and `sequential_waits` report.
+//!   stream of a gRPC upstream, `progressive` sends the response in parts. `reply` is the outcome, `flow_error` why there is none. `log` and `sequential_waits` report.
+//! - Explanations: `call_record`, `flow_record` and `full_record` keep what happened, `playback` answers a flow that runs again as it was recorded, `explain` says what
+//!   a longer or shorter call would have changed.
 //!
 //! `fuzzing` has entry points for tests.
 //!
@@ -22,13 +24,19 @@
 mod answer;
 mod builtins;
 mod call;
+mod call_record;
 mod caller;
+mod client_headers;
 mod encode;
 mod executor;
+mod explain;
 mod fair_scheduler;
+mod flow_error;
 mod flow_future;
 mod flow_host;
+mod flow_record;
 mod flows;
+mod full_record;
 #[doc(hidden)]
 pub mod fuzzing;
 mod inflight;
@@ -42,6 +50,7 @@ mod modules;
 mod partial;
 mod placeholder;
 mod plan;
+mod playback;
 mod progressive;
 mod push;
 mod refused_path;
@@ -54,17 +63,19 @@ mod rpc_status;
 mod sequential_waits;
 mod streamed;
 mod threads;
-mod trace;
 mod upload;
 mod worker;
 
+pub use call_record::Detail;
 pub use caller::{CallFuture, Caller};
+pub use explain::{Explanation, explain, replay};
 pub use fanin_lang::{Limit, Usage};
+pub use flow_error::FlowError;
 pub use flow_future::FlowFuture;
+pub use flow_record::FlowRecord;
 pub use flows::{Checked, Flows, WorkerFlows};
 pub use plan::RoutePlan;
-pub use reply::{FlowError, Incomplete, MessageStream, Reply, ReplyBody, ReplyStream, Success, Summary};
+pub use reply::{Incomplete, MessageStream, Reply, ReplyBody, ReplyStream, Success, Summary};
 pub use request_object::IncomingRequest;
 pub use rpc_status::RpcStatus;
-pub use trace::CallTrace;
 pub use upload::ClientUpload;

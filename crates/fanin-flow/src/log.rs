@@ -8,7 +8,7 @@ use http::StatusCode;
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::Instant;
 
-use crate::reply::FlowError;
+use crate::flow_error::FlowError;
 
 /// Failures that may be logged at once. One more is allowed each [`EVERY`].
 const BURST: u32 = 20;

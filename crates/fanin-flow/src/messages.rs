@@ -14,8 +14,9 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use fanin_upstream::StreamedBody;
 
+use crate::flow_error::FlowError;
 use crate::progressive::Framing;
-use crate::reply::{FlowError, Incomplete, MessageStream, ReplyStream};
+use crate::reply::{Incomplete, MessageStream, ReplyStream};
 
 /// How messages are told from each other if the client names no format.
 pub(crate) const DEFAULT: Framing = Framing::Lines("application/jsonl");

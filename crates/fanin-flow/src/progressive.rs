@@ -17,9 +17,9 @@ use fanin_lang::{Failure, PendingValue, Value};
 use http::HeaderMap;
 use http::header::{ACCEPT, CACHE_CONTROL, HeaderName, HeaderValue, VARY};
 
+use crate::client_headers::ClientHeaders;
+use crate::flow_error::FlowError;
 use crate::json::{self, Pieces};
-use crate::reply::FlowError;
-use crate::request_object::ClientHeaders;
 
 /// How the parts are told from each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use fanin_lang::{Effect, Failure, HostCall, HostObject, Kind, Method, Stop, Valu
 use fanin_push::{Channels, PublishError, SubscribeError, Subscription};
 use http::StatusCode;
 
+use crate::flow_error::FlowError;
 use crate::json::{self, JsonError};
-use crate::reply::FlowError;
 use crate::request_object::RequestObject;
 use crate::worker::Worker;
 

@@ -20,7 +20,9 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tokio::time::Instant;
 
-use crate::reply::FlowError;
+use crate::call_record::Detail;
+use crate::client_headers::ClientHeaders;
+use crate::flow_error::FlowError;
 use crate::upload::{self, ClientUpload, UploadedBody};
 
 use crate::json_thread::{self, Parsing, Reading};
@@ -62,6 +64,8 @@ pub struct IncomingRequest {
     pub deadline: Instant,
     /// The permit of the server's limits. Held until the flow has ended, also if it continues after a disconnect.
     pub permit: Option<Box<dyn Any>>,
+    /// How much of it is recorded. At least as much as of all requests of its worker.
+    pub detail: Detail,
 }
 
 impl fmt::Debug for IncomingRequest {
@@ -102,33 +106,21 @@ struct LazyParts {
     time: OnceCell<i64>,
 }
 
-/// The request's headers, values of one name together. A list, because it takes less memory than a header map and nothing looks up
-/// a single name.
-pub(crate) struct ClientHeaders(Box<[(HeaderName, HeaderValue)]>);
-
-impl ClientHeaders {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-        self.0.iter().map(|(name, value)| (name, value))
-    }
-}
-
-impl From<HeaderMap> for ClientHeaders {
-    fn from(headers: HeaderMap) -> ClientHeaders {
-        let mut kept: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(headers.len());
-        for (name, value) in headers {
-            // `HeaderMap` yields further values of a name without the name.
-            if let Some(name) = name.or_else(|| kept.last().map(|(name, _)| name.clone())) {
-                kept.push((name, value));
-            }
-        }
-        ClientHeaders(kept.into_boxed_slice())
-    }
-}
-
 impl RequestObject {
     pub(crate) fn new(incoming: IncomingRequest, max_depth: usize) -> RequestObject {
-        let IncomingRequest { method, uri, params, headers, body, upload, remote, start, deadline, permit: _ } =
-            incoming;
+        let IncomingRequest {
+            method,
+            uri,
+            params,
+            headers,
+            body,
+            upload,
+            remote,
+            start,
+            deadline,
+            permit: _,
+            detail: _,
+        } = incoming;
         RequestObject {
             method,
             target: uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/")),
@@ -467,6 +459,7 @@ mod tests {
             start: now,
             deadline: now,
             permit: None,
+            detail: Detail::Nothing,
         };
         RequestObject::new(incoming, 4)
     }

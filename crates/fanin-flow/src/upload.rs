@@ -10,7 +10,7 @@ use fanin_lang::value::Object;
 use fanin_lang::{Failure as Error, Kind, Stop, Value};
 use fanin_upstream::{Upload, UploadBroken, UploadSlot};
 
-use crate::reply::FlowError;
+use crate::flow_error::FlowError;
 
 /// A request's body as it comes from the client. It is polled when the upstream has room for more. Dropped, the rest is not read.
 pub trait ClientUpload: 'static {

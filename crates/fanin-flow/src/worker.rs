@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fanin_lang::Machine;
 use fanin_push::Hub;
 
+use crate::call_record::Detail;
 use crate::caller::Caller;
 use crate::fair_scheduler::FairScheduler;
 use crate::log::FailureLog;
@@ -21,7 +22,8 @@ pub(crate) struct Worker {
     /// Called with a route's index when its flow starts to compute, and with `None` when it stops.
     pub(crate) activity: Box<dyn Fn(Option<usize>)>,
     pub(crate) log: Arc<FailureLog>,
-    pub(crate) traced: bool,
+    /// How much is recorded of each flow at least.
+    pub(crate) detail: Detail,
     /// The worker's subscribers. A thread of a pool has none.
     pub(crate) hub: OnceCell<Rc<Hub>>,
 }

@@ -193,7 +193,7 @@ fn workers_share_a_pool() {
                     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                     tokio::task::LocalSet::new().block_on(&runtime, async {
                         let caller = Rc::new(fanin_upstream::WorkerClient::new());
-                        let flows = all.worker(caller, Box::new(|_| {}), false);
+                        let flows = all.worker(caller, Box::new(|_| {}), fanin_flow::Detail::Nothing);
                         for n in 0..REQUESTS {
                             let reply =
                                 flows.run(0, common::incoming(&format!("/?n={n}"), Duration::from_secs(60))).await;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use http::Method;
 use prometheus_client::registry::Registry;
 
 use crate::{Activity, LoadError, MemoryPressure, Request, Response, RouteSpec};
@@ -30,13 +31,13 @@ pub trait Application: Send + Sync + 'static {
         "{}".into()
     }
 
-    /// An admin page of the application, below `/debug/`: the work that makes it, which runs on a thread of its own, one at a time.
-    /// `None` if there is no such page now.
-    fn debug_page(&self, _path: &str, _query: Option<&str>) -> Option<DebugWork> {
+    /// An admin page of the application, below `/debug/` or `/requests`: the work that makes it, which runs on a thread of its own, few at a
+    /// time. `None` if there is no such page now.
+    fn debug_page(&self, _method: &Method, _path: &str, _query: Option<&str>) -> Option<DebugWork> {
         None
     }
 
-    /// The pages below `/debug/` that exist now, for the index of the admin pages.
+    /// Those of these pages that exist now, for the index of the admin pages.
     fn debug_pages(&self) -> Vec<PageLink> {
         Vec::new()
     }

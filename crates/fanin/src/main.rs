@@ -1,16 +1,20 @@
 //! The `fanin` program: command line and demo. It must not contain server, flow or upstream logic.
 //!
-//! - `cli`: the commands. `serve`, `check`, `load`: one command each; `size` and `lab` are in `fanin-lab`.
+//! - `cli`: the commands. `serve`, `check`, `explain`, `load`: one command each; `size` and `lab` are in `fanin-lab`.
 //! - `app`: connects flows, upstreams and models to the server.
 //! - `demo`: the examples with their backends.
+//! - `recorder`: the last requests with their calls. `client`: one request over HTTP.
 //! - `logging`: the program log. `report`: diagnostics for people and programs.
 
 mod app;
 mod check;
 mod cli;
+mod client;
 mod demo;
+mod explain;
 mod load;
 mod logging;
+mod recorder;
 mod report;
 mod serve;
 
@@ -28,6 +32,7 @@ fn main() -> ExitCode {
         Command::Serve { dir } => serve::serve(&dir),
         Command::Check(args) => check::run(&args),
         Command::Demo { example, once } => demo::run(example, once),
+        Command::Explain(args) => explain::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Size(args) => fanin_lab::size::run(args).unwrap_or_else(|error| {
             report::chain(&error);

@@ -14,6 +14,7 @@ use crate::flow_limits::FlowLimits;
 use crate::grpc::Grpc;
 use crate::models::{ModelSettings, Models};
 use crate::push::Push;
+use crate::recorder::Recorder;
 use crate::route::{FlowRef, Route};
 use crate::server::Server;
 use crate::upstream::batch::Batch;
@@ -40,6 +41,7 @@ impl Config {
         let limits = value(&FlowLimits::default());
         strict(&mut sections["Server"], &[], &value(&Server::default()));
         strict(&mut sections["Push"], &[], &value(&Push::default()));
+        strict(&mut sections["Recorder"], &[], &value(&Recorder::default()));
         strict(&mut sections["Grpc"], &[], &value(&Grpc::default()));
         let models = value(&Models::new(""));
         strict(&mut sections["Models"], &["repository"], &without(models, &["repository", "listen", "settings"]));

@@ -6,9 +6,10 @@ use std::time::Duration;
 use fanin_lang::{Instance, Usage};
 
 use super::{Advance, Flow, NoResponse, Stage, failed};
+use crate::flow_error::FlowError;
 use crate::partial;
 use crate::progressive::{self, Framing, Progress};
-use crate::reply::{FlowError, Pieces, Reply, Success, Summary};
+use crate::reply::{Pieces, Reply, Success, Summary};
 use crate::respond;
 
 impl Flow {
@@ -100,8 +101,8 @@ impl Flow {
     pub(crate) fn summary(&mut self) -> Summary {
         let usage = self.instance.as_ref().map(Instance::usage).unwrap_or_default();
         let partial = self.host.any_missing();
-        let (calls, upstream, _) = self.host.finish();
-        Summary { calls, upstream, partial, usage, limit: None }
+        let (calls, upstream, record) = self.host.finish();
+        Summary { calls, upstream, partial, usage, limit: None, record }
     }
 
     /// The reply of which the first part is made. What the flow used is reported at its end.
@@ -114,7 +115,7 @@ impl Flow {
             partial: None,
             usage: Usage::default(),
             limit: None,
-            trace: Vec::new(),
+            record: None,
         }
     }
 }

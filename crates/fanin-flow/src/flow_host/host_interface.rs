@@ -9,13 +9,14 @@ use fanin_lang::{CallSite, Failure, Host, HostCall, Kind, Level, PendingValue, P
 use super::{CallState, Entry, FlowHost, OutcomeOptions, StreamOptions};
 use crate::answer::CallSource;
 use crate::call::{ArgumentState, OnFailure};
+use crate::call_record::Detail;
 use crate::kinds;
 use crate::kinds::UpstreamObject;
 use crate::push::{self, PushObject};
-use crate::trace::CallTrace;
 
 impl FlowHost {
     fn call_push(&mut self, object: &PushObject, call: &HostCall<'_>) -> Result<Value, Failure> {
+        self.is_unrepeatable("it uses channels");
         let (value, is_effect) = push::call(object, call)?;
         if is_effect {
             self.wrote = true;
@@ -42,23 +43,13 @@ impl Host for FlowHost {
         let source = CallSource::new(object.upstream.clone());
         let slot = PendingValue::call(source.clone());
         let index = self.calls.len();
-        if self.traces().is_some() {
-            let position = self.route.program.position(call.call_site);
-            let trace = CallTrace {
-                upstream: object.upstream.name().clone(),
-                target: String::new(),
-                line: format!("{}:{}", position.file, position.line),
-                made: self.req.start().elapsed(),
-                sent: None,
-                ended: None,
-                outcome: "cancelled".to_owned(),
-            };
-            self.add_trace(trace);
-        }
         if self.calls.capacity() == 0 {
             self.calls.reserve_exact(self.route.calls.load(Relaxed).max(1) as usize);
         }
         let required = matches!(options.on_failure, OnFailure::Fail);
+        if self.detail != Detail::Nothing {
+            self.record_made(&call, options.operation, required);
+        }
         self.calls.push(Entry {
             object: call.object.clone(),
             slot: slot.clone(),
@@ -114,7 +105,10 @@ impl Host for FlowHost {
     }
 
     fn print(&mut self, text: &str, site: CallSite) {
-        if !tracing::enabled!(target: "fanin::flow", tracing::Level::INFO) || !self.route.log.admits(&self.route.name) {
+        if self.playback().is_some()
+            || !tracing::enabled!(target: "fanin::flow", tracing::Level::INFO)
+            || !self.route.log.admits(&self.route.name)
+        {
             return;
         }
         let position = self.position(site);
@@ -133,7 +127,7 @@ impl Host for FlowHost {
             Level::Warn => tracing::enabled!(target: "fanin::flow", tracing::Level::WARN),
             Level::Error => tracing::enabled!(target: "fanin::flow", tracing::Level::ERROR),
         };
-        if !enabled || !self.route.log.admits(&self.route.name) {
+        if self.playback().is_some() || !enabled || !self.route.log.admits(&self.route.name) {
             return;
         }
         let position = self.position(site);

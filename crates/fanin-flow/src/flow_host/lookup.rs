@@ -7,8 +7,9 @@ use std::time::Duration;
 use fanin_lang::value::Frozen;
 use fanin_lang::value::frozen::FrozenMap;
 use fanin_lang::{Failure, FrozenValue, Kind, Value};
-use fanin_upstream::Answer;
-use fanin_upstream::shared::{Body, ParsedAnswer, SnapshotTable};
+use fanin_trace::Sharing;
+use fanin_upstream::shared::{Body, ParsedAnswer, RequestKey, SnapshotTable};
+use fanin_upstream::{Answer, Request};
 
 use super::FlowHost;
 use crate::call::{Arguments, argument_error, text};
@@ -26,6 +27,7 @@ impl FlowHost {
         let object = self.calls[index].object.clone();
         let Some(object) = object.downcast::<UpstreamObject>() else { return Ok(()) };
         let Some(snapshot) = object.upstream.snapshot().cloned() else { return Ok(()) };
+        self.record_sharing(index, Sharing::Snapshot);
         let key =
             match arguments.key() {
                 Value::None => None,
@@ -36,6 +38,12 @@ impl FlowHost {
                     })?)
                 }
             };
+        let text = key.as_deref().unwrap_or("");
+        self.identify(index, || RequestKey::with(&Request::get(""), |bytes| bytes.extend_from_slice(text.as_bytes())));
+        if self.playback().is_some() {
+            self.play_back(index, timeout.unwrap_or(object.upstream.config().timeout));
+            return Ok(());
+        }
         let find = |table: &SnapshotTable, key: Option<&str>| {
             let node = match key {
                 None => Some(table.rows()),

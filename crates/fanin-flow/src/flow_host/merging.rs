@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fanin_config::Batch;
 use fanin_lang::{Failure, HostRef};
+use fanin_trace::Sharing;
 use fanin_upstream::shared::{FlightRole, ItemCache, ParsedAnswer, RequestKey};
 use fanin_upstream::{CallContext, CallError, Request};
 use tokio::task::spawn_local;
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 use super::rounds::RoundCall;
 use super::{CallState, FlowHost};
 use crate::call::{Arguments, Merging};
+use crate::call_record::Outcome;
 use crate::inflight::InFlight;
 use crate::kinds::UpstreamObject;
 use crate::merge::batch::{BatchContext, send_batch};
@@ -55,7 +57,7 @@ impl FlowHost {
     /// The deadline of a call with this timeout, within the request's.
     pub(super) fn call_deadline(&self, index: usize, time: Duration) -> Instant {
         let deadline = if self.calls[index].required { self.deadline() } else { self.optional_deadline() };
-        deadline.min(Instant::now() + time)
+        deadline.min(self.now() + time)
     }
 
     fn start(
@@ -71,24 +73,45 @@ impl FlowHost {
         let Some(object) = handle.downcast::<UpstreamObject>() else { return Ok(()) };
         let upstream = &object.upstream;
         let shared = upstream.operation(at);
-        shared.metrics.calls.fetch_add(1, Relaxed);
+        if self.playback().is_none() {
+            shared.metrics.calls.fetch_add(1, Relaxed);
+        }
         let (name, operation) = object.operation(at);
         let base =
             arguments.request_without(object, &operation.method, self.req.headers(), operation.batch.as_ref())?;
         let own_timeout = timeout.or(operation.timeout).unwrap_or(upstream.config().timeout);
         let deadline = self.call_deadline(index, own_timeout);
-        self.traced(index, &base);
+        self.record_sent(index, &base);
         let requested = match &operation.batch {
             None => None,
             Some(batch) => {
                 let requested = Rc::new(RequestedKeys::read(&format!("{}.{name}", upstream.name()), batch, arguments)?);
                 if requested.keys.is_empty() {
+                    self.record_sharing(index, Sharing::Cache);
                     self.settle(index, &split::empty_answer(batch));
                     return Ok(());
                 }
                 Some((batch, requested))
             }
         };
+        self.identify(index, || {
+            RequestKey::with(&base, |key| {
+                if let Some((_, requested)) = &requested {
+                    requested.append_to_key(key);
+                }
+            })
+        });
+        if let Some(sharing) = self.recorded_sharing(index) {
+            match (requested, sharing) {
+                (Some((batch, requested)), Sharing::Batch { .. }) => {
+                    let base_key = RequestKey::of(&base);
+                    let held = RoundCall { index, requested, deadline, lead: None, shareable: None, keyed: None };
+                    self.add_to_round(&handle, at, batch, base, base_key, held, linger);
+                }
+                _ => self.play_back(index, own_timeout),
+            }
+            return Ok(());
+        }
         if let (Some((batch, requested)), Some(items)) = (&requested, &shared.item_cache) {
             let call = ItemCall { index, handle: &handle, at, base, deadline, linger };
             self.start_item_call(call, batch, items, requested.clone());
@@ -120,12 +143,14 @@ impl FlowHost {
             // After an effect of this request, an answer from before it may be outdated.
             if !self.has_written_to(index) {
                 if let Some(ready) = this.lookup() {
+                    self.record_sharing(index, Sharing::Cache);
                     self.settle(index, &ready);
                     return Ok(());
                 }
                 if this.single_flight {
                     match this.join() {
                         FlightRole::Follower(follow) => {
+                            self.record_sharing(index, Sharing::SingleFlight);
                             self.push(InFlight::shared(index, this.follow_until(follow, deadline)));
                             return Ok(());
                         }
@@ -197,7 +222,10 @@ impl FlowHost {
                 });
             }
             match found {
-                ItemLookupResult::Complete(ready) => return self.settle(index, &ready),
+                ItemLookupResult::Complete(ready) => {
+                    self.record_sharing(index, Sharing::Cache);
+                    return self.settle(index, &ready);
+                }
                 ItemLookupResult::Incomplete(keyed) => keyed,
             }
         };
@@ -216,6 +244,7 @@ impl FlowHost {
             });
             match this.join() {
                 FlightRole::Follower(follow) => {
+                    self.record_sharing(index, Sharing::SingleFlight);
                     let work = this.follow_until(follow, deadline);
                     return self.push_shared(index, work, Some(keyed));
                 }
@@ -281,16 +310,6 @@ impl FlowHost {
         let entry = &mut self.calls[index];
         entry.state = CallState::Failed;
         entry.slot.settle(Err(failure.at(position)));
-        self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
-    }
-
-    fn traced(&mut self, index: usize, request: &Request) {
-        if self.traces().is_some() {
-            let target = format!("{} {}", request.method, request.path_and_query);
-            self.trace(index, |trace, now| {
-                trace.target = target;
-                trace.sent = Some(now);
-            });
-        }
+        self.record_ended(index, Outcome::NotSent);
     }
 }

@@ -3,6 +3,7 @@
 mod host_interface;
 mod lookup;
 mod merging;
+mod recording;
 mod rounds;
 mod sending;
 mod streaming;
@@ -30,14 +31,17 @@ use tokio::time::Instant;
 
 use crate::answer::{CallSource, UNREQUESTED_PART, text};
 use crate::call::{Arguments, CallOptions, OnFailure};
+use crate::call_record::{Detail, Outcome};
+use crate::flow_record::{FlowRecord, Record};
+use crate::full_record::FullRecord;
 use crate::inflight::{Checked, InFlightCalls, without_body};
 use crate::kinds::UpstreamObject;
 use crate::partial::Missing;
+use crate::playback::Playback;
 use crate::progressive::{Framing, Progress};
 use crate::request_object::RequestObject;
 use crate::returns;
 use crate::route::RouteFlow;
-use crate::trace::CallTrace;
 use crate::worker::Worker;
 
 /// Indices of calls whose arguments may have arrived.
@@ -101,7 +105,8 @@ enum CallState {
 /// What few flows have. In a box, because every suspended flow has the room for it.
 #[derive(Default)]
 struct Rare {
-    traces: Option<Vec<CallTrace>>,
+    record: Option<Box<Record>>,
+    playback: Option<Box<Playback>>,
     progress: Option<Box<Progress>>,
 }
 
@@ -116,6 +121,8 @@ pub(crate) struct FlowHost {
     ready_calls: Option<Rc<ReadyCalls>>,
     /// Calls that wait for their round, and events published; most requests have none.
     rounds: Option<Box<rounds::Rounds>>,
+    /// Whether its calls are recorded. The record is made with the first.
+    detail: Detail,
     /// Whether an effect has been sent.
     pub(crate) wrote: bool,
     /// Whether values of this flow wait to be dropped in time slices.
@@ -132,9 +139,20 @@ pub(crate) struct FlowHost {
 }
 
 impl FlowHost {
-    pub(crate) fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, req: Rc<RequestObject>) -> FlowHost {
+    /// `full`: the flow is recorded in full. `playback`: it runs again.
+    pub(crate) fn new(
+        worker: Rc<Worker>,
+        route: Arc<RouteFlow>,
+        req: Rc<RequestObject>,
+        detail: Detail,
+        full: Option<Box<FullRecord>>,
+        playback: Option<Box<Playback>>,
+    ) -> FlowHost {
+        let record = full.map(|full| Box::new(Record { full: Some(full), ..Record::default() }));
+        let is_rare = record.is_some() || playback.is_some();
         FlowHost {
-            rare: worker.traced.then(|| Box::new(Rare { traces: Some(Vec::new()), progress: None })),
+            rare: is_rare.then(|| Box::new(Rare { record, playback, progress: None })),
+            detail,
             worker,
             route,
             req,
@@ -219,10 +237,14 @@ impl FlowHost {
 
     /// Microseconds since the request arrived, saturating after an hour.
     fn micros(&self) -> u32 {
-        u32::try_from(self.request_started().elapsed().as_micros()).unwrap_or(u32::MAX)
+        let elapsed = self.now().saturating_duration_since(self.request_started());
+        u32::try_from(elapsed.as_micros()).unwrap_or(u32::MAX - 1)
     }
 
     fn complete(&mut self, index: usize, result: Result<(Answer, Checked), CallError>) {
+        if self.is_fully_recorded() {
+            self.record_answer(index, &result);
+        }
         let entry = &mut self.calls[index];
         let (error, flow_error) = match result {
             Ok((answer, checked)) => {
@@ -257,10 +279,7 @@ impl FlowHost {
                         }
                         entry.source.set_answer(answer);
                         entry.slot.settle_shared(Ok(value));
-                        self.trace(index, |trace, now| {
-                            trace.ended = Some(now);
-                            trace.outcome = status.as_u16().to_string();
-                        });
+                        self.record_ended(index, Outcome::Status(status.as_u16()));
                         return;
                     }
                     (Some(error), _) => {
@@ -298,17 +317,7 @@ impl FlowHost {
                 entry.slot.settle(Err(failure));
             }
         }
-        self.trace(index, |trace, now| {
-            trace.ended = Some(now);
-            trace.outcome = kind.to_owned();
-        });
-    }
-
-    fn trace(&mut self, index: usize, change: impl FnOnce(&mut CallTrace, Duration)) {
-        let start = self.req.start();
-        if let Some(trace) = self.traces().and_then(|traces| traces.get_mut(index)) {
-            change(trace, start.elapsed());
-        }
+        self.record_ended(index, Outcome::Failed(kind));
     }
 
     /// The program order of the call that `slot` belongs to, if it is a call of this flow or a part of its answer.
@@ -366,18 +375,6 @@ impl FlowHost {
         self.calls.iter().any(|entry| entry.state == CallState::Missing)
     }
 
-    /// The records of its calls, if it is traced.
-    #[inline]
-    fn traces(&mut self) -> Option<&mut Vec<CallTrace>> {
-        self.rare.as_mut()?.traces.as_mut()
-    }
-
-    fn add_trace(&mut self, trace: CallTrace) {
-        if let Some(traces) = self.traces() {
-            traces.push(trace);
-        }
-    }
-
     /// The progress of an answer in parts, once the first is made.
     pub(crate) fn progress(&self) -> Option<&Progress> {
         self.rare.as_ref()?.progress.as_deref()
@@ -393,19 +390,15 @@ impl FlowHost {
         self.rare.as_mut()?.progress.take()
     }
 
-    /// Cancels calls in flight. Returns the number of calls, the time with calls in flight, and the traces.
-    pub(crate) fn finish(&mut self) -> (u32, Duration, Vec<CallTrace>) {
+    /// Cancels calls in flight. Returns the number of calls, the time with calls in flight, and the record.
+    pub(crate) fn finish(&mut self) -> (u32, Duration, Option<Box<FlowRecord>>) {
         self.note_idle();
         self.inflight = InFlightCalls::None;
         let calls = self.calls.len() as u32;
         if calls != self.route.calls.load(Relaxed) {
             self.route.calls.store(calls, Relaxed);
         }
-        (
-            calls,
-            Duration::from_micros(self.upstream_us.into()),
-            self.rare.as_mut().and_then(|rare| rare.traces.take()).unwrap_or_default(),
-        )
+        (calls, Duration::from_micros(self.upstream_us.into()), self.take_record())
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use fanin_config::Batch;
 use fanin_lang::HostRef;
+use fanin_trace::Sharing;
 use fanin_upstream::shared::{Leader, OperationMetrics, RequestKey};
 use fanin_upstream::{CallContext, Request};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -78,11 +79,12 @@ impl FlowHost {
         held: RoundCall,
         linger: Option<Duration>,
     ) {
-        let now = Instant::now();
+        let now = self.now();
         let left = held.deadline.saturating_duration_since(now);
         let until = now + linger.unwrap_or(batch.linger).min(left / HOLD_DIVISOR);
         // A batch of several requests needs a task that outlives this flow.
-        if batch.share && self.worker.caller.spawns() {
+        if batch.share && self.worker.caller.spawns() && self.playback().is_none() {
+            self.record_sharing(held.index, Sharing::SharedBatch);
             return self.join_shared_batch(object, operation, batch, base, base_key, held, until);
         }
         let groups = &mut self.rounds.get_or_insert_default().groups;
@@ -163,12 +165,12 @@ impl FlowHost {
     /// Sends the groups that no further call can join. `true` if something was sent or a linger has ended. `suspended`: fibers are
     /// suspended and may make further calls.
     pub(super) fn send_round(&mut self, suspended: bool, context: &mut Context<'_>) -> Poll<bool> {
-        let Some(rounds) = &mut self.rounds else { return Poll::Ready(false) };
-        if rounds.groups.is_empty() {
+        if self.rounds.as_ref().is_none_or(|rounds| rounds.groups.is_empty()) {
             return Poll::Ready(false);
         }
-        let now = Instant::now();
+        let now = self.now();
         let under_way = !self.inflight.is_empty();
+        let Some(rounds) = &mut self.rounds else { return Poll::Ready(false) };
         let mut groups = std::mem::take(&mut rounds.groups);
         let may_grow = |group: &Group| {
             now < group.until && (under_way && suspended || self.expects_more(group)) && !is_full(group)
@@ -184,12 +186,12 @@ impl FlowHost {
             if keep {
                 if group.calls_at_first_hold.is_none() {
                     group.calls_at_first_hold = Some(group.calls.len());
-                    add_metric(&group, |counts, calls| counts.held.fetch_add(calls, Relaxed));
+                    self.add_metric(&group, |counts, calls| counts.held.fetch_add(calls, Relaxed));
                 }
                 left.push(group);
             } else {
                 if group.calls_at_first_hold == Some(group.calls.len()) && now >= group.until {
-                    add_metric(&group, |counts, calls| counts.held_in_vain.fetch_add(calls, Relaxed));
+                    self.add_metric(&group, |counts, calls| counts.held_in_vain.fetch_add(calls, Relaxed));
                 }
                 self.send_group(group);
                 sent = true;
@@ -199,6 +201,11 @@ impl FlowHost {
         let Some(rounds) = &mut self.rounds else { return Poll::Ready(sent) };
         rounds.groups = left;
         let Some(next) = next.filter(|_| !sent) else { return Poll::Ready(sent) };
+        if let Some(playback) = self.playback() {
+            playback.clock.wake_at_instant(next, context.waker());
+            return Poll::Pending;
+        }
+        let Some(rounds) = &mut self.rounds else { return Poll::Ready(sent) };
         let timer = match &mut rounds.timer {
             Some(timer) => {
                 timer.as_mut().reset(next);
@@ -222,7 +229,27 @@ impl FlowHost {
         })
     }
 
+    fn add_metric(&self, group: &Group, add: impl FnOnce(&OperationMetrics, u64) -> u64) {
+        if let Some(object) = group.object.downcast::<UpstreamObject>()
+            && self.playback().is_none()
+        {
+            add(&object.upstream.operation(group.operation).metrics, group.calls.len() as u64);
+        }
+    }
+
+    /// Answers a group of a flow that runs again.
+    fn play_back_group(&mut self, group: &Group) {
+        let time = FlowHost::time_of(&group.object, u32::try_from(group.operation).ok(), None);
+        for held in &group.calls {
+            self.play_back(held.index, held.deadline.saturating_duration_since(self.now()).max(time));
+        }
+    }
+
     fn send_group(&mut self, group: Group) {
+        self.record_batch(group.calls.iter().map(|held| held.index));
+        if self.playback().is_some() {
+            return self.play_back_group(&group);
+        }
         let Some(object) = group.object.downcast::<UpstreamObject>() else { return };
         let upstream = object.upstream.name().clone();
         let (_, operation) = object.operation(group.operation);
@@ -264,10 +291,4 @@ fn is_full(group: &Group) -> bool {
     let batch =
         group.object.downcast::<UpstreamObject>().and_then(|object| object.operation(group.operation).1.batch.as_ref());
     batch.is_some_and(|batch| group.calls.iter().map(|held| held.requested.keys.len()).sum::<usize>() >= batch.max_keys)
-}
-
-fn add_metric(group: &Group, add: impl FnOnce(&OperationMetrics, u64) -> u64) {
-    if let Some(object) = group.object.downcast::<UpstreamObject>() {
-        add(&object.upstream.operation(group.operation).metrics, group.calls.len() as u64);
-    }
 }

@@ -4,11 +4,13 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use fanin_lang::Value;
+use fanin_upstream::shared::RequestKey;
 use fanin_upstream::{Bodies, CallContext, CallError};
 
 use super::{CallState, FlowHost, streaming};
 use crate::answer::BodyRule;
 use crate::call::{ArgumentState, Arguments, CallOptions, OnFailure};
+use crate::call_record::Outcome;
 use crate::inflight::InFlight;
 use crate::kinds::UpstreamObject;
 
@@ -42,7 +44,7 @@ impl FlowHost {
                 let slot = entry.slot.clone();
                 let failure = self.with_origin((*failure).clone(), Some(&slot));
                 slot.settle(Err(failure));
-                self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
+                self.record_ended(index, Outcome::NotSent);
             }
             ArgumentState::Absent(failure) => {
                 entry.unsent = None;
@@ -56,7 +58,7 @@ impl FlowHost {
                     _ => Value::Absent(failure),
                 };
                 entry.slot.settle_shared(Ok(value));
-                self.trace(index, |trace, _| trace.outcome = "absent".to_owned());
+                self.record_ended(index, Outcome::Absent);
             }
             ArgumentState::Ready => {
                 if let Some(unsent) = entry.unsent.take() {
@@ -86,7 +88,7 @@ impl FlowHost {
             Err(failure) => {
                 entry.state = CallState::Failed;
                 entry.slot.settle(Err(failure.at(self.route.program.position(entry.site))));
-                self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
+                self.record_ended(index, Outcome::NotSent);
                 return;
             }
         };
@@ -101,12 +103,14 @@ impl FlowHost {
         if !options.safe {
             self.wrote = true;
         }
-        if self.traces().is_some() {
-            let target = format!("{} {}", request.method, request.path_and_query);
-            self.trace(index, |trace, now| {
-                trace.target = target;
-                trace.sent = Some(now);
-            });
+        self.record_sent(index, &request);
+        self.identify(index, || RequestKey::of(&request));
+        if options.streaming.is_some() || options.upload.is_some() {
+            self.is_unrepeatable("it passes a body on without collecting it");
+        }
+        if self.playback().is_some() {
+            let time = FlowHost::time_of(&self.calls[index].object, options.operation, options.timeout);
+            return self.play_back(index, time);
         }
         let Some(object) = self.calls[index].object.downcast::<UpstreamObject>() else { return };
         let caller = &self.worker.caller;

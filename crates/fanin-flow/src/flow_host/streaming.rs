@@ -15,10 +15,11 @@ use http::{HeaderName, Method, StatusCode};
 use super::{CallState, Entry, FlowHost, OutcomeOptions};
 use crate::answer::CallSource;
 use crate::call::{OnFailure, Streaming, argument_error};
+use crate::call_record::Outcome;
+use crate::client_headers::ClientHeaders;
 use crate::kinds::{Backend, UpstreamObject};
 use crate::messages;
 use crate::progressive::{self, Framing};
-use crate::request_object::ClientHeaders;
 
 /// The client's headers that `ranges = True` passes on.
 const RANGE_HEADERS: [HeaderName; 6] =
@@ -235,7 +236,7 @@ impl FlowHost {
         let message = "stream() does not work in a flow that runs on a thread of a pool";
         let failure = argument_error(message).with_hint("remove executor = { threads = ... } from its route");
         entry.slot.settle(Err(failure.at(self.route.program.position(entry.site))));
-        self.trace(index, |trace, _| trace.outcome = "not sent".to_owned());
+        self.record_ended(index, Outcome::NotSent);
     }
 }
 

@@ -14,10 +14,10 @@ use smallvec::SmallVec;
 use super::operation;
 use super::upstream_object::{Backend, UpstreamObject};
 use crate::call::{Arguments, argument_error, header, pair, text};
+use crate::client_headers::ClientHeaders;
 use crate::encode;
 use crate::json;
 use crate::refused_path::RefusedPath;
-use crate::request_object::ClientHeaders;
 
 /// Parameters of an operation that go into the body or the headers.
 #[derive(Default)]

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::block_on::Wakeup;
+use crate::call_record::Detail;
 use crate::caller::{CallFuture, Caller};
 use crate::reply::{Pieces, Reply};
 use crate::request_object::IncomingRequest;
@@ -40,7 +41,6 @@ pub(super) struct Call {
 /// A request that waits for a thread, or runs on one.
 pub(crate) struct Job {
     pub(super) route: Arc<RouteFlow>,
-    pub(super) traced: bool,
     pub(super) queued: Instant,
     /// Taken by the thread that runs it.
     parts: Mutex<Option<JobParts>>,
@@ -67,28 +67,51 @@ pub(super) struct SendableRequest {
     remote: SocketAddr,
     start: Instant,
     deadline: Instant,
+    detail: Detail,
 }
 
 impl From<IncomingRequest> for SendableRequest {
     fn from(incoming: IncomingRequest) -> SendableRequest {
-        let IncomingRequest { method, uri, params, headers, body, remote, start, deadline, upload: _, permit: _ } =
-            incoming;
-        SendableRequest { method, uri, params, headers, body, remote, start, deadline }
+        let IncomingRequest {
+            method,
+            uri,
+            params,
+            headers,
+            body,
+            remote,
+            start,
+            deadline,
+            upload: _,
+            permit: _,
+            detail,
+        } = incoming;
+        SendableRequest { method, uri, params, headers, body, remote, start, deadline, detail }
     }
 }
 
 impl From<SendableRequest> for IncomingRequest {
     fn from(request: SendableRequest) -> IncomingRequest {
-        let SendableRequest { method, uri, params, headers, body, remote, start, deadline } = request;
-        IncomingRequest { method, uri, params, headers, body, remote, start, deadline, upload: None, permit: None }
+        let SendableRequest { method, uri, params, headers, body, remote, start, deadline, detail } = request;
+        IncomingRequest {
+            method,
+            uri,
+            params,
+            headers,
+            body,
+            remote,
+            start,
+            deadline,
+            upload: None,
+            permit: None,
+            detail,
+        }
     }
 }
 
 impl Job {
-    pub(super) fn new(route: Arc<RouteFlow>, parts: JobParts, traced: bool) -> Job {
+    pub(super) fn new(route: Arc<RouteFlow>, parts: JobParts) -> Job {
         Job {
             route,
-            traced,
             queued: Instant::now(),
             parts: Mutex::new(Some(parts)),
             ended: AtomicBool::new(false),

@@ -15,7 +15,8 @@ use tokio::time::{Sleep, sleep_until};
 
 use super::channel::{Call, Job, JobParts, Message};
 use super::pool::{Pool, Refused};
-use crate::reply::{FlowError, Reply, ReplyBody};
+use crate::flow_error::FlowError;
+use crate::reply::{Reply, ReplyBody};
 use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
 use crate::worker::Worker;
@@ -31,10 +32,11 @@ pub(crate) async fn run(
     // The request's permit is released on the worker, when the flow has ended.
     let _permit = incoming.permit.take();
     let deadline = incoming.deadline;
+    incoming.detail = incoming.detail.max(worker.detail);
     let (messages, inbox) = mpsc::unbounded_channel();
     let runtime = tokio::runtime::Handle::current();
     let parts = JobParts { request: incoming.into(), messages, runtime };
-    let job = Arc::new(Job::new(route, parts, worker.traced));
+    let job = Arc::new(Job::new(route, parts));
     if let Err(refused) = pool.offer(&job) {
         return failed(refuse(refused));
     }
@@ -137,7 +139,7 @@ fn failed(error: FlowError) -> Reply {
         partial: None,
         usage: crate::Usage::default(),
         limit: None,
-        trace: Vec::new(),
+        record: None,
     }
 }
 

@@ -15,9 +15,11 @@ use fanin_lang::Machine;
 use super::block_on::{Wakeup, block_on};
 use super::channel::{Job, Message, WorkerCaller};
 use super::queue::Shared;
+use crate::call_record::Detail;
 use crate::executor::Flow;
 use crate::fair_scheduler::FairScheduler;
-use crate::reply::{FlowError, Pieces, ReplyBody};
+use crate::flow_error::FlowError;
+use crate::reply::{Pieces, ReplyBody};
 use crate::worker::Worker;
 
 /// The stack size of a worker's thread, so that the same flows can run. Only touched pages take memory.
@@ -30,14 +32,11 @@ pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
 }
 
 fn serve(shared: &Shared) {
-    let mut state = ThreadState::new(shared, false);
+    let mut state = ThreadState::new(shared);
     let mut job = shared.first();
     while let Some(taken) = job {
-        if state.worker.traced != taken.traced {
-            state = ThreadState::new(shared, taken.traced);
-        }
         if !state.run(shared, &taken) {
-            state = ThreadState::new(shared, taken.traced);
+            state = ThreadState::new(shared);
         }
         drop(taken);
         job = shared.next();
@@ -51,7 +50,7 @@ struct ThreadState {
 }
 
 impl ThreadState {
-    fn new(shared: &Shared, traced: bool) -> ThreadState {
+    fn new(shared: &Shared) -> ThreadState {
         let caller = Rc::new(WorkerCaller::default());
         let worker = Worker {
             machine: RefCell::new(Machine::new()),
@@ -61,7 +60,7 @@ impl ThreadState {
             // No watchdog: a flow that computes here blocks no other request.
             activity: Box::new(|_| {}),
             log: shared.log.clone(),
-            traced,
+            detail: Detail::Nothing,
             hub: OnceCell::new(),
         };
         ThreadState { worker: Rc::new(worker), caller }

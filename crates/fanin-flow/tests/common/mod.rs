@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fanin_config::Config;
-use fanin_flow::{CallFuture, Caller, FlowError, Flows, IncomingRequest, Reply, WorkerFlows};
+use fanin_flow::{CallFuture, Caller, Detail, FlowError, Flows, IncomingRequest, Reply, WorkerFlows};
 use fanin_upstream::{Answer, CallContext, CallError, ErrorKind, Fault, Request, Upstream, Upstreams};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -246,7 +246,7 @@ impl Setup {
         let (events, start, answers): (Rc<RefCell<Vec<String>>>, _, _) =
             (Rc::default(), Instant::now(), Rc::new(answers));
         let caller = Scripted { answers: answers.clone(), events: events.clone(), start };
-        let flows = all.worker(Rc::new(caller), Box::new(|_| {}), true);
+        let flows = all.worker(Rc::new(caller), Box::new(|_| {}), Detail::Full);
         Setup {
             flows,
             all,
@@ -263,7 +263,7 @@ impl Setup {
     /// Another worker with the same flows and upstreams.
     pub fn worker(&self) -> WorkerFlows {
         let caller = Scripted { answers: self.answers.clone(), events: self.events.clone(), start: self.start };
-        self.all.worker(Rc::new(caller), Box::new(|_| {}), true)
+        self.all.worker(Rc::new(caller), Box::new(|_| {}), Detail::Full)
     }
 
     /// A metric's value, by the start of its line.
@@ -338,5 +338,6 @@ pub fn incoming(uri: &str, timeout: Duration) -> IncomingRequest {
         start: now,
         deadline: now + timeout,
         permit: None,
+        detail: Detail::Nothing,
     }
 }

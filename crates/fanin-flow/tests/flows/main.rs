@@ -7,6 +7,7 @@ mod common;
 mod batches;
 mod cache_equivalence;
 mod effects;
+mod explanations;
 mod failure;
 mod grpc;
 mod item_cache;

@@ -36,7 +36,7 @@ fn permit_is_reused_by_the_next_call_of_a_request() {
         let paths = Rc::default();
         tokio::task::spawn_local(serve(listener, Rc::clone(&paths)));
         let (flows, _upstreams, _dir) = load_toml(&toml, star, "").unwrap_or_else(|problems| panic!("{problems:?}"));
-        let worker = flows.worker(Rc::new(WorkerClient::new()), Box::new(|_| {}), false);
+        let worker = flows.worker(Rc::new(WorkerClient::new()), Box::new(|_| {}), fanin_flow::Detail::Nothing);
         let one = |name: &str| {
             let flow = worker.run(0, incoming(&format!("/?name={name}"), Duration::from_secs(60)));
             tokio::task::spawn_local(async move { flow.await.result.unwrap().body.concat() })

@@ -175,7 +175,7 @@ fn flows(count: usize, star: &str, uri: fn(usize) -> Result<Uri, LabError>) -> R
     let flows = Flows::load(&config, &upstreams).map_err(|found| LabError::Wrong(format!("{found:?}")))?;
     runtime()?.block_on(async move {
         let gate = Rc::new(Gate::default());
-        let worker = Arc::new(flows).worker(Rc::new(Held(gate.clone())), Box::new(|_| {}), false);
+        let worker = Arc::new(flows).worker(Rc::new(Held(gate.clone())), Box::new(|_| {}), fanin_flow::Detail::Nothing);
         let (before, start) = (own()?.resident, Instant::now());
         let now = tokio::time::Instant::now();
         let mut running = FuturesUnordered::new();
@@ -191,6 +191,7 @@ fn flows(count: usize, star: &str, uri: fn(usize) -> Result<Uri, LabError>) -> R
                 start: now,
                 deadline: now + Duration::from_secs(3600),
                 permit: None,
+                detail: fanin_flow::Detail::Nothing,
             };
             running.push(worker.run(0, incoming));
             // As they come, not all at the end.

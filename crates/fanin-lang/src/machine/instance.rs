@@ -133,6 +133,16 @@ impl Instance {
         self.state.sequential_waits
     }
 
+    /// Records from now on where fibers wait.
+    pub fn record_waits(&mut self) {
+        self.state.rare().waits = Some(Vec::new());
+    }
+
+    /// Where fibers have begun to wait since the last time, and for what.
+    pub fn take_waits(&mut self) -> Vec<(CallSite, PendingValue)> {
+        self.state.rare.as_mut().and_then(|rare| rare.waits.as_mut()).map(std::mem::take).unwrap_or_default()
+    }
+
     /// Bytes that the suspended flow takes: itself and its fibers with their registers, not what the
     /// registers refer to.
     #[must_use]

@@ -7,6 +7,7 @@ use super::fiber::{Fibers, Ready};
 use crate::error::Failure;
 use crate::host::CallSite;
 use crate::meter::Meter;
+use crate::pending::PendingValue;
 use crate::program_order::ProgramOrder;
 use crate::value::Value;
 
@@ -48,6 +49,8 @@ pub(super) struct Rare {
     /// The root, while it waits for all other fibers.
     pub(super) barrier: Option<u64>,
     pub(super) building: Option<Box<Building>>,
+    /// Where fibers waited for what, if it is recorded.
+    pub(super) waits: Option<Vec<(CallSite, PendingValue)>>,
 }
 
 impl State {

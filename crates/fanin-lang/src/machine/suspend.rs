@@ -12,6 +12,7 @@ use super::state::State;
 use super::{Frame, Machine};
 use crate::code::ItemInfo;
 use crate::error::Stop;
+use crate::host::CallSite;
 use crate::pending::{PendingValue, Waiter};
 use crate::program::ProgramData;
 use crate::value::{Accumulator, Value};
@@ -193,6 +194,12 @@ impl State {
                 _ => borrow(&fiber.regs, &[], token, &mut fiber.borrows),
             };
             self.meter.fuel = self.meter.fuel.saturating_sub(work / 4);
+        }
+        if let Stop::Wait(pending) = &stop
+            && let Some(waits) = self.rare.as_mut().and_then(|rare| rare.waits.as_mut())
+            && let Some(top) = fiber.frames.last()
+        {
+            waits.push((CallSite { code: top.code, pc: top.pc }, pending.clone()));
         }
         self.fibers.put(token, fiber);
         match stop {

@@ -4,13 +4,12 @@ use std::task::{Context, Poll};
 
 use arcstr::ArcStr;
 use bytes::Bytes;
-use fanin_flow::{ClientUpload, FlowError, IncomingRequest, Incomplete, Limit, Reply, ReplyBody, ReplyStream};
+use fanin_flow::{ClientUpload, Detail, FlowError, IncomingRequest, Incomplete, Limit, Reply, ReplyBody, ReplyStream};
 use fanin_push::Subscription;
 use fanin_server::{Aborted, Body, BodyStream, Problem, Report, Request, RequestId, Response, Upload, UploadError};
 use http::{HeaderMap, StatusCode};
 use http_body::Frame;
 
-use super::Traces;
 use super::websocket::Handshake;
 
 /// A request for a flow. `names` are those of the route's path parameters.
@@ -27,14 +26,12 @@ pub(super) fn incoming(names: &[ArcStr], request: Request) -> IncomingRequest {
         start: request.start,
         deadline: request.deadline,
         permit: Some(Box::new(request.permit)),
+        detail: Detail::Nothing,
     }
 }
 
-/// Converts a reply to a response, and records its calls.
-pub(super) fn response(mut reply: Reply, id: RequestId, traces: Option<&Traces>) -> Response {
-    if let Some(traces) = traces {
-        traces.add(std::mem::take(&mut reply.trace));
-    }
+/// Converts a reply to a response.
+pub(super) fn response(reply: Reply, id: RequestId) -> Response {
     respond(
         reply,
         |problem| problem.request(id),
@@ -43,15 +40,7 @@ pub(super) fn response(mut reply: Reply, id: RequestId, traces: Option<&Traces>)
 }
 
 /// The same for a WebSocket's handshake: it opens one if the flow has subscribed. Any other response is sent as it is.
-pub(super) fn handshake_response(
-    mut reply: Reply,
-    id: RequestId,
-    traces: Option<&Traces>,
-    handshake: Handshake,
-) -> Response {
-    if let Some(traces) = traces {
-        traces.add(std::mem::take(&mut reply.trace));
-    }
+pub(super) fn handshake_response(reply: Reply, id: RequestId, handshake: Handshake) -> Response {
     respond(reply, |problem| problem.request(id), |headers, events| handshake.response(headers, *events))
 }
 
@@ -178,7 +167,7 @@ mod tests {
         let partial = partial.map(str::to_owned);
         let (usage, limit) = (Usage { steps: 5, memory: 6 }, Some(Limit::Steps));
         let upstream = Duration::from_millis(7);
-        let reply = Reply { result, calls: 3, upstream, partial, usage, limit, trace: Vec::new() };
+        let reply = Reply { result, calls: 3, upstream, partial, usage, limit, record: None };
         respond(reply, |problem| problem, |_, _| unreachable!("no events"))
     }
 

@@ -12,8 +12,9 @@ use fanin_upstream::Upstreams;
 
 use super::models::{self, ModelService};
 use super::rpc;
-use super::{App, Traces, param_names};
+use super::{App, param_names};
 use crate::logging;
+use crate::recorder::Recorder;
 
 /// Where configurations come from, and how each is loaded.
 #[derive(Clone, Default)]
@@ -24,8 +25,8 @@ pub struct Origin {
     pub variables: Vec<(String, String)>,
     /// Replaces `[server]` of the file.
     pub server: Option<fanin_config::Server>,
-    /// Where calls are traced, if they are.
-    pub traces: Option<Traces>,
+    /// Replaces `[recorder]` of the file.
+    pub recorder: Option<fanin_config::Recorder>,
     /// For `check`: models are scanned, not loaded, and no address is bound.
     pub dry_run: bool,
 }
@@ -57,6 +58,9 @@ impl Origin {
         let Some(mut config) = config else { return (None, diagnostics) };
         if let Some(server) = &self.server {
             config.server = server.clone();
+        }
+        if let Some(recorder) = &self.recorder {
+            config.recorder = recorder.clone();
         }
         let file = self.file().display().to_string();
         if let Some(problem) = logging::check(&config.server.log) {
@@ -152,7 +156,8 @@ impl Origin {
             upstreams: Arc::new(upstreams),
             models,
             before: Mutex::new(before),
-            traces: self.traces.clone(),
+            recorder: old.map_or_else(|| Recorder::new(&config), |old| old.recorder.clone()),
+            labels: config.routes.iter().map(|route| route.label().into()).collect(),
             warnings: diagnostics.clone(),
             config,
         };

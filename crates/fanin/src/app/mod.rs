@@ -7,6 +7,7 @@
 mod convert;
 mod load;
 mod models;
+mod request_record;
 mod rpc;
 mod websocket;
 mod worker;
@@ -16,17 +17,19 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use arcstr::ArcStr;
 use fanin_broker::{Broker, Target};
 use fanin_config::{Config, Diagnostic};
-use fanin_flow::{CallTrace, Flows};
+use fanin_flow::Flows;
 use fanin_heap::Names;
 use fanin_push::Channels;
 use fanin_server::{Application, DebugPage, DebugWork, PageLink, RouteSpec, WorkerContext};
 use fanin_upstream::Upstreams;
+use http::Method;
 use prometheus_client::registry::Registry;
 
 pub use load::{AppLoader, Origin};
 pub use worker::AppWorker;
 
 use crate::logging;
+use crate::recorder::{self, Recorder};
 
 /// A configuration with its flows compiled and its upstreams set up. All workers share it.
 pub struct App {
@@ -52,7 +55,10 @@ pub struct App {
     methods: rpc::Methods,
     /// Kept by reloads.
     health: Arc<rpc::Health>,
-    traces: Option<Traces>,
+    /// Kept by reloads.
+    recorder: Arc<Recorder>,
+    /// The name of each route.
+    labels: Vec<Arc<str>>,
     /// Warnings about configuration and flows.
     warnings: Vec<Diagnostic>,
 }
@@ -71,6 +77,11 @@ impl App {
     /// The link to other instances, for the end of the process.
     pub fn broker(&self) -> Arc<Broker> {
         self.broker.clone()
+    }
+
+    /// The last requests.
+    pub fn recorder(&self) -> &Arc<Recorder> {
+        &self.recorder
     }
 
     /// The flows.
@@ -99,6 +110,7 @@ impl Application for App {
             before.switch_to(&self.upstreams);
             self.channels.configure(self.config.push.clone());
             self.health.serves(&self.methods.services);
+            self.recorder.configure(&self.config);
             if let (Some(side), Some(config)) = (&self.models, &self.config.models) {
                 side.models().configure(config);
             }
@@ -124,7 +136,10 @@ impl Application for App {
         self.masked.clone()
     }
 
-    fn debug_page(&self, path: &str, query: Option<&str>) -> Option<DebugWork> {
+    fn debug_page(&self, method: &Method, path: &str, query: Option<&str>) -> Option<DebugWork> {
+        if path.starts_with("/requests") {
+            return recorder::page(&self.recorder, method, path, query);
+        }
         fanin_heap::every()?;
         let as_text = || DebugPage { kind: "text/plain; charset=utf-8", body: fanin_heap::text().into_bytes() };
         let as_pprof = |names| move || DebugPage { kind: "application/octet-stream", body: fanin_heap::pprof(names) };
@@ -140,7 +155,11 @@ impl Application for App {
         let heap =
             PageLink { href: "/debug/heap", description: "the heap profile for pprof: live memory by allocation site" };
         let text = PageLink { href: "/debug/heap?format=text", description: "the heap profile as text" };
-        if fanin_heap::every().is_some() { vec![heap, text] } else { Vec::new() }
+        let mut pages = recorder::links();
+        if fanin_heap::every().is_some() {
+            pages.extend([heap, text]);
+        }
+        pages
     }
 
     fn describe(&self, activity: u64) -> String {
@@ -149,28 +168,6 @@ impl Application for App {
             Some(route) => self.flows.describe(route).to_owned(),
             None => "nothing in particular".to_owned(),
         }
-    }
-}
-
-/// Traces of the calls since they were taken last, for the demo.
-#[derive(Clone, Debug, Default)]
-pub struct Traces(Arc<Mutex<Vec<CallTrace>>>);
-
-impl Traces {
-    /// Further ones are dropped: the demo serves for hours, and shows only the calls of its samples.
-    const MOST: usize = 1000;
-
-    fn add(&self, calls: Vec<CallTrace>) {
-        // Neither adding nor taking can leave the list half changed.
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() + calls.len() <= Traces::MOST {
-            all.extend(calls);
-        }
-    }
-
-    /// Takes all of them.
-    pub fn take(&self) -> Vec<CallTrace> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

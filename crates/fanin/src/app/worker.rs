@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::task::{self, Context, Poll};
 use std::time::Duration;
 
-use fanin_flow::{FlowFuture, WorkerFlows};
+use fanin_flow::{Detail, FlowFuture, WorkerFlows};
 use fanin_push::Hub;
 use fanin_server::{Request, RequestId, Response, Worker, WorkerContext};
 use fanin_upstream::WorkerClient;
 
 use super::models::InProcess;
+use super::request_record::RequestRecord;
 use super::websocket::Handshake;
-use super::{App, Traces, convert, rpc};
+use super::{App, convert, rpc};
 
 thread_local! {
     /// The worker's subscribers. A reload keeps them.
@@ -58,7 +59,7 @@ impl AppWorker {
             Some(route) => activity.set(route as u64 + 1),
             None => activity.clear(),
         };
-        let flows = app.flows.worker(Rc::new(client), Box::new(set_activity), app.traces.is_some());
+        let flows = app.flows.worker(Rc::new(client), Box::new(set_activity), Detail::Nothing);
         let hub = HUB.with(|hub| {
             hub.get_or_init(|| {
                 let hub = Hub::new(app.channels.clone());
@@ -71,11 +72,23 @@ impl AppWorker {
         AppWorker { app, flows, hub }
     }
 
+    /// Starts the flow of a request, and its record.
+    fn start(&self, route: usize, request: Request) -> (FlowFuture, RequestRecord) {
+        let record = RequestRecord::begin(&self.app, &request);
+        let mut incoming = convert::incoming(&self.app.params[route], request);
+        incoming.detail = record.detail();
+        (self.flows.run(route, incoming), record)
+    }
+
     /// Runs the flow of a handshake.
     fn open_websocket(&self, request: Request, handshake: Handshake) -> impl Future<Output = Response> + use<> {
-        let (route, id, traces) = (request.route, request.id, self.app.traces.clone());
-        let flow = self.flows.run(route, convert::incoming(&self.app.params[route], request));
-        async move { convert::handshake_response(flow.await, id, traces.as_ref(), handshake) }
+        let (route, id) = (request.route, request.id);
+        let (flow, mut record) = self.start(route, request);
+        async move {
+            let mut reply = flow.await;
+            record.end(&mut reply);
+            convert::handshake_response(reply, id, handshake)
+        }
     }
 }
 
@@ -100,9 +113,9 @@ impl Worker for AppWorker {
                 Err(refused) => Box::pin(ready(refused.response(request.id))),
             });
         }
-        let (id, traces) = (request.id, self.app.traces.clone());
-        let flow = self.flows.run(route, convert::incoming(&self.app.params[route], request));
-        Answering::Flow { flow, request: id, traces }
+        let id = request.id;
+        let (flow, record) = self.start(route, request);
+        Answering::Flow { flow, request: id, record }
     }
 
     fn computing(&self) -> usize {
@@ -128,8 +141,8 @@ pub enum Answering {
         flow: FlowFuture,
         /// The request's id.
         request: RequestId,
-        /// Where its calls are recorded.
-        traces: Option<Traces>,
+        /// Its record.
+        record: RequestRecord,
     },
     /// A flow serves a gRPC method, or decides about a WebSocket.
     Other(Pin<Box<dyn Future<Output = Response>>>),
@@ -140,9 +153,10 @@ impl Future for Answering {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
         match &mut *self {
-            Answering::Flow { flow, request, traces } => {
-                let reply = task::ready!(Pin::new(flow).poll(context));
-                Poll::Ready(convert::response(reply, *request, traces.as_ref()))
+            Answering::Flow { flow, request, record } => {
+                let mut reply = task::ready!(Pin::new(flow).poll(context));
+                record.end(&mut reply);
+                Poll::Ready(convert::response(reply, *request))
             }
             Answering::Other(call) => call.as_mut().poll(context),
         }

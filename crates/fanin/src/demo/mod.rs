@@ -1,30 +1,31 @@
 //! `fanin demo`: an example's backends, the server in front of them, sample requests.
 
 pub mod backend;
-mod client;
 mod files;
 mod shop;
 mod vacancies;
-mod waterfall;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use fanin_config::{AccessLog, LogFormat, Server};
 use fanin_server::{Exit, Handle};
+use fanin_trace::{draw, millis, shorten};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::app::{Origin, Traces};
+use crate::app::Origin;
 use crate::cli::Example;
+use crate::client::{self, Answer, ClientError, Outgoing};
+use crate::recorder::{HEADER, Recorder};
 use crate::report::out;
 use crate::{logging, serve};
 use backend::{Backend, Backends};
-use client::{Answer, ClientError};
 use files::Folder;
-use waterfall::{draw, millis, shorten};
 
 /// A request that the demo sends, and what is expected of its answer.
 pub struct Sample {
@@ -113,7 +114,6 @@ fn show(example: Example, once: bool) -> Result<ExitCode, DemoError> {
     let _flush = logging::start("warn", LogFormat::Text)?;
     let backends = Backends::start(example.backends())?;
     let folder = Folder::of(example, Path::new(""))?;
-    let traces = Traces::default();
     let origin = Origin {
         dry_run: false,
         path: folder.path().to_path_buf(),
@@ -125,12 +125,13 @@ fn show(example: Example, once: bool) -> Result<ExitCode, DemoError> {
             max_connections: 1000,
             ..Server::default()
         }),
-        traces: Some(traces.clone()),
+        recorder: None,
     };
     let app = match serve::load(&origin) {
         Ok(app) => app,
         Err(code) => return Ok(code),
     };
+    let recorder = app.recorder().clone();
     let handle = serve::start(origin, app, true)?;
     let Some(&server) = handle.addresses().first() else { return Ok(ExitCode::FAILURE) };
 
@@ -140,7 +141,7 @@ fn show(example: Example, once: bool) -> Result<ExitCode, DemoError> {
         out(format_args!("  {:16} {url}  {least} to {greatest} ms  ({variable})\n", backend.name));
     }
     out(format_args!("\n░ waits for its arguments   █ in flight   times in ms since the request arrived\n\n"));
-    let failed = run_samples(example, server, &traces)?;
+    let failed = run_samples(example, server, &recorder)?;
     let served = if once { stop(handle) } else { wait(example, server, handle, &folder) };
     if failed > 0 {
         eprintln!("error: {failed} of {} samples failed", example.samples().len());
@@ -169,12 +170,12 @@ fn address(once: bool, port: u16) -> SocketAddr {
 }
 
 /// Sends the samples one by one and prints each answer and its calls. Gives the number of those that failed.
-fn run_samples(example: Example, server: SocketAddr, traces: &Traces) -> std::io::Result<usize> {
+fn run_samples(example: Example, server: SocketAddr, recorder: &Recorder) -> std::io::Result<usize> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut failed = 0;
     for (index, sample) in example.samples().iter().enumerate() {
         out(format_args!("{}. {}\n", index + 1, sample.shows));
-        if let Err(error) = runtime.block_on(run_sample(sample, server, traces)) {
+        if let Err(error) = runtime.block_on(run_sample(sample, server, recorder)) {
             failed += 1;
             out(format_args!("   FAILED: {error}\n"));
         }
@@ -183,15 +184,19 @@ fn run_samples(example: Example, server: SocketAddr, traces: &Traces) -> std::io
     Ok(failed)
 }
 
-async fn run_sample(sample: &Sample, server: SocketAddr, traces: &Traces) -> Result<(), SampleError> {
+async fn run_sample(sample: &Sample, server: SocketAddr, recorder: &Recorder) -> Result<(), SampleError> {
     out(format_args!("   {} {}\n", sample.method, sample.target));
-    traces.take();
+    let token = recorder.token();
+    let mut headers = HeaderMap::new();
+    headers.extend(HeaderValue::try_from(&token).map(|token| (HeaderName::from_static(HEADER), token)));
+    let body = Bytes::from_static(sample.body.as_bytes());
     let start = Instant::now();
-    let answer = client::send(server, sample.method, sample.target, sample.body).await?;
+    let answer = client::send(server, Outgoing { method: sample.method, target: sample.target, headers, body }).await?;
     let took = start.elapsed();
     out(format_args!("   → {}, {:.1} ms, {} bytes\n", answer.status, millis(took), answer.body.len()));
     out(format_args!("     {}\n", shorten(&String::from_utf8_lossy(&answer.body), 120)));
-    out(format_args!("{}", draw(&traces.take(), took)));
+    let calls = recorder.find(&token).map(|one| one.trace(None, Duration::ZERO).calls).unwrap_or_default();
+    out(format_args!("{}", draw(&calls, took)));
     judge(sample, &answer)
 }
 
@@ -232,7 +237,9 @@ mod tests {
         let urls: HashMap<_, _> = backends.urls.iter().cloned().collect();
         let at: SocketAddr = urls[variable].strip_prefix("http://").expect("http").parse().expect("an address");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let answer = runtime.block_on(client::send(at, "GET", target, "")).expect("an answer");
+        let answer = runtime
+            .block_on(client::send(at, Outgoing { method: "GET", target, ..Outgoing::default() }))
+            .expect("an answer");
         (answer.status.as_u16(), serde_json::from_slice(&answer.body).expect("JSON"))
     }
 

@@ -18,7 +18,7 @@ pub(super) fn is_public(path: &str) -> bool {
 
 /// Whether a page changes something, or shows more than numbers.
 fn needs_token(path: &str) -> bool {
-    matches!(path, "/config" | "/reload") || path.starts_with("/debug/")
+    matches!(path, "/config" | "/reload" | "/requests") || path.starts_with("/debug/") || path.starts_with("/requests/")
 }
 
 /// Checks a request.

@@ -23,6 +23,9 @@ use tokio::time::Instant;
 use super::reload::Reloader;
 use crate::{Application, Body, Loader, PageLink, Problem, Response};
 
+/// Pages of recorded requests that are made at the same time.
+const EXPLAINING: usize = 4;
+
 /// Refused requests are logged once in this time.
 const REFUSALS_EVERY: Duration = Duration::from_secs(1);
 
@@ -50,7 +53,13 @@ pub(super) fn start<L: Loader>(admin: Option<TcpListener>, probes: Option<TcpLis
         let mut registry = Registry::default();
         registry.register_collector(Box::new(reloader.metrics.clone()));
         let (reloader, refused) = (reloader.clone(), Cell::new(None));
-        let pages = Rc::new(Pages { registry, reloader, debugging: Semaphore::new(1), refused });
+        let pages = Rc::new(Pages {
+            registry,
+            reloader,
+            debugging: Semaphore::new(1),
+            explaining: Semaphore::new(EXPLAINING),
+            refused,
+        });
         spawn_local(listener::run(admin, move |peer, request| pages.clone().answer(peer, request)));
     }
     if let Some(probes) = probes {
@@ -87,6 +96,8 @@ struct Pages<L: Loader> {
     reloader: Rc<Reloader<L>>,
     /// One debug page at a time.
     debugging: Semaphore,
+    /// Few pages of recorded requests at a time.
+    explaining: Semaphore,
     /// When a refused request was logged last.
     refused: Cell<Option<Instant>>,
 }
@@ -106,7 +117,13 @@ impl<L: Loader> Pages<L> {
             ("/", true) => self.index(),
             ("/metrics", true) => self.metrics(),
             ("/config", true) => Response::json(self.reloader.current.load().app.config()),
-            (path, true) if path.starts_with("/debug/") => self.debug(path, request.uri().query()).await,
+            (path, true) if path.starts_with("/debug/") => {
+                self.debug(request.method(), path, request.uri().query(), &self.debugging).await
+            }
+            ("/requests/token", _) if *request.method() != Method::POST => not_allowed("POST"),
+            (path, _) if path == "/requests" || path.starts_with("/requests/") => {
+                self.debug(request.method(), path, request.uri().query(), &self.explaining).await
+            }
             ("/reload", _) if *request.method() == Method::POST => self.reload(peer).await,
             ("/reload", _) => not_allowed("POST"),
             ("/" | "/metrics" | "/config", false) => not_allowed("GET, HEAD"),
@@ -168,13 +185,13 @@ impl<L: Loader> Pages<L> {
         response
     }
 
-    async fn debug(&self, path: &str, query: Option<&str>) -> Response {
-        let Some(work) = self.reloader.current.load().app.debug_page(path, query) else {
+    async fn debug(&self, method: &Method, path: &str, query: Option<&str>, at_a_time: &Semaphore) -> Response {
+        let Some(work) = self.reloader.current.load().app.debug_page(method, path, query) else {
             return Problem::new(StatusCode::NOT_FOUND, "no-page", "There is no such page, or its feature is disabled")
                 .into();
         };
         let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Another debug page is being made").into();
-        let Ok(_only) = self.debugging.try_acquire() else { return busy() };
+        let Ok(_only) = at_a_time.try_acquire() else { return busy() };
         // Not on this thread, which handles signals.
         match tokio::task::spawn_blocking(work).await {
             Ok(page) => {

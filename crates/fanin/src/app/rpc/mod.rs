@@ -22,6 +22,7 @@ use http::{Method as HttpMethod, StatusCode};
 pub(super) use health::Health;
 use method::RouteMethod;
 
+use super::request_record::RequestRecord;
 use super::{App, convert};
 
 /// What answers the calls of a method.
@@ -191,12 +192,16 @@ pub(super) async fn serve(target: Target, app: Arc<App>, flows: WorkerFlows, mut
                 Ok(call) => call,
                 Err(refused) => return refused.response(id),
             };
-            let mut reply = flows.run(route, convert::incoming(&[], request)).await;
+            let mut record = RequestRecord::begin(&app, &request);
+            let mut incoming = convert::incoming(&[], request);
+            incoming.detail = record.detail();
+            let mut reply = flows.run(route, incoming).await;
+            record.end(&mut reply);
             let (rpc, messages) = match &mut reply.result {
                 Ok(success) => (success.rpc.take(), messages(&mut success.body)),
                 Err(FlowError { rpc, .. }) => (rpc.take(), None),
             };
-            let response = convert::response(reply, id, app.traces.as_ref());
+            let response = convert::response(reply, id);
             method.send(call, response, messages, rpc, app.flows.describe(route)).await
         }
     }

@@ -1,18 +1,18 @@
-//! One request to the server of the demo.
+//! One request over HTTP/1.1, for the demo and for `fanin explain`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST};
-use http::{Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use thiserror::Error;
 
-/// How long a sample may take in all.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a request may take in all.
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of an answer.
 const MOST: usize = 16 << 20;
 
@@ -45,25 +45,42 @@ pub enum ClientError {
     Timeout,
 }
 
-/// Sends a request on a connection of its own. A body makes it JSON.
+/// A request. A body makes it JSON, unless the headers name another type.
+#[derive(Debug, Default)]
+pub struct Outgoing<'a> {
+    /// Method.
+    pub method: &'a str,
+    /// Path and query.
+    pub target: &'a str,
+    /// Headers. `Host` is the address, unless it is here.
+    pub headers: HeaderMap,
+    /// Body.
+    pub body: Bytes,
+}
+
+/// Sends a request on a connection of its own.
 ///
 /// # Errors
 /// When there is no whole answer in time.
-pub async fn send(to: SocketAddr, method: &str, target: &str, body: &'static str) -> Result<Answer, ClientError> {
-    match tokio::time::timeout(TIMEOUT, exchange(to, method, target, body)).await {
+pub async fn send(to: SocketAddr, request: Outgoing<'_>) -> Result<Answer, ClientError> {
+    match tokio::time::timeout(TIMEOUT, exchange(to, request)).await {
         Ok(result) => result,
         Err(_) => Err(ClientError::Timeout),
     }
 }
 
-async fn exchange(to: SocketAddr, method: &str, target: &str, body: &'static str) -> Result<Answer, ClientError> {
+async fn exchange(to: SocketAddr, outgoing: Outgoing<'_>) -> Result<Answer, ClientError> {
+    let Outgoing { method, target, mut headers, body } = outgoing;
     let stream = tokio::net::TcpStream::connect(to).await.map_err(|error| ClientError::Connect(to, error))?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let mut request = Request::builder().method(method).uri(target).header(HOST, to.to_string());
-    if !body.is_empty() {
-        request = request.header(CONTENT_TYPE, "application/json");
+    if !headers.contains_key(HOST) {
+        headers.insert(HOST, HeaderValue::try_from(to.to_string()).map_err(http::Error::from)?);
     }
-    let request = request.body(Full::new(Bytes::from_static(body.as_bytes())))?;
+    if !body.is_empty() && !headers.contains_key(CONTENT_TYPE) {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    let mut request = Request::builder().method(method).uri(target).body(Full::new(body))?;
+    *request.headers_mut() = headers;
     let answer = async {
         let response = sender.send_request(request).await?;
         let status = response.status();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fanin_flow::CallTrace;
+use crate::call::CallTrace;
 
 /// Characters of the time axis.
 const WIDTH: usize = 36;
@@ -29,7 +29,13 @@ pub fn draw(calls: &[CallTrace], whole: Duration) -> String {
                 _ => '·',
             })
             .collect();
-        let what = if call.target.is_empty() { "(never sent)" } else { &call.target };
+        let shared = call.sharing.describe();
+        let what = match (call.target.is_empty(), call.sent) {
+            (false, _) => call.target.as_str(),
+            (true, Some(_)) if shared.is_empty() => "(path not recorded)",
+            (true, Some(_)) => &shared,
+            (true, None) => "(never sent)",
+        };
         let times = match (call.sent, call.ended) {
             (Some(sent), Some(ended)) => format!("{:5.1} … {:5.1} ms", millis(sent), millis(ended)),
             (Some(sent), None) => format!("{:5.1} …  cut off", millis(sent)),
@@ -42,6 +48,9 @@ pub fn draw(calls: &[CallTrace], whole: Duration) -> String {
             call.outcome,
             call.line,
         ));
+        if !shared.is_empty() && *what != *shared {
+            text.push_str(&format!("  {shared}"));
+        }
         let before = awaited(call, calls);
         if !before.is_empty() {
             text.push_str(&format!("  after {}", before.join(", ")));
@@ -91,13 +100,10 @@ mod tests {
 
     fn call(upstream: &str, made: u64, sent: Option<u64>, ended: Option<u64>) -> CallTrace {
         CallTrace {
-            upstream: upstream.into(),
             target: if sent.is_some() { format!("GET /{upstream}") } else { String::new() },
-            line: "f.star:1".into(),
-            made: Duration::from_millis(made),
             sent: sent.map(Duration::from_millis),
             ended: ended.map(Duration::from_millis),
-            outcome: "200".into(),
+            ..crate::testing::call(upstream, made, 0, 0)
         }
     }
 

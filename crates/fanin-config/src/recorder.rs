@@ -1,0 +1,43 @@
+//! `[recorder]`: the last requests, for the admin pages.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::reader::{Table, replace};
+use crate::schema::types;
+use crate::values::serialize;
+
+/// `[recorder]`: the flight recorder. It keeps the last requests with the times and outcomes of their calls, for the admin page
+/// `/requests` and the dashboard. Some are kept in full, with paths and answers, so that `fanin explain` can say what a shorter call would
+/// gain.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Recorder {
+    /// Requests that are kept, over all workers. A request with many calls counts as several. 0: none, and nothing is recorded.
+    #[schemars(with = "types::Count<0, 1000000>")]
+    pub requests: usize,
+    /// Requests that each worker records in full, for each second. 0: only those of `fanin explain`.
+    #[schemars(with = "types::Count<0, 1000>")]
+    pub full_rate: u32,
+    /// Most bytes of answers in full records, over all workers.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<0>")]
+    pub full_size: usize,
+}
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder { requests: 2000, full_rate: 2, full_size: 32 << 20 }
+    }
+}
+
+impl Recorder {
+    pub(crate) fn read(mut table: Table<'_, '_>) -> Recorder {
+        let mut recorder = Recorder::default();
+        replace(&mut recorder.requests, table.count("requests", 0..=1_000_000));
+        replace(&mut recorder.full_rate, table.count("full_rate", 0..=1000).map(|rate| rate as u32));
+        replace(&mut recorder.full_size, table.size("full_size", 0));
+        table.finish();
+        recorder
+    }
+}

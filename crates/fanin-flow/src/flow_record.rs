@@ -1,0 +1,120 @@
+//! The record of a flow's calls, and how it is shown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fanin_lang::{CallSite, HostRef};
+use fanin_trace::{CallTrace, Slice, Wait, mark_critical_path};
+
+use crate::call_record::{CallRecord, NONE};
+use crate::full_record::FullRecord;
+use crate::kinds::UpstreamObject;
+use crate::route::RouteFlow;
+
+/// The calls of a flow while it runs.
+#[derive(Default)]
+pub(crate) struct Record {
+    pub(crate) calls: Vec<CallRecord>,
+    /// The call that ended last, which is what the flow goes on after.
+    pub(crate) last_ended: Option<u32>,
+    /// Batches sent so far.
+    pub(crate) batches: u32,
+    pub(crate) full: Option<Box<FullRecord>>,
+}
+
+/// The record of a flow that has ended. Texts are made when somebody looks at it.
+pub struct FlowRecord {
+    pub(crate) route: Arc<RouteFlow>,
+    pub(crate) record: Record,
+    /// The upstream of each call.
+    pub(crate) objects: Vec<HostRef>,
+}
+
+impl FlowRecord {
+    /// Whether it has all that an explanation needs.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.record.full.is_some()
+    }
+
+    /// Number of its calls.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a flow without calls has no record")]
+    pub fn len(&self) -> usize {
+        self.record.calls.len()
+    }
+
+    /// Bytes of the answers that it keeps.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.record.full.as_ref().map_or(0, |full| full.bytes)
+    }
+
+    /// The calls, in the order in which the flow made them, with the critical path as far as the times tell.
+    #[must_use]
+    pub fn calls(&self) -> Vec<CallTrace> {
+        let each = self.record.calls.iter().zip(&self.objects).enumerate();
+        let mut calls: Vec<CallTrace> = each.map(|(index, (call, object))| self.call(index, call, object)).collect();
+        mark_critical_path(&mut calls, self.record.last_ended);
+        calls
+    }
+
+    /// Path and query of the request, if the record is a full one.
+    #[must_use]
+    pub fn target(&self) -> Option<String> {
+        Some(self.record.full.as_ref()?.request.uri.to_string())
+    }
+
+    /// When the flow computed, if the record is a full one.
+    #[must_use]
+    pub fn slices(&self) -> Vec<Slice> {
+        self.record.full.as_ref().map_or_else(Vec::new, |full| full.slices.clone())
+    }
+
+    /// Where the flow waited, if the record is a full one.
+    #[must_use]
+    pub fn waits(&self) -> Vec<Wait> {
+        let waits = self.record.full.iter().flat_map(|full| &full.waits);
+        waits.map(|wait| Wait { line: line(&self.route, wait.site), call: wait.call, from: wait.from }).collect()
+    }
+
+    fn call(&self, index: usize, call: &CallRecord, object: &HostRef) -> CallTrace {
+        let time = |micros: u32| (micros != NONE).then(|| Duration::from_micros(micros.into()));
+        let full = self.record.full.as_deref();
+        let operation = object
+            .downcast::<UpstreamObject>()
+            .filter(|_| call.operation != NONE)
+            .and_then(|object| object.upstream.operation_name(call.operation).cloned());
+        CallTrace {
+            upstream: object.name().into(),
+            operation,
+            target: full.and_then(|full| full.calls.get(index)).map(|call| call.target.clone()).unwrap_or_default(),
+            line: line(&self.route, call.site),
+            made: Duration::from_micros(call.made.into()),
+            sent: time(call.sent),
+            ended: time(call.ended),
+            outcome: call.outcome.describe(),
+            required: call.required,
+            sharing: call.sharing,
+            awaited: (call.awaited != NONE).then_some(call.awaited).into_iter().collect(),
+            read_at: full
+                .and_then(|full| full.waits.iter().find(|wait| wait.call as usize == index))
+                .map(|wait| line(&self.route, wait.site)),
+            critical: false,
+            effect: None,
+            attempts: Vec::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for FlowRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FlowRecord").field("route", &self.route.name).field("calls", &self.record.calls).finish()
+    }
+}
+
+/// File and line.
+pub(crate) fn line(route: &RouteFlow, site: CallSite) -> String {
+    let position = route.program.position(site);
+    format!("{}:{}", position.file, position.line)
+}

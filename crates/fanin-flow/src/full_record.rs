@@ -1,0 +1,119 @@
+//! What an explanation needs of a flow: the request, what its calls were answered, where it waited.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use arcstr::ArcStr;
+use bytes::Bytes;
+use fanin_lang::CallSite;
+use fanin_trace::Slice;
+use fanin_upstream::shared::{RequestKey, SharedResult};
+use http::{HeaderMap, Method, Uri};
+use tokio::time::Instant;
+
+use crate::call_record::Detail;
+use crate::request_object::IncomingRequest;
+
+/// Answers of all calls of a flow that are kept. More, and the flow cannot be run again.
+const MAX_BYTES: usize = 16 << 20;
+
+/// The full record of a flow.
+pub(crate) struct FullRecord {
+    pub(crate) request: RecordedRequest,
+    pub(crate) calls: Vec<FullCall>,
+    pub(crate) slices: Vec<Slice>,
+    pub(crate) waits: Vec<FlowWait>,
+    /// Why the flow cannot be run again.
+    pub(crate) unrepeatable: Option<&'static str>,
+    /// Bytes of the answers kept.
+    pub(crate) bytes: usize,
+}
+
+/// A call.
+#[derive(Default)]
+pub(crate) struct FullCall {
+    /// Method and path with query.
+    pub(crate) target: String,
+    /// What tells it from other calls, in each run of the flow. `None` if it was not sent.
+    pub(crate) identity: Option<Identity>,
+    /// What it was answered.
+    pub(crate) result: Option<SharedResult>,
+}
+
+/// What tells a call from others whatever the timing: its line and its request. Several of the same identity are asked the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    pub(crate) site: CallSite,
+    pub(crate) request: RequestKey,
+}
+
+/// A part of the flow began to wait for a call.
+pub(crate) struct FlowWait {
+    pub(crate) site: CallSite,
+    pub(crate) call: u32,
+    pub(crate) from: Duration,
+}
+
+/// A request, to be run again.
+#[derive(Clone)]
+pub(crate) struct RecordedRequest {
+    method: Method,
+    pub(crate) uri: Uri,
+    params: Vec<(ArcStr, ArcStr)>,
+    headers: HeaderMap,
+    body: Bytes,
+    remote: SocketAddr,
+    pub(crate) timeout: Duration,
+}
+
+impl RecordedRequest {
+    /// The request as it came, starting at `start`.
+    pub(crate) fn incoming(&self, start: Instant) -> IncomingRequest {
+        let RecordedRequest { method, uri, params, headers, body, remote, timeout } = self.clone();
+        IncomingRequest {
+            method,
+            uri,
+            params,
+            headers,
+            body,
+            upload: None,
+            remote,
+            start,
+            deadline: start + timeout,
+            permit: None,
+            detail: Detail::Calls,
+        }
+    }
+}
+
+impl FullRecord {
+    pub(crate) fn new(incoming: &IncomingRequest) -> FullRecord {
+        FullRecord {
+            request: RecordedRequest {
+                method: incoming.method.clone(),
+                uri: incoming.uri.clone(),
+                params: incoming.params.clone(),
+                headers: incoming.headers.clone(),
+                body: incoming.body.clone(),
+                remote: incoming.remote,
+                timeout: incoming.deadline.saturating_duration_since(incoming.start),
+            },
+            calls: Vec::new(),
+            slices: Vec::new(),
+            waits: Vec::new(),
+            unrepeatable: incoming.upload.is_some().then_some("its body is passed on without being collected"),
+            bytes: 0,
+        }
+    }
+
+    /// Keeps what a call was answered.
+    pub(crate) fn answered(&mut self, index: usize, result: SharedResult) {
+        self.bytes += result.as_ref().map_or(0, |ready| ready.answer.body.len());
+        if self.bytes > MAX_BYTES {
+            self.unrepeatable = Some("its answers are too large to be kept");
+            self.calls.iter_mut().for_each(|call| call.result = None);
+        } else if let Some(call) = self.calls.get_mut(index) {
+            call.result = Some(result);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! An explained request for a terminal.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::call::CallTrace;
+use crate::request::RequestTrace;
+use crate::waterfall::{draw, millis};
+
+/// The request in one line, its calls as bars, and for each call its slack and its gain.
+pub fn describe(trace: &RequestTrace) -> String {
+    let mut text = String::new();
+    let computed: Duration = trace.slices.iter().map(|slice| slice.to.saturating_sub(slice.from)).sum();
+    let _ = writeln!(
+        text,
+        "{} {}   {}   {:.1} ms{}",
+        trace.method,
+        trace.target,
+        trace.status,
+        millis(trace.duration),
+        if trace.partial { "   partial" } else { "" }
+    );
+    let _ = write!(
+        text,
+        "route {}, request {}, {:.1} ms before its flow began",
+        trace.route,
+        trace.id,
+        millis(trace.queued)
+    );
+    if !trace.slices.is_empty() {
+        let _ = write!(text, ", {:.2} ms computing in {} slices", millis(computed), trace.slices.len());
+    }
+    text.push_str("\n\n");
+    if trace.calls.is_empty() {
+        text.push_str("It made no calls.\n");
+        return text;
+    }
+    text.push_str("░ waits for its arguments or its batch   █ in flight   times in ms since the request arrived\n\n");
+    text.push_str(&draw(&trace.calls, trace.duration));
+    text.push('\n');
+    match trace.step {
+        Some(step) => effects(&mut text, trace, step),
+        None => text.push_str("What a shorter call would gain is known only of requests that were recorded in full.\n"),
+    }
+    if let Some(why) = &trace.unexplained {
+        let _ = writeln!(text, "Not everything could be worked out: {why}.");
+    }
+    text
+}
+
+fn effects(text: &mut String, trace: &RequestTrace, step: Duration) {
+    let step = millis(step);
+    let explained: Vec<&CallTrace> = trace.calls.iter().filter(|call| call.effect.is_some() || call.critical).collect();
+    let width = explained.iter().map(|call| call.name().chars().count()).max().unwrap_or(0).max(4);
+    let lines = explained.iter().map(|call| call.line.chars().count()).max().unwrap_or(0).max(4);
+    if explained.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "  {:width$}  {:lines$}  {:28}  {step} ms shorter", "call", "line", "slack");
+    for call in explained {
+        let mark = if call.critical { '▶' } else { ' ' };
+        let (slack, gain) = match &call.effect {
+            None => ("timed out: not known".to_owned(), "not known".to_owned()),
+            Some(effect) => {
+                let slack = match effect.slack {
+                    _ if call.critical => "none: the response waited".to_owned(),
+                    None => "any length".to_owned(),
+                    Some(slack) => format!("{:.1} ms", millis(slack)),
+                };
+                let gain = match effect.gain {
+                    gain if gain.is_zero() => "no gain".to_owned(),
+                    gain => format!("response {:.1} ms sooner", millis(gain)),
+                };
+                (slack, gain)
+            }
+        };
+        let _ = writeln!(text, "{mark} {:width$}  {:lines$}  {slack:28}  {gain}", call.name(), call.line);
+    }
+    text.push_str(
+        "\n▶ critical path. Slack: how much longer a call may take before the response is later or different.\n",
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Effect;
+    use crate::testing::{call, request};
+
+    #[test]
+    fn slack_and_gain_are_told() {
+        let effect = |slack: Option<u64>, gain| {
+            Some(Effect { slack: slack.map(Duration::from_millis), gain: Duration::from_millis(gain) })
+        };
+        let mut calls =
+            vec![call("prices", 0, 0, 30), call("reviews", 0, 0, 10), call("ads", 0, 0, 5), call("slow", 0, 0, 9)];
+        calls[0].effect = effect(Some(0), 7);
+        calls[0].critical = true;
+        calls[1].effect = effect(Some(20), 0);
+        calls[2].effect = effect(None, 0);
+        let trace = RequestTrace { step: Some(Duration::from_millis(10)), calls, ..request(30) };
+        let text = describe(&trace);
+        let line = |name: &str| text.lines().rfind(|line| line.contains(name)).unwrap_or("").to_owned();
+        assert!(line("prices").starts_with("▶ prices") && line("prices").contains("7.0 ms sooner"), "{text}");
+        assert!(line("reviews").contains("20.0 ms") && line("reviews").contains("no gain"), "{text}");
+        assert!(line("ads").contains("any length"), "{text}");
+    }
+
+    #[test]
+    fn requests_without_calls_are_told() {
+        assert!(describe(&request(3)).contains("no calls"));
+    }
+}
