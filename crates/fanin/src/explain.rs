@@ -260,6 +260,7 @@ impl Admin {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "a command of its own, which may block")]
 fn address(uri: &Uri) -> Result<SocketAddr, ExplainError> {
     if uri.scheme_str().is_some_and(|scheme| scheme != "http") {
         return Err(ExplainError::Scheme(uri.clone()));
