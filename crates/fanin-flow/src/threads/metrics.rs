@@ -60,9 +60,9 @@ impl Collector for Pools {
         let help = "Seconds that requests waited for a thread";
         let mut family = to.encode_descriptor("fanin_pool_wait_seconds", help, None, MetricType::Histogram)?;
         for (pool, _) in &pools {
-            let mut buckets = [(f64::MAX, 0); BOUNDS.len() + 1];
+            let mut buckets = [(f64::INFINITY, 0); BOUNDS.len() + 1];
             for (at, bucket) in buckets.iter_mut().enumerate() {
-                let bound = BOUNDS.get(at).map_or(f64::MAX, |bound| *bound as f64 / 1e6);
+                let bound = BOUNDS.get(at).map_or(f64::INFINITY, |bound| *bound as f64 / 1e6);
                 *bucket = (bound, pool.waits.buckets[at].load(Relaxed));
             }
             let count = buckets.iter().map(|(_, count)| count).sum();

@@ -116,7 +116,7 @@ fn encode_histogram(
     labels: &impl EncodeLabelSet,
     metrics: &UpstreamMetrics,
 ) -> fmt::Result {
-    let mut buckets = [(f64::MAX, 0); BOUNDS.len() + 1];
+    let mut buckets = [(f64::INFINITY, 0); BOUNDS.len() + 1];
     let mut count = 0;
     for (index, bucket) in buckets.iter_mut().enumerate() {
         if let Some(bound) = BOUNDS.get(index) {

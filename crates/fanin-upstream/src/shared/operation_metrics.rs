@@ -23,7 +23,7 @@ impl Sizes {
 
     /// Sum, count, and the count in each bucket with its bound.
     pub(crate) fn read(&self) -> (f64, u64, [(f64, u64); SIZES.len() + 1]) {
-        let mut buckets = [(f64::MAX, 0); SIZES.len() + 1];
+        let mut buckets = [(f64::INFINITY, 0); SIZES.len() + 1];
         for (at, bucket) in buckets.iter_mut().enumerate() {
             if let Some(bound) = SIZES.get(at) {
                 bucket.0 = *bound as f64;
