@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `config` | the whole file |
 //! | `server`, `route`, `flow_limits`, `executor`, `models`, `push`, `recorder` | a table each |
+//! | `objective` | what a route promises |
 //! | `upstream` | `[upstreams.NAME]`: kinds, policies, operations, statements |
 //! | `values` | durations, sizes, environment variables, names, secrets as text |
 //! | `reader` | typed values with their positions; records every error and reads on |
@@ -30,6 +31,7 @@ mod grpc;
 mod memory_budget;
 mod models;
 mod network;
+mod objective;
 mod path_pattern;
 mod path_segments;
 mod priority;
@@ -52,6 +54,7 @@ pub use grpc::Grpc;
 pub use memory_budget::MemoryBudget;
 pub use models::{ModelSettings, Models, Versions};
 pub use network::Network;
+pub use objective::Objective;
 pub use path_segments::{UnsafeSegment, check_segments, check_value, has_whole_escapes};
 pub use priority::Priority;
 pub use push::Push;

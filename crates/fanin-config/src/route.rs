@@ -12,12 +12,14 @@ use crate::diagnostic::Position;
 use crate::executor::{self, Executor, Threads};
 use crate::flow_limits::FlowLimits;
 use crate::grpc::full_method;
+use crate::objective::{Objective, parse_objective};
 use crate::path_pattern::{check_pattern, colon_segment};
 use crate::priority::{self, Priority};
 use crate::reader::{Located, Reader, Table};
 use crate::route_conflicts::Paths;
 use crate::schema::types;
 use crate::server::Server;
+use crate::values::duration::format_duration;
 use crate::values::names::is_identifier;
 use crate::values::origin::web_origin;
 use crate::values::serialize;
@@ -84,6 +86,11 @@ pub struct Route {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "types::Text")]
     pub grpc: Option<String>,
+    /// What the route promises: `"99 % < 200ms"`. A request is good if it is answered without a 5xx within the time. Metrics count the
+    /// good ones, and the ready alert rules watch how fast the rest is used up. The deadline stays `timeout`.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "serialize::optional_display")]
+    #[schemars(with = "types::ObjectiveText")]
+    pub objective: Option<Objective>,
     /// What runs the flow. With `"coroutines"`, a suspended flow costs memory only. With `{ threads = 600, waiting =
     /// 200 }`, each request holds a thread.
     #[schemars(with = "types::Or<types::Coroutines, Threads>")]
@@ -112,6 +119,7 @@ impl Route {
             progressive: false,
             allowed_origins: Vec::new(),
             grpc: None,
+            objective: None,
             executor: Executor::Coroutines,
             limits: FlowLimits::default(),
         }
@@ -241,6 +249,14 @@ impl Route {
         let origins =
             table.list("allowed_origins", "an origin such as \"https://shop.example\"", false, allowed_origin);
         route.allowed_origins = origins.unwrap_or_default().into_iter().map(|at| at.value).collect();
+        let what = "a part and a time such as \"99 % < 200ms\"";
+        route.objective = table.parsed("objective", what, parse_objective).map(|at| at.value);
+        if let Some(objective) = route.objective.filter(|objective| objective.within > route.timeout) {
+            let message = format!("{} is above the route's timeout", format_duration(objective.within));
+            let hint =
+                format!("requests end after {}; lower the time of the objective", format_duration(route.timeout));
+            table.warning("objective", &message, &hint);
+        }
         route.executor = executor::read(table);
         if route.progressive && matches!(route.executor, Executor::Threads(_)) {
             let span = table.span_of("progressive").unwrap_or(table.span().clone());

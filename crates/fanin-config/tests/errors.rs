@@ -593,6 +593,9 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
             "4:12",
             "`threads` is not \"coroutines\" or { threads = 600, waiting = 200 }",
         ),
+        (full_route("objective = 99"), "4:13", "must be a part and a time such as \"99 % < 200ms\""),
+        (full_route("objective = '100 % < 1s'"), "4:13", "an objective leaves some requests to fail"),
+        (full_route("objective = '99 % < 200'"), "4:13", "`200` has no unit"),
         (full_route("executor = 600"), "4:12", "must be \"coroutines\" or { threads"),
         (full_route("executor = { thread = 1 }"), "4:14", "did you mean `threads`?"),
         (full_route("executor = { threads = 0 }"), "4:24", "routes[0].executor.threads"),
@@ -709,6 +712,9 @@ fn warnings_do_not_refuse_the_file() {
     let text = format!("[[routes]]\npath = '/items/:id'\n{OK}\n");
     let config = parse(&text, dir.path()).expect("valid");
     assert!(config.warnings[0].to_string().contains("a parameter is written {id}"), "{:?}", config.warnings);
+    let text = format!("[[routes]]\npath = '/'\n{OK}\ntimeout = '1s'\nobjective = '99 % < 2s'\n");
+    let warning = parse(&text, dir.path()).expect("valid").warnings[0].to_string();
+    assert!(warning.contains("5:13: warning: routes[0].objective: 2s is above the route's timeout"), "{warning}");
 }
 
 /// Cut anywhere or with any byte changed, a file is either read or refused with places that are in it.

@@ -31,6 +31,11 @@ pub trait Application: Send + Sync + 'static {
         "{}".into()
     }
 
+    /// The work that makes the routes' plans as a JSON list, for the dashboard. `None` if there are none.
+    fn plans(&self) -> Option<DebugWork> {
+        None
+    }
+
     /// An admin page of the application, below `/debug/` or `/requests`: the work that makes it, which runs on a thread of its own, few at a
     /// time. `None` if there is no such page now.
     fn debug_page(&self, _method: &Method, _path: &str, _query: Option<&str>) -> Option<DebugWork> {

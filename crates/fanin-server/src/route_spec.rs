@@ -25,6 +25,8 @@ pub struct RouteSpec {
     pub stream_body: bool,
     /// The application answers gRPC calls on it. On other routes they are not implemented.
     pub grpc: bool,
+    /// What the route promises. Metrics count the requests that keep it.
+    pub objective: Option<fanin_config::Objective>,
     /// Orders the queue, and decides which requests are shed first.
     pub priority: Priority,
 }
@@ -42,6 +44,7 @@ impl RouteSpec {
             max_body: server.max_body,
             stream_body: false,
             grpc: false,
+            objective: None,
             priority: Priority::Normal,
         }
     }
@@ -68,6 +71,7 @@ impl From<&fanin_config::Route> for RouteSpec {
             max_body: route.max_body,
             stream_body: route.stream_body,
             grpc: route.grpc.is_some(),
+            objective: route.objective,
             priority: route.priority,
         }
     }

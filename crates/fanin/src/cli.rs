@@ -40,7 +40,7 @@ pub enum Command {
         \x20                 exit with 0; a second signal ends at once\n  \
         SIGHUP            reload fanin.toml and all flows; if one is wrong, the old ones stay\n\n\
         The access log goes to standard output, all other output to standard error.\n\
-        Health, metrics and the configuration in force: http://127.0.0.1:9090 ([server] admin).\n\
+        Dashboard, health, metrics and the configuration in force: http://127.0.0.1:9090 ([server] admin).\n\
         Documentation: docs/cli.md, docs/configuration.md.")]
     Serve {
         /// Folder that holds fanin.toml, or the file itself
@@ -93,6 +93,15 @@ pub enum Command {
         response yet. Latency counts from that moment. Send load only to servers of your own.\n\
         Documentation: docs/cli.md.")]
     Load(crate::load::LoadArgs),
+    /// Show what a running server does: the dashboard in a terminal
+    #[command(after_help = "Examples:\n  \
+        fanin top                                         the server of this machine, until Ctrl-C\n  \
+        fanin top --url http://10.0.0.5:9090 --token-file admin.token\n  \
+        fanin top --once | head -20                       once, for scripts\n  \
+        fanin top --json --window 300 | jq .routes\n\n\
+        It asks the admin pages for /dashboard/data each second. The same in a browser: /dashboard there.\n\
+        Documentation: docs/how-to/dashboard.md.")]
+    Top(crate::top::TopArgs),
     /// Compute from access logs how many threads, or how much memory, a tier needs
     Size(fanin_lab::size::SizeArgs),
     /// Measure threads, coroutines, slow backends and memory here, beside published figures

@@ -1,6 +1,6 @@
 //! The `fanin` program: command line and demo. It must not contain server, flow or upstream logic.
 //!
-//! - `cli`: the commands. `serve`, `check`, `explain`, `load`: one command each; `size` and `lab` are in `fanin-lab`.
+//! - `cli`: the commands. `serve`, `check`, `explain`, `load`, `top`: one command each; `size` and `lab` are in `fanin-lab`.
 //! - `app`: connects flows, upstreams and models to the server.
 //! - `demo`: the examples with their backends.
 //! - `recorder`: the last requests with their calls. `client`: one request over HTTP.
@@ -17,6 +17,7 @@ mod logging;
 mod recorder;
 mod report;
 mod serve;
+mod top;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Demo { example, once } => demo::run(example, once),
         Command::Explain(args) => explain::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Size(args) => fanin_lab::size::run(args).unwrap_or_else(|error| {
             report::chain(&error);
             ExitCode::FAILURE

@@ -40,6 +40,7 @@ repository = "models"
 [[routes]]
 path = "/"
 flow = "flow.star:page"
+objective = "99 % < 200 ms"
 
 [[routes]]
 path = "/threads"

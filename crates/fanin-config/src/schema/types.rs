@@ -103,6 +103,11 @@ leaf!(
     json_schema!({ "type": "string", "pattern": r"^.+\.star:[A-Za-z_][A-Za-z0-9_]*$|\$\{", "x-type": "file:function" })
 );
 leaf!(
+    /// `"99 % < 200ms"`.
+    ObjectiveText,
+    json_schema!({ "type": "string", "pattern": r"^\s*[0-9.]+\s*%\s*<\s*[0-9].*$|\$\{", "x-type": "objective" })
+);
+leaf!(
     /// What happens when the client leaves.
     DisconnectText,
     json_schema!({ "anyOf": [{ "enum": ["effect", "cancel", "finish"] }, variable()] })

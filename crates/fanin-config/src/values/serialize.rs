@@ -18,6 +18,13 @@ pub(crate) fn display<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::
     to.collect_str(value)
 }
 
+pub(crate) fn optional_display<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => to.collect_str(value),
+        None => to.serialize_none(),
+    }
+}
+
 pub(crate) fn list<T: Display, S: Serializer>(values: &[T], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(values.iter().map(ToString::to_string))
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
+use fanin_config::Objective;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -26,6 +27,7 @@ struct Row {
     workers: Vec<Arc<RouteStats>>,
     in_flight: usize,
     waiting: usize,
+    objective: Option<Objective>,
 }
 
 impl Row {
@@ -47,8 +49,21 @@ impl Row {
 impl Collector for Metrics {
     fn encode(&self, mut to: DescriptorEncoder) -> fmt::Result {
         self.encode_routes(&mut to)?;
+        self.encode_objectives(&mut to)?;
         self.encode_workers(&mut to)?;
         self.encode_process(&mut to)
+    }
+}
+
+/// The metrics that the dashboard reads each second: without those of the process, which take longer with many open files.
+#[derive(Debug)]
+pub(crate) struct Frequent(pub(crate) Arc<Metrics>);
+
+impl Collector for Frequent {
+    fn encode(&self, mut to: DescriptorEncoder) -> fmt::Result {
+        self.0.encode_routes(&mut to)?;
+        self.0.encode_objectives(&mut to)?;
+        self.0.encode_workers(&mut to)
     }
 }
 
@@ -62,6 +77,7 @@ impl Metrics {
             workers: stats.workers.clone(),
             in_flight: stats.limiter.as_ref().map_or(0, |limiter| limiter.in_flight()),
             waiting: stats.limiter.as_ref().map_or(0, |limiter| limiter.waiting()),
+            objective: stats.objective,
         };
         routes.iter().map(row).collect()
     }
@@ -158,6 +174,40 @@ impl Metrics {
             MetricType::Gauge,
             |metric| metric.encode_gauge(&(self.limiters.server.waiting() as f64)),
         )
+    }
+
+    fn encode_objectives(&self, to: &mut DescriptorEncoder) -> fmt::Result {
+        let mut rows = self.rows();
+        rows.retain(|row| row.objective.is_some());
+        type Value = fn(&Objective) -> f64;
+        let gauges: [(&str, &str, Value); 2] = [
+            ("fanin_objective_ratio", "The part of requests that the route's objective wants good.", Objective::ratio),
+            (
+                "fanin_objective_seconds",
+                "How soon a good response is there, as the route's objective says.",
+                |objective| objective.within.as_secs_f64(),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            family(to, name, help, MetricType::Gauge, |metric| {
+                rows.iter().try_for_each(|row| gauge(metric, &row.labels(), row.objective.as_ref().map_or(0.0, value)))
+            })?;
+        }
+        type Of = fn(&RouteStats) -> &Count;
+        let counters: [(&str, &str, Of); 2] = [
+            ("fanin_objective_requests", "Responses that count for the route's objective.", |stats| {
+                &stats.objective_counted
+            }),
+            ("fanin_objective_good", "Responses without 5xx within the time of the route's objective.", |stats| {
+                &stats.objective_good
+            }),
+        ];
+        for (name, help, of) in counters {
+            family(to, name, help, MetricType::Counter, |metric| {
+                rows.iter().try_for_each(|row| count(metric, &row.labels(), row.sum(of)))
+            })?;
+        }
+        Ok(())
     }
 
     fn encode_workers(&self, to: &mut DescriptorEncoder) -> fmt::Result {

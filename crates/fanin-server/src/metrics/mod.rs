@@ -16,6 +16,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use fanin_config::Objective;
+
+pub(crate) use encode::Frequent;
 pub(crate) use stats::{Closed, RouteStats, WorkerStats};
 
 use crate::BuildInfo;
@@ -51,6 +54,7 @@ struct PerWorkerStats {
     workers: Vec<Arc<RouteStats>>,
     /// `None` for requests without a route.
     limiter: Option<Arc<Limiter>>,
+    objective: Option<Objective>,
 }
 
 impl Metrics {
@@ -69,19 +73,33 @@ impl Metrics {
         }
     }
 
+    pub(crate) fn version(&self) -> &'static str {
+        self.build.version
+    }
+
     pub(crate) fn worker(&self, index: usize) -> Arc<WorkerStats> {
         self.workers[index].clone()
     }
 
     /// The counts of a route on a worker. They survive reloads.
-    pub(crate) fn route(&self, worker: usize, label: Label, limiter: Option<&Arc<Limiter>>) -> Arc<RouteStats> {
+    pub(crate) fn route(
+        &self,
+        worker: usize,
+        label: Label,
+        limiter: Option<&Arc<Limiter>>,
+        objective: Option<Objective>,
+    ) -> Arc<RouteStats> {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let stats = routes.entry(label).or_insert_with(|| PerWorkerStats {
             workers: self.workers.iter().map(|_| Arc::default()).collect(),
             limiter: None,
+            objective: None,
         });
         stats.limiter = limiter.cloned();
-        stats.workers[worker].clone()
+        stats.objective = objective;
+        let stats = stats.workers[worker].clone();
+        stats.objective_micros.set(objective.map_or(0, |objective| objective.within.as_micros() as u64));
+        stats
     }
 
     pub(crate) fn reloaded(&self, ok: bool) {

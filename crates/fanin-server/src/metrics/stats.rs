@@ -28,6 +28,12 @@ pub(crate) struct RouteStats {
     /// Requests whose client disconnected before the response.
     pub(super) left: Count,
     pub(super) panics: Count,
+    /// How soon a good response of the route's objective is there, in microseconds; 0 without an objective.
+    pub(super) objective_micros: Count,
+    /// Responses that count for the objective.
+    pub(super) objective_counted: Count,
+    /// Of them, the good ones.
+    pub(super) objective_good: Count,
 }
 
 impl RouteStats {
@@ -36,6 +42,13 @@ impl RouteStats {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
         self.classes[class].add(1);
         self.durations.observe(duration);
+        let within = self.objective_micros.get();
+        if within != 0 {
+            self.objective_counted.add(1);
+            if status.as_u16() < 500 && duration.as_micros() <= u128::from(within) {
+                self.objective_good.add(1);
+            }
+        }
         self.reported(report);
     }
 

@@ -40,11 +40,11 @@ impl<A: Application> WorkerGeneration<A> {
                     grpc: spec.grpc,
                     priority: spec.priority,
                     limiters: Rc::new(limiters),
-                    stats: metrics.route(worker, label, Some(limiter)),
+                    stats: metrics.route(worker, label, Some(limiter), spec.objective),
                 })
             })
             .collect();
-        let unmatched = metrics.route(worker, Label { method: String::new(), path: String::new() }, None);
+        let unmatched = metrics.route(worker, Label { method: String::new(), path: String::new() }, None, None);
         WorkerGeneration { shared, app, routes, unmatched }
     }
 

@@ -136,6 +136,14 @@ impl Application for App {
         self.masked.clone()
     }
 
+    fn plans(&self) -> Option<DebugWork> {
+        let flows = self.flows.clone();
+        Some(Box::new(move || DebugPage {
+            kind: "application/json",
+            body: serde_json::json!(flows.plans()).to_string().into_bytes(),
+        }))
+    }
+
     fn debug_page(&self, method: &Method, path: &str, query: Option<&str>) -> Option<DebugWork> {
         if path.starts_with("/requests") {
             return recorder::page(&self.recorder, method, path, query);

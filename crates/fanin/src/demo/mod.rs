@@ -223,6 +223,7 @@ pub fn curl_lines(example: Example, server: SocketAddr, admin: Option<SocketAddr
     }
     if let Some(admin) = admin {
         text.push_str(&format!("  curl -s 'http://{admin}/metrics'\n"));
+        text.push_str(&format!("  http://{admin}/dashboard in a browser, or: fanin top --url http://{admin}\n"));
     }
     text
 }
@@ -299,7 +300,10 @@ mod tests {
         let lines = curl_lines(Example::Shop, at, Some(SocketAddr::from(([127, 0, 0, 1], 9090))));
         assert!(lines.contains("'http://127.0.0.1:8080/products/p142?mask=name_and_photo_only'"), "{lines}");
         assert!(lines.contains("-d '{\"products\""), "{lines}");
-        assert!(lines.ends_with("  curl -s 'http://127.0.0.1:9090/metrics'\n"), "{lines}");
+        assert!(
+            lines.contains("  curl -s 'http://127.0.0.1:9090/metrics'\n  http://127.0.0.1:9090/dashboard in a browser"),
+            "{lines}"
+        );
     }
 
     #[test]

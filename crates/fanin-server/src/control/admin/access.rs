@@ -16,9 +16,12 @@ pub(super) fn is_public(path: &str) -> bool {
     matches!(path, "/health" | "/ready")
 }
 
-/// Whether a page changes something, or shows more than numbers.
+/// Whether a page changes something, or shows more than numbers. The page of the dashboard itself shows nothing before it has data.
 fn needs_token(path: &str) -> bool {
-    matches!(path, "/config" | "/reload" | "/requests") || path.starts_with("/debug/") || path.starts_with("/requests/")
+    matches!(path, "/config" | "/reload" | "/requests")
+        || path.starts_with("/debug/")
+        || path.starts_with("/requests/")
+        || path.starts_with("/dashboard/")
 }
 
 /// Checks a request.
@@ -159,14 +162,14 @@ mod tests {
         std::fs::write(file.path(), "s3cret\n").unwrap();
         let server = fanin_config::Server { admin_token_file: Some(file.path().to_owned()), ..Default::default() };
         let get = |path, token| status(Method::GET, path, &[("host", "localhost"), ("authorization", token)], &server);
-        for path in ["/config", "/reload", "/debug/heap"] {
+        for path in ["/config", "/reload", "/debug/heap", "/dashboard/data", "/dashboard/plans"] {
             assert_eq!(get(path, "Bearer s3cret"), 200, "{path}");
             assert_eq!(get(path, "bearer s3cret"), 200, "{path}");
             for token in ["", "Bearer", "Bearer ", "Bearer s3cre", "Bearer s3crets", "Bearer S3cret", "Basic s3cret"] {
                 assert_eq!(get(path, token), 401, "{path} {token}");
             }
         }
-        for path in ["/", "/metrics", "/health", "/ready", "/other"] {
+        for path in ["/", "/metrics", "/health", "/ready", "/other", "/dashboard"] {
             assert_eq!(get(path, ""), 200, "{path}");
         }
         std::fs::write(file.path(), "\n").unwrap();

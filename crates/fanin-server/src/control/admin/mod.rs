@@ -1,8 +1,9 @@
 //! The admin pages: health, metrics, configuration, reload, and an index of them at `/`.
 //!
-//! - `listener`: connections. `access`: who may use which page.
+//! - `listener`: connections. `access`: who may use which page. `dashboard`: the dashboard and its history.
 
 mod access;
+mod dashboard;
 mod listener;
 
 use std::cell::Cell;
@@ -21,7 +22,7 @@ use tokio::task::spawn_local;
 use tokio::time::Instant;
 
 use super::reload::Reloader;
-use crate::{Application, Body, Loader, PageLink, Problem, Response};
+use crate::{Application, Body, DebugWork, Loader, PageLink, Problem, Response};
 
 /// Pages of recorded requests that are made at the same time.
 const EXPLAINING: usize = 4;
@@ -33,7 +34,8 @@ const REFUSALS_EVERY: Duration = Duration::from_secs(1);
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The pages of the index, besides the application's.
-const PAGES: [PageLink; 5] = [
+const PAGES: [PageLink; 6] = [
+    PageLink { href: "/dashboard", description: "what the server does now and did in the last 15 minutes, for people" },
     PageLink { href: "/health", description: "200 while the process runs, for liveness probes" },
     PageLink {
         href: "/ready",
@@ -53,9 +55,11 @@ pub(super) fn start<L: Loader>(admin: Option<TcpListener>, probes: Option<TcpLis
         let mut registry = Registry::default();
         registry.register_collector(Box::new(reloader.metrics.clone()));
         let (reloader, refused) = (reloader.clone(), Cell::new(None));
+        let dashboard = dashboard::Dashboard::start(&reloader);
         let pages = Rc::new(Pages {
             registry,
             reloader,
+            dashboard,
             debugging: Semaphore::new(1),
             explaining: Semaphore::new(EXPLAINING),
             refused,
@@ -94,6 +98,7 @@ struct Pages<L: Loader> {
     /// The server's metrics; the application's are in its generation.
     registry: Registry,
     reloader: Rc<Reloader<L>>,
+    dashboard: Rc<dashboard::Dashboard>,
     /// One debug page at a time.
     debugging: Semaphore,
     /// Few pages of recorded requests at a time.
@@ -117,6 +122,9 @@ impl<L: Loader> Pages<L> {
             ("/", true) => self.index(),
             ("/metrics", true) => self.metrics(),
             ("/config", true) => Response::json(self.reloader.current.load().app.config()),
+            ("/dashboard", true) => dashboard::page(),
+            ("/dashboard/data", true) => self.dashboard.data(&self.reloader, request.uri().query()),
+            ("/dashboard/plans", true) => self.plans().await,
             (path, true) if path.starts_with("/debug/") => {
                 self.debug(request.method(), path, request.uri().query(), &self.debugging).await
             }
@@ -126,7 +134,9 @@ impl<L: Loader> Pages<L> {
             }
             ("/reload", _) if *request.method() == Method::POST => self.reload(peer).await,
             ("/reload", _) => not_allowed("POST"),
-            ("/" | "/metrics" | "/config", false) => not_allowed("GET, HEAD"),
+            ("/" | "/metrics" | "/config" | "/dashboard" | "/dashboard/data" | "/dashboard/plans", false) => {
+                not_allowed("GET, HEAD")
+            }
             _ => Problem::new(StatusCode::NOT_FOUND, "no-page", "There is no such admin page")
                 .member(
                     "pages",
@@ -190,6 +200,25 @@ impl<L: Loader> Pages<L> {
             return Problem::new(StatusCode::NOT_FOUND, "no-page", "There is no such page, or its feature is disabled")
                 .into();
         };
+        self.made(work, at_a_time).await
+    }
+
+    /// The plans of all routes. They are made once for each configuration.
+    async fn plans(&self) -> Response {
+        let generation = self.reloader.current.load_full();
+        if let Some(plans) = self.dashboard.known_plans(generation.number) {
+            return Response::json(plans);
+        }
+        let Some(work) = generation.app.plans() else { return Response::json("[]") };
+        let response = self.made(work, &self.debugging).await;
+        if response.status == StatusCode::OK {
+            self.dashboard.keep_plans(generation.number, response.body.to_bytes());
+        }
+        response
+    }
+
+    /// A page that takes longer to make.
+    async fn made(&self, work: DebugWork, at_a_time: &Semaphore) -> Response {
         let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Another debug page is being made").into();
         let Ok(_only) = at_a_time.try_acquire() else { return busy() };
         // Not on this thread, which handles signals.
