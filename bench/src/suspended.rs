@@ -95,6 +95,7 @@ fn incoming() -> IncomingRequest {
         remote: ([127, 0, 0, 1], 5555).into(),
         start,
         deadline: start + Duration::from_secs(600),
+        trace: None,
         // As large as the server's.
         permit: Some(Box::new(0u64)),
         detail: fanin_flow::Detail::Nothing,

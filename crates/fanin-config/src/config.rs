@@ -16,8 +16,8 @@ use crate::upstream::kind::has_key;
 use crate::values::env::Env;
 use crate::values::serialize;
 use crate::{
-    ConfigError, Diagnostic, FlowLimits, Grpc, Models, Push, Recorder, Route, Server, Severity, Source, Upstream,
-    route, server,
+    ConfigError, Diagnostic, FlowLimits, Grpc, Models, Otlp, Push, Recorder, Route, Server, Severity, Source, Tracing,
+    Upstream, route, server,
 };
 
 /// The configuration file's name in its folder.
@@ -50,6 +50,14 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Grpc")]
     pub grpc: Option<Grpc>,
+    /// Traces that requests take part in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Tracing")]
+    pub tracing: Option<Tracing>,
+    /// Where spans and metrics are sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Otlp")]
+    pub otlp: Option<Otlp>,
     /// Methods and paths, each bound to a flow.
     pub routes: Vec<Route>,
     /// The folder of the file. Flow files are below it.
@@ -212,6 +220,10 @@ fn read(mut root: Table<'_, '_>) -> Config {
     let push = root.table("push").map(Push::read).unwrap_or_default();
     let recorder = root.table("recorder").map(Recorder::read).unwrap_or_default();
     let grpc = root.table("grpc").map(Grpc::read);
+    let tracing = root.table("tracing").map(Tracing::read);
+    let otlp = root.table("otlp").map(Otlp::read);
+    // Spans belong to traces.
+    let tracing = tracing.or_else(|| otlp.as_ref().map(|_| Tracing::default()));
     let upstreams = root
         .named_tables("upstreams")
         .into_iter()
@@ -219,7 +231,7 @@ fn read(mut root: Table<'_, '_>) -> Config {
         .map(|upstream| (upstream.name.clone(), upstream))
         .collect();
     root.finish();
-    Config { server, flow, upstreams, models, push, recorder, grpc, routes, ..Config::default() }
+    Config { server, flow, upstreams, models, push, recorder, grpc, tracing, otlp, routes, ..Config::default() }
 }
 
 impl Config {

@@ -7,7 +7,7 @@
 //! | modules | |
 //! |---|---|
 //! | `config` | the whole file |
-//! | `server`, `route`, `flow_limits`, `executor`, `models`, `push`, `recorder` | a table each |
+//! | `server`, `route`, `flow_limits`, `executor`, `models`, `push`, `recorder`, `tracing`, `otlp` | a table each |
 //! | `objective` | what a route promises |
 //! | `upstream` | `[upstreams.NAME]`: kinds, policies, operations, statements |
 //! | `values` | durations, sizes, environment variables, names, secrets as text |
@@ -32,6 +32,7 @@ mod memory_budget;
 mod models;
 mod network;
 mod objective;
+mod otlp;
 mod path_pattern;
 mod path_segments;
 mod priority;
@@ -43,6 +44,7 @@ mod route;
 mod route_conflicts;
 mod schema;
 mod server;
+mod tracing;
 mod upstream;
 mod values;
 
@@ -55,6 +57,7 @@ pub use memory_budget::MemoryBudget;
 pub use models::{ModelSettings, Models, Versions};
 pub use network::Network;
 pub use objective::Objective;
+pub use otlp::{Otlp, OtlpProtocol};
 pub use path_segments::{UnsafeSegment, check_segments, check_value, has_whole_escapes};
 pub use priority::Priority;
 pub use push::Push;
@@ -62,6 +65,7 @@ pub use recorder::Recorder;
 pub use render::{render, render_all};
 pub use route::{FlowRef, OnDisconnect, Route};
 pub use server::{AccessLog, LogFormat, RequestSlashes, Server, ServerTls};
+pub use tracing::{TraceTrust, Tracing};
 pub use upstream::batch::Batch;
 pub use upstream::breaker::Breaker;
 pub use upstream::cache::Cache;

@@ -13,7 +13,9 @@ pub enum Detail {
     Nothing,
     /// The times and outcomes of its calls. Costs a fraction of a microsecond for each.
     Calls,
-    /// Also paths, waits, attempts, and the answers, so that the flow can be run again with other times.
+    /// Also their paths and queries.
+    Paths,
+    /// Also waits, attempts, and the answers, so that the flow can be run again with other times.
     Full,
 }
 

@@ -1,10 +1,10 @@
-//! The headers of a request as its flow keeps them.
+//! The headers of a request, as a flow keeps them.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The request's headers, values of one name together. A list, because it takes less memory than a header map and nothing looks up
 /// a single name.
-pub(crate) struct ClientHeaders(pub(crate) Box<[(HeaderName, HeaderValue)]>);
+pub(crate) struct ClientHeaders(Box<[(HeaderName, HeaderValue)]>);
 
 impl ClientHeaders {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {

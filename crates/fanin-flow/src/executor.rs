@@ -22,6 +22,7 @@ use crate::fair_scheduler::{FIRST_SLICE, SLICE, TimeSlice};
 use crate::flow_error::FlowError;
 use crate::flow_host::FlowHost;
 use crate::full_record::FullRecord;
+use crate::incoming_request::IncomingRequest;
 use crate::json_thread::Parsing;
 use crate::partial;
 use crate::playback::Playback;
@@ -29,7 +30,7 @@ use crate::progressive::Framing;
 use crate::push::PushRefused;
 use crate::refused_path::RefusedPath;
 use crate::reply::{Reply, Success};
-use crate::request_object::{BODY, ClientError, HEADERS, IncomingRequest, QUERY, RequestObject};
+use crate::request_object::{BODY, ClientError, HEADERS, QUERY, RequestObject};
 use crate::respond;
 use crate::route::RouteFlow;
 use crate::sequential_waits;
@@ -426,7 +427,7 @@ fn failed(host: &FlowHost, failure: &Failure) -> (FlowError, Option<Limit>) {
     let error = to_error(failure, &host.req);
     let route = &host.route;
     if host.playback().is_none() {
-        host.worker.log.failure(&route.name, &route.program, failure, &error);
+        host.worker.log.failure(&route.name, &route.program, host.req.trace_id(), failure, &error);
     }
     (error, Limit::of(failure))
 }

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use fanin_config::OnDisconnect;
 
 use crate::executor::Flow;
+use crate::incoming_request::IncomingRequest;
 use crate::progressive::Queue;
 use crate::reply::{Incomplete, Reply, ReplyBody, ReplyStream, Summary};
-use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
 use crate::threads::{self, Pool};
 use crate::worker::Worker;

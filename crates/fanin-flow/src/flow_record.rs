@@ -19,6 +19,8 @@ pub(crate) struct Record {
     pub(crate) last_ended: Option<u32>,
     /// Batches sent so far.
     pub(crate) batches: u32,
+    /// Method and path with query of each call, if they are recorded.
+    pub(crate) paths: Vec<String>,
     pub(crate) full: Option<Box<FullRecord>>,
 }
 
@@ -88,7 +90,7 @@ impl FlowRecord {
         CallTrace {
             upstream: object.name().into(),
             operation,
-            target: full.and_then(|full| full.calls.get(index)).map(|call| call.target.clone()).unwrap_or_default(),
+            target: self.record.paths.get(index).cloned().unwrap_or_default(),
             line: line(&self.route, call.site),
             made: Duration::from_micros(call.made.into()),
             sent: time(call.sent),

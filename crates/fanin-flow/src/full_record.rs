@@ -12,7 +12,7 @@ use http::{HeaderMap, Method, Uri};
 use tokio::time::Instant;
 
 use crate::call_record::Detail;
-use crate::request_object::IncomingRequest;
+use crate::incoming_request::IncomingRequest;
 
 /// Answers of all calls of a flow that are kept. More, and the flow cannot be run again.
 const MAX_BYTES: usize = 16 << 20;
@@ -32,8 +32,6 @@ pub(crate) struct FullRecord {
 /// A call.
 #[derive(Default)]
 pub(crate) struct FullCall {
-    /// Method and path with query.
-    pub(crate) target: String,
     /// What tells it from other calls, in each run of the flow. `None` if it was not sent.
     pub(crate) identity: Option<Identity>,
     /// What it was answered.
@@ -82,6 +80,7 @@ impl RecordedRequest {
             deadline: start + timeout,
             permit: None,
             detail: Detail::Calls,
+            trace: None,
         }
     }
 }

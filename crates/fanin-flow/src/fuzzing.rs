@@ -10,7 +10,8 @@ use fanin_lang::value::Object;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tokio::time::Instant;
 
-use crate::request_object::{IncomingRequest, RequestObject};
+use crate::incoming_request::IncomingRequest;
+use crate::request_object::RequestObject;
 
 const MAX_DEPTH: usize = 64;
 
@@ -26,6 +27,7 @@ fn request(uri: Uri, headers: HeaderMap, body: Bytes) -> RequestObject {
         remote: (Ipv4Addr::LOCALHOST, 1).into(),
         start,
         deadline: start + Duration::from_secs(1),
+        trace: None,
         permit: None,
         detail: crate::call_record::Detail::Nothing,
     };

@@ -39,6 +39,7 @@ mod flows;
 mod full_record;
 #[doc(hidden)]
 pub mod fuzzing;
+mod incoming_request;
 mod inflight;
 mod json;
 mod json_thread;
@@ -74,8 +75,8 @@ pub use flow_error::FlowError;
 pub use flow_future::FlowFuture;
 pub use flow_record::FlowRecord;
 pub use flows::{Checked, Flows, WorkerFlows};
+pub use incoming_request::IncomingRequest;
 pub use plan::RoutePlan;
 pub use reply::{Incomplete, MessageStream, Reply, ReplyBody, ReplyStream, Success, Summary};
-pub use request_object::IncomingRequest;
 pub use rpc_status::RpcStatus;
 pub use upload::ClientUpload;

@@ -7,6 +7,7 @@ use fanin_lang::{Failure, Program};
 use http::StatusCode;
 use prometheus_client::metrics::counter::Counter;
 use tokio::time::Instant;
+use tracing::Value;
 
 use crate::flow_error::FlowError;
 
@@ -88,7 +89,14 @@ impl FailureLog {
 
     /// Logs a failure with its position and stack. Responses of `abort` and client errors are not logged.
     #[cold]
-    pub(crate) fn failure(&self, route: &str, program: &Program, failure: &Failure, error: &FlowError) {
+    pub(crate) fn failure(
+        &self,
+        route: &str,
+        program: &Program,
+        trace_id: Option<impl Value>,
+        failure: &Failure,
+        error: &FlowError,
+    ) {
         if error.status.is_client_error() || error.kind == "abort" {
             return;
         }
@@ -98,9 +106,9 @@ impl FailureLog {
         let excerpt = program.explain(failure, false);
         let excerpt = excerpt.trim_matches('\n');
         if error.status == StatusCode::INTERNAL_SERVER_ERROR {
-            tracing::error!(target: "fanin::flow", route, at = position, suppressed, excerpt = %excerpt, "{failure}");
+            tracing::error!(target: "fanin::flow", route, at = position, trace_id, suppressed, excerpt = %excerpt, "{failure}");
         } else {
-            tracing::warn!(target: "fanin::flow", route, at = position, suppressed, excerpt = %excerpt, "{failure}");
+            tracing::warn!(target: "fanin::flow", route, at = position, trace_id, suppressed, excerpt = %excerpt, "{failure}");
         }
     }
 }

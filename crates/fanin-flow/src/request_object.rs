@@ -1,11 +1,10 @@
 //! `req`: the request as flows see it.
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,14 +15,16 @@ use fanin_json::{Doc, write_str};
 use fanin_lang::value::frozen::FrozenMap;
 use fanin_lang::value::{Frozen, Object};
 use fanin_lang::{Failure, FrozenValue, Kind, Stop, Value};
+use fanin_tracecontext::{TraceContext, TraceId};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tokio::time::Instant;
+use tracing::field::{DisplayValue, display};
 
-use crate::call_record::Detail;
 use crate::client_headers::ClientHeaders;
 use crate::flow_error::FlowError;
-use crate::upload::{self, ClientUpload, UploadedBody};
+use crate::incoming_request::IncomingRequest;
+use crate::upload::{self, UploadedBody};
 
 use crate::json_thread::{self, Parsing, Reading};
 use crate::refused_path::RefusedPath;
@@ -42,38 +43,6 @@ const MAX_QUERY_PARAMETERS: usize = 1_000;
 /// Up to this many names, comparing with all of them costs less than a hash table.
 const FEW_NAMES: usize = 16;
 
-/// A request to a route, with its whole body.
-pub struct IncomingRequest {
-    /// Method.
-    pub method: Method,
-    /// Target.
-    pub uri: Uri,
-    /// Path parameters of the route, decoded.
-    pub params: Vec<(ArcStr, ArcStr)>,
-    /// Headers.
-    pub headers: HeaderMap,
-    /// Body. Empty if it is in `upload`.
-    pub body: Bytes,
-    /// The body if the route does not collect it.
-    pub upload: Option<Box<dyn ClientUpload>>,
-    /// The peer's address.
-    pub remote: SocketAddr,
-    /// When the request arrived.
-    pub start: Instant,
-    /// Nothing runs for this request after it.
-    pub deadline: Instant,
-    /// The permit of the server's limits. Held until the flow has ended, also if it continues after a disconnect.
-    pub permit: Option<Box<dyn Any>>,
-    /// How much of it is recorded. At least as much as of all requests of its worker.
-    pub detail: Detail,
-}
-
-impl fmt::Debug for IncomingRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.method, self.uri)
-    }
-}
-
 /// An invalid request, found by a flow. The payload of its failure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -90,6 +59,7 @@ pub(crate) struct RequestObject {
     remote: IpAddr,
     start: Instant,
     deadline: Instant,
+    trace: Option<Arc<TraceContext>>,
     max_depth: u32,
     params: OnceCell<Value>,
     query: OnceCell<Doc>,
@@ -118,6 +88,7 @@ impl RequestObject {
             remote,
             start,
             deadline,
+            trace,
             permit: _,
             detail: _,
         } = incoming;
@@ -131,6 +102,7 @@ impl RequestObject {
             remote: remote.ip(),
             start,
             deadline,
+            trace,
             max_depth: u32::try_from(max_depth).unwrap_or(u32::MAX),
             params: OnceCell::new(),
             query: OnceCell::new(),
@@ -146,6 +118,16 @@ impl RequestObject {
     /// The request's deadline.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// Its trace.
+    pub(crate) fn trace(&self) -> Option<&Arc<TraceContext>> {
+        self.trace.as_ref()
+    }
+
+    /// The id of its trace, for log lines.
+    pub(crate) fn trace_id(&self) -> Option<DisplayValue<TraceId>> {
+        self.trace.as_ref().map(|trace| display(trace.id()))
     }
 
     /// What the client receives if its body was passed on and was not complete.
@@ -458,8 +440,9 @@ mod tests {
             remote: "127.0.0.1:1".parse().unwrap(),
             start: now,
             deadline: now,
+            trace: None,
             permit: None,
-            detail: Detail::Nothing,
+            detail: crate::call_record::Detail::Nothing,
         };
         RequestObject::new(incoming, 4)
     }

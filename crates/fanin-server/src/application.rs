@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Method;
 use prometheus_client::registry::Registry;
 
-use crate::{Activity, LoadError, MemoryPressure, Request, Response, RouteSpec};
+use crate::{Activity, LoadError, MemoryPressure, Request, RequestEnd, Response, RouteSpec};
 
 /// One loaded configuration with everything compiled. All workers share it. A reload replaces it as a whole; requests that run on the
 /// old one end there.
@@ -16,6 +16,16 @@ pub trait Application: Send + Sync + 'static {
 
     /// `[server]`. Read at the start and after each reload; `listen`, `admin` and `workers` only at the start.
     fn server(&self) -> &fanin_config::Server;
+
+    /// `[tracing]`, if the configuration has it. Read as [`server`](Self::server).
+    fn tracing(&self) -> Option<&fanin_config::Tracing> {
+        None
+    }
+
+    /// Whether the calls of requests are recorded for [`Worker::request_ended`].
+    fn records_traces(&self) -> bool {
+        false
+    }
 
     /// The routes. [`Request::route`] is an index into this list.
     fn routes(&self) -> Vec<RouteSpec>;
@@ -85,6 +95,9 @@ pub trait Worker: 'static {
     /// then belongs in a task of its own, together with the request's [`permit`](Request::permit). The future is also dropped 100 ms
     /// after [`Request::deadline`]: the application should end by itself at the deadline and report what it was waiting for.
     fn handle(&self, request: Request) -> Self::Future;
+
+    /// A request has ended whose trace is recorded, whoever answered it.
+    fn request_ended(&self, _end: &RequestEnd<'_>) {}
 
     /// How many requests are CPU-bound and share the worker by time slices, one in each event loop iteration. While requests queue for
     /// the worker, few more start beside them.

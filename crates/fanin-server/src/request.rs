@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use fanin_tracecontext::TraceContext;
 use http::{HeaderMap, Method, Uri, Version};
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -40,6 +42,8 @@ pub struct Request {
     pub deadline: Instant,
     /// The route's priority, or the one that a trusted client gave.
     pub priority: Priority,
+    /// Its trace, if it takes part in one.
+    pub trace: Option<Arc<TraceContext>>,
     /// The client asks for another protocol, and the connection can go on in one: [`Response::switching_protocols`](crate::Response::switching_protocols).
     pub can_upgrade: bool,
     /// Its permit. Keep it while work goes on: dropping it releases it.

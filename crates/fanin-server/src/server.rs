@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 
 use crate::access_log::LogThread;
@@ -17,7 +18,7 @@ use crate::error::{LoadError, StartError};
 use crate::generation::Generation;
 use crate::heartbeat::Heartbeat;
 use crate::memory_budget::MemoryReader;
-use crate::metrics::Metrics;
+use crate::metrics::{self, Metrics, MetricsPage};
 use crate::watchdog::{self, Watched};
 use crate::{Application, Exit, Loader, Options, listeners, open_files, worker};
 
@@ -28,6 +29,7 @@ pub struct Handle {
     admin: Option<SocketAddr>,
     probes: Option<SocketAddr>,
     commands: mpsc::UnboundedSender<Command>,
+    metrics: MetricsPage,
     control: JoinHandle<Exit>,
 }
 
@@ -45,6 +47,11 @@ impl Handle {
     /// The address of health and readiness alone.
     pub fn probes(&self) -> Option<SocketAddr> {
         self.probes
+    }
+
+    /// All metrics, whether or not the admin pages are on.
+    pub fn metrics(&self) -> MetricsPage {
+        self.metrics.clone()
     }
 
     /// Loads the configuration anew, and returns when every worker uses it.
@@ -158,6 +165,12 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
         watchdog::run(&watched, &watchdog_ends, tick, |activity| watched_app.load().app.describe(activity));
     })?;
 
+    let page = {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(metrics.clone()));
+        let current = current.clone();
+        MetricsPage(Arc::new(move || metrics::write(&registry, &current.load().registry).ok()))
+    };
     let (commands, receiver) = mpsc::unbounded_channel();
     let admin_address = admin.as_ref().map(|(address, _)| *address);
     let probes_address = probes.as_ref().map(|(address, _)| *address);
@@ -182,7 +195,9 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
         exit
     })?;
     match ready.recv() {
-        Ok(Ok(())) => Ok(Handle { addresses, admin: admin_address, probes: probes_address, commands, control }),
+        Ok(Ok(())) => {
+            Ok(Handle { addresses, admin: admin_address, probes: probes_address, commands, metrics: page, control })
+        }
         Ok(Err(error)) => Err(error),
         Err(_) => Err(StartError::System { what: "control", source: std::io::Error::other("the thread ended") }),
     }

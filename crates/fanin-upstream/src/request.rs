@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use fanin_tracecontext::CallParent;
 use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Instant;
 
@@ -34,7 +35,7 @@ impl Request {
 }
 
 /// What a call inherits from the request that it serves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CallContext {
     /// When the request ends. Nothing of the call outlives it.
     pub deadline: Instant,
@@ -46,12 +47,21 @@ pub struct CallContext {
     pub safe: bool,
     /// The operation, by its index in the upstream's configuration. Its own policies apply.
     pub operation: Option<u32>,
+    /// The call in its request's trace. Each attempt over HTTP or gRPC carries it.
+    pub trace: Option<CallParent>,
 }
 
 impl CallContext {
     /// The context of a request that starts now. The call may change something, and has the upstream's timeout.
     pub fn new(deadline: Instant) -> CallContext {
-        CallContext { deadline, request_started: Instant::now(), timeout: None, safe: false, operation: None }
+        CallContext {
+            deadline,
+            request_started: Instant::now(),
+            timeout: None,
+            safe: false,
+            operation: None,
+            trace: None,
+        }
     }
 
     /// The same context for a call that changes nothing.

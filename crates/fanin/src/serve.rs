@@ -2,11 +2,15 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use fanin_server::{BuildInfo, Exit, Handle, Options, StartError};
 
 use crate::app::{App, AppLoader, Origin};
 use crate::{logging, report};
+
+/// How long the end of the process waits for the last export of spans.
+const LAST_EXPORT: Duration = Duration::from_secs(2);
 
 /// Loads a configuration, or prints every error.
 pub fn load(origin: &Origin) -> Result<App, ExitCode> {
@@ -37,7 +41,7 @@ pub fn serve(dir: &Path) -> ExitCode {
         Ok(flush) => flush,
         Err(error) => return failure(&error),
     };
-    let broker = app.broker();
+    let (broker, export) = (app.broker(), app.export());
     match start(origin, app, true) {
         Ok(handle) => {
             let addresses: Vec<String> = handle.addresses().iter().map(ToString::to_string).collect();
@@ -46,9 +50,12 @@ pub fn serve(dir: &Path) -> ExitCode {
             if let Some(probes) = handle.probes() {
                 tracing::info!(%probes, "health and readiness");
             }
+            let metrics = handle.metrics();
+            export.measure(move || metrics.read().unwrap_or_default());
             let exit = handle.wait();
             // What flows have published to the last goes to other instances, too.
             broker.end();
+            export.end(LAST_EXPORT);
             end(exit)
         }
         Err(error) => failure(&error),

@@ -37,6 +37,9 @@ snapshot = { path = "/masks", every = "5m", key = "name" }
 [models]
 repository = "models"
 
+[otlp]
+endpoint = "http://127.0.0.1:9"
+
 [[routes]]
 path = "/"
 flow = "flow.star:page"

@@ -29,6 +29,11 @@ impl<'t, 'r> Table<'t, 'r> {
         self.reader
     }
 
+    /// An environment variable that is set and not empty.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        (self.reader.env)(name).filter(|value| !value.is_empty())
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -123,7 +123,7 @@ pub(super) fn unique(table: &Table<'_, '_>, urls: impl Iterator<Item = Located<U
 }
 
 /// Parses the URL of an endpoint. No message contains the URL: it may hold a password or a token by mistake.
-fn parse_url(text: &str) -> Result<Url, String> {
+pub(crate) fn parse_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("the scheme is not supported; use http or https".into());

@@ -1,5 +1,6 @@
 //! Sends calls of operations with batches, single-flight or caches, and lookups in snapshots.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use fanin_config::Batch;
 use fanin_lang::{Failure, HostRef};
 use fanin_trace::Sharing;
+use fanin_tracecontext::CallParent;
 use fanin_upstream::shared::{FlightRole, ItemCache, ParsedAnswer, RequestKey};
 use fanin_upstream::{CallContext, CallError, Request};
 use tokio::task::spawn_local;
@@ -137,6 +139,7 @@ impl FlowHost {
                     at,
                     &base,
                     requested.as_ref().map(|(_, requested)| requested.clone()),
+                    self.call_parent(index),
                 ),
                 keyed: None,
             });
@@ -180,6 +183,7 @@ impl FlowHost {
                             timeout: Some(own_timeout),
                             safe: true,
                             operation: u32::try_from(at).ok(),
+                            trace: self.call_parent(index),
                         };
                         let call = work::call(
                             &self.worker.caller,
@@ -214,7 +218,7 @@ impl FlowHost {
         } else {
             let (found, refresh) = lookup.lookup(items, batch, can_spawn);
             if let Some(Refresh { requested, claims }) = refresh {
-                let start = self.call_factory(handle, at, &base, Some(requested));
+                let start = self.call_factory(handle, at, &base, Some(requested), self.call_parent(index));
                 spawn_local(async move {
                     let _claims = claims;
                     // Reading the answer stores its items. After a failure the old items stay.
@@ -239,7 +243,7 @@ impl FlowHost {
                 ok: operation.ok.clone(),
                 single_flight: true,
                 can_spawn,
-                make_call: self.call_factory(handle, at, &base, Some(requested.clone())),
+                make_call: self.call_factory(handle, at, &base, Some(requested.clone()), self.call_parent(index)),
                 keyed: Some(keyed.clone()),
             });
             match this.join() {
@@ -256,13 +260,14 @@ impl FlowHost {
         self.add_to_round(handle, at, batch, base, base_key, held, linger);
     }
 
-    /// Makes the request that waiters of a flight share. May be called again if a flight is lost.
+    /// Makes the request that waiters of a flight share. May be called again if a flight is lost. `trace` is the call that makes it.
     fn call_factory(
         &self,
         object: &HostRef,
         at: usize,
         base: &Request,
         requested: Option<Rc<RequestedKeys>>,
+        trace: Option<CallParent>,
     ) -> work::CallFactory {
         let (caller, object, base) = (self.worker.caller.clone(), object.clone(), base.clone());
         let (started, max_depth) = (self.request_started(), self.limits().max_json_depth);
@@ -272,6 +277,7 @@ impl FlowHost {
             };
             let (_, operation) = upstream.operation(at);
             let context = work::context(&upstream.upstream, at, operation.timeout, started);
+            let context = CallContext { trace: trace.clone(), ..context };
             match &requested {
                 None => work::call(&caller, &upstream.upstream, base.clone(), context, operation, max_depth),
                 Some(requested) => {
@@ -283,6 +289,7 @@ impl FlowHost {
                         base_key: RequestKey::of(&base),
                         call: context,
                         max_depth,
+                        requests: Cell::new(0),
                     };
                     let cancelled = || CallError::cancelled(upstream.upstream.name());
                     // One call gives one result.

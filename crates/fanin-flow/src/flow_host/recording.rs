@@ -10,7 +10,7 @@ use fanin_upstream::{Answer, CallError, Request};
 use tokio::time::Instant;
 
 use super::FlowHost;
-use crate::call_record::{CallRecord, Outcome};
+use crate::call_record::{CallRecord, Detail, Outcome};
 use crate::flow_record::{FlowRecord, Record};
 use crate::full_record::{FlowWait, FullCall, FullRecord, Identity};
 use crate::inflight::{Checked, InFlight};
@@ -62,6 +62,9 @@ impl FlowHost {
         if let Some(full) = &mut record.full {
             full.calls.push(FullCall::default());
         }
+        if self.detail >= Detail::Paths {
+            record.paths.push(String::new());
+        }
     }
 
     #[inline]
@@ -86,8 +89,8 @@ impl FlowHost {
             }
             call.sent = now;
         }
-        if let Some(call) = record.full.as_mut().and_then(|full| full.calls.get_mut(index)) {
-            call.target = format!("{} {}", request.method, request.path_and_query);
+        if let Some(path) = record.paths.get_mut(index) {
+            *path = format!("{} {}", request.method, request.path_and_query);
         }
     }
 

@@ -4,6 +4,7 @@
 //! far are sent together. They are held longer, at most for their `linger`, while the flow may add to the batch: a call of the
 //! same operation awaits its arguments, or an answer in flight may resume a fiber.
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -129,13 +130,17 @@ impl FlowHost {
             operation,
             base,
             base_key,
-            call: work::context(
-                &upstream.upstream,
-                operation,
-                upstream.operation(operation).1.timeout,
-                self.request_started(),
-            ),
+            call: CallContext {
+                trace: self.call_parent(held.index),
+                ..work::context(
+                    &upstream.upstream,
+                    operation,
+                    upstream.operation(operation).1.timeout,
+                    self.request_started(),
+                )
+            },
             max_depth: self.limits().max_json_depth,
+            requests: Cell::new(0),
         };
         let work = self.worker.open.join(batch_key, held.requested.clone(), until, batch.max_keys, make);
         let name = upstream.upstream.name().clone();
@@ -257,10 +262,13 @@ impl FlowHost {
         let shared = group.calls.iter().any(|held| held.lead.is_some());
         let last = group.calls.iter().map(|held| held.deadline).max();
         let first = group.calls.iter().map(|held| held.deadline).min();
+        // The first call makes the request.
+        let trace = group.calls.first().and_then(|held| self.call_parent(held.index));
         let context = match (shared, last) {
             // Followers may wait longer than this request.
             (true, _) | (_, None) => {
-                work::context(&object.upstream, group.operation, operation.timeout, self.request_started())
+                let started = self.request_started();
+                CallContext { trace, ..work::context(&object.upstream, group.operation, operation.timeout, started) }
             }
             (false, Some(deadline)) => CallContext {
                 deadline,
@@ -268,6 +276,7 @@ impl FlowHost {
                 timeout: Some(own_timeout.max(deadline - Instant::now())),
                 safe: true,
                 operation: u32::try_from(group.operation).ok(),
+                trace,
             },
         };
         let batch_context = BatchContext {
@@ -278,6 +287,7 @@ impl FlowHost {
             base_key: group.base_key,
             call: context,
             max_depth: self.limits().max_json_depth,
+            requests: Cell::new(0),
         };
         let works = send_batch(batch_context, group.calls.iter().map(|held| held.requested.clone()).collect());
         for (held, work) in group.calls.into_iter().zip(works) {

@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use fanin_lang::Value;
+use fanin_tracecontext::CallParent;
 use fanin_upstream::shared::RequestKey;
 use fanin_upstream::{Bodies, CallContext, CallError};
 
@@ -99,6 +100,7 @@ impl FlowHost {
             timeout: options.timeout,
             safe: options.safe,
             operation: options.operation,
+            trace: self.call_parent(index),
         };
         if !options.safe {
             self.wrote = true;
@@ -130,6 +132,12 @@ impl FlowHost {
         };
         let call = InFlight::new(index, future, rule, self.limits().max_json_depth);
         self.push(call);
+    }
+
+    /// The call in the request's trace.
+    pub(super) fn call_parent(&self, index: usize) -> Option<CallParent> {
+        let request = self.req.trace()?.clone();
+        Some(CallParent { request, call: u32::try_from(index).unwrap_or(u32::MAX), first: 0 })
     }
 
     pub(super) fn push(&mut self, call: InFlight) {

@@ -1,6 +1,7 @@
 //! Batches: packs calls into requests, sends them and splits the answers. A batch that fails because of its keys is sent again in
 //! halves.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -44,7 +45,12 @@ pub(crate) struct BatchContext {
     pub(crate) call: CallContext,
     /// Maximal nesting of answers.
     pub(crate) max_depth: usize,
+    /// Requests sent.
+    pub(crate) requests: Cell<u32>,
 }
+
+/// Attempts of one request of a batch that have numbers of their own in the trace.
+const ATTEMPTS_PER_REQUEST: u32 = 64;
 
 /// The answer to a part's request.
 #[derive(Clone)]
@@ -145,7 +151,11 @@ fn send_request(context: Rc<BatchContext>, parts: Vec<Part>) -> ResultsFuture {
         counts.batch_calls.observe(parts.len());
         counts.batch_keys.observe(keys.len());
         let started = Instant::now();
-        let call = context.caller.call(&object.upstream, request, context.call);
+        let mut call = context.call.clone();
+        if let Some(trace) = &mut call.trace {
+            trace.first = context.requests.replace(context.requests.get() + 1) * ATTEMPTS_PER_REQUEST;
+        }
+        let call = context.caller.call(&object.upstream, request, call);
         let (_, result) = InFlight::new(0, call, BodyRule::Required, context.max_depth).await;
         let (results, blames_keys) = read_answer(result, &context, &keys, counts);
         if let Some(items) = &shared.item_cache {

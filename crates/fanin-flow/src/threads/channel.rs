@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arcstr::ArcStr;
 use bytes::Bytes;
+use fanin_tracecontext::TraceContext;
 use fanin_upstream::{Answer, CallContext, CallError, Request, Upstream};
 use http::{HeaderMap, Method, Uri};
 use tokio::sync::{mpsc, oneshot};
@@ -16,8 +17,8 @@ use tokio::time::Instant;
 use super::block_on::Wakeup;
 use crate::call_record::Detail;
 use crate::caller::{CallFuture, Caller};
+use crate::incoming_request::IncomingRequest;
 use crate::reply::{Pieces, Reply};
-use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
 
 /// From the thread to the worker. A flow makes at most `max_calls` calls, which bounds the channel.
@@ -68,6 +69,7 @@ pub(super) struct SendableRequest {
     start: Instant,
     deadline: Instant,
     detail: Detail,
+    trace: Option<Arc<TraceContext>>,
 }
 
 impl From<IncomingRequest> for SendableRequest {
@@ -84,14 +86,15 @@ impl From<IncomingRequest> for SendableRequest {
             upload: _,
             permit: _,
             detail,
+            trace,
         } = incoming;
-        SendableRequest { method, uri, params, headers, body, remote, start, deadline, detail }
+        SendableRequest { method, uri, params, headers, body, remote, start, deadline, detail, trace }
     }
 }
 
 impl From<SendableRequest> for IncomingRequest {
     fn from(request: SendableRequest) -> IncomingRequest {
-        let SendableRequest { method, uri, params, headers, body, remote, start, deadline, detail } = request;
+        let SendableRequest { method, uri, params, headers, body, remote, start, deadline, detail, trace } = request;
         IncomingRequest {
             method,
             uri,
@@ -104,6 +107,7 @@ impl From<SendableRequest> for IncomingRequest {
             upload: None,
             permit: None,
             detail,
+            trace,
         }
     }
 }

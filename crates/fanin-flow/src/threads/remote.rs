@@ -16,8 +16,8 @@ use tokio::time::{Sleep, sleep_until};
 use super::channel::{Call, Job, JobParts, Message};
 use super::pool::{Pool, Refused};
 use crate::flow_error::FlowError;
+use crate::incoming_request::IncomingRequest;
 use crate::reply::{Reply, ReplyBody};
-use crate::request_object::IncomingRequest;
 use crate::route::RouteFlow;
 use crate::worker::Worker;
 

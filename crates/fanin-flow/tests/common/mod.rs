@@ -337,6 +337,7 @@ pub fn incoming(uri: &str, timeout: Duration) -> IncomingRequest {
         remote: "127.0.0.1:5555".parse().unwrap(),
         start: now,
         deadline: now + timeout,
+        trace: None,
         permit: None,
         detail: Detail::Nothing,
     }

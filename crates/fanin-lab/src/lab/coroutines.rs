@@ -190,6 +190,7 @@ fn flows(count: usize, star: &str, uri: fn(usize) -> Result<Uri, LabError>) -> R
                 remote: ([127, 0, 0, 1], 1).into(),
                 start: now,
                 deadline: now + Duration::from_secs(3600),
+                trace: None,
                 permit: None,
                 detail: fanin_flow::Detail::Nothing,
             };

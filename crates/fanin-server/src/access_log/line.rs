@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fanin_tracecontext::TraceId;
 use http::{Method, Version};
 
 use crate::json_text::escape;
@@ -28,6 +29,7 @@ pub(crate) struct Line<'a> {
     pub(crate) peer: Option<&'a str>,
     pub(crate) version: Version,
     pub(crate) id: RequestId,
+    pub(crate) trace: Option<TraceId>,
 }
 
 impl Line<'_> {
@@ -68,6 +70,10 @@ impl Line<'_> {
             _ => b"\",\"protocol\":\"HTTP/1.1\",\"id\":\"",
         });
         to.extend_from_slice(&self.id.hex());
+        if let Some(trace) = self.trace {
+            to.extend_from_slice(b"\",\"trace_id\":\"");
+            to.extend_from_slice(&trace.hex());
+        }
         to.extend_from_slice(b"\"}\n");
     }
 }
@@ -92,6 +98,7 @@ mod tests {
 
     fn line(path: &str, remote: &str) -> serde_json::Value {
         let mut text = Vec::new();
+        let trace = (path == "/a").then(TraceId::random);
         let line = Line {
             start: Instant::now(),
             duration: Duration::from_nanos(1_234_999),
@@ -105,10 +112,13 @@ mod tests {
             peer: (path == "/a").then_some("10.0.0.1:5"),
             version: Version::HTTP_11,
             id: RequestId::new(1),
+            trace,
         };
         line.write(&mut WallClock::new(), &mut text);
         assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1);
-        serde_json::from_slice(&text).unwrap()
+        let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(json.get("trace_id"), trace.map(|id| id.to_string().into()).as_ref());
+        json
     }
 
     #[test]

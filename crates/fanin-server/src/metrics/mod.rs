@@ -2,11 +2,12 @@
 //!
 //! - `single_writer`: counts and histograms that one thread writes.
 //! - `stats`: what is counted, by route and by worker. `process`: what the system reports about the process.
-//! - `encode`: the text of `/metrics`.
+//! - `encode`: the text of the server's own. `page`: the text of `/metrics`.
 //!
 //! Each worker has counts of its own, so counting is a plain store. They are summed when `/metrics` is read.
 
 mod encode;
+mod page;
 mod process;
 mod single_writer;
 mod stats;
@@ -19,6 +20,8 @@ use std::time::Instant;
 use fanin_config::Objective;
 
 pub(crate) use encode::Frequent;
+pub use page::MetricsPage;
+pub(crate) use page::write;
 pub(crate) use stats::{Closed, RouteStats, WorkerStats};
 
 use crate::BuildInfo;

@@ -93,6 +93,7 @@ impl<A: Application> FastRejection for WorkerState<A> {
                 peer: peer.as_deref(),
                 version: Version::HTTP_11,
                 id,
+                trace: None,
             });
         }
         self.on_request_end(now);

@@ -2,6 +2,7 @@
 //!
 //! - `response_future`: the future that hyper polls, and its states.
 //! - `read_body`: the request's body. `response_body`: the response's.
+//! - `trace`: the trace that a request takes part in.
 //! - `server_responses`: what the server answers without the application.
 //! - `fast_rejection`: refusals that hyper never sees.
 
@@ -11,13 +12,16 @@ mod read_body;
 mod response_body;
 mod response_future;
 mod server_responses;
+mod trace;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fanin_tracecontext::TraceContext;
 use http::header::TRANSFER_ENCODING;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -63,6 +67,8 @@ struct RequestMeta {
     call: Option<Call>,
     /// It asks for another protocol, and the connection can go on in one.
     can_upgrade: bool,
+    /// The trace that it takes part in.
+    trace: Option<Arc<TraceContext>>,
     /// It counts for its client until it is answered or given up.
     in_progress: Option<InProgress>,
 }
@@ -103,10 +109,16 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
             forwarded: None,
             call: if parts.version == Version::HTTP_2 { Call::grpc(&parts.headers) } else { None },
             can_upgrade: can_upgrade(&parts, &body),
+            trace: None,
             in_progress: None,
         };
         let generation = self.worker.generation();
         let server = generation.server();
+        if let Some(tracing) = generation.shared.app.tracing() {
+            let peer = self.conn.client.remote().ip();
+            let recorded = generation.shared.app.records_traces();
+            meta.trace = Some(trace::begin(tracing, server, recorded, &parts.headers, peer));
+        }
         if let Some(name) = &server.forwarded_header {
             let trusts = |address| client::is_trusted(server, address);
             meta.forwarded = client::forwarded_client(&parts.headers, name, self.conn.client.remote(), trusts);
@@ -420,6 +432,7 @@ fn handle<A: Application>(
         start: meta.start,
         deadline,
         priority,
+        trace: meta.trace.clone(),
         can_upgrade: meta.can_upgrade,
         permit,
     };

@@ -4,9 +4,11 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use fanin_tracecontext::TraceContext;
 use http::header::{self, CONTENT_LENGTH, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode, Version};
@@ -28,7 +30,7 @@ use crate::connection::{ConnectionState, HeldBack};
 use crate::rpc::{self, Call};
 use crate::upgrade::{Takeover, UpgradeOutcome};
 use crate::worker::{QueuedRequest, WorkerGeneration, WorkerState};
-use crate::{Application, Body, Report, Response, Upgraded, Worker};
+use crate::{Application, Body, Report, RequestEnd, Response, Upgraded, Worker};
 
 /// The application should answer by the deadline. After this much more the server answers instead.
 const GRACE: Duration = Duration::from_millis(100);
@@ -290,7 +292,7 @@ fn respond<A: Application>(
     let body = if is_stream && meta.method != Method::HEAD {
         stream_body(worker, conn, generation, meta, status, report, body)
     } else {
-        log(worker, conn, &meta, duration, status.as_u16(), report, bytes.unwrap_or(0));
+        log(worker, conn, generation, &meta, duration, status.as_u16(), report, bytes.unwrap_or(0));
         conn.on_request_end();
         ResponseBody::new(body, conn)
     };
@@ -325,7 +327,7 @@ fn stream_body<A: Application>(
         }
         let duration = Instant::now().saturating_duration_since(meta.start);
         let status = if end.complete { status.as_u16() } else { CLIENT_DISCONNECTED };
-        log(&worker, &conn, &meta, duration, status, end.report.unwrap_or(first), end.bytes);
+        log(&worker, &conn, &generation, &meta, duration, status, end.report.unwrap_or(first), end.bytes);
         conn.on_request_end();
     })
 }
@@ -357,7 +359,7 @@ fn switch_protocols<A: Application>(
             meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).client_disconnected();
         }
         let duration = Instant::now().saturating_duration_since(meta.start);
-        log(&worker, &conn, &meta, duration, end.status, report, end.bytes);
+        log(&worker, &conn, &generation, &meta, duration, end.status, report, end.bytes);
         conn.on_request_end();
     }));
     let mut result = http::Response::new(ResponseBody::new(Body::empty(), conn));
@@ -390,15 +392,19 @@ fn client_disconnected<A: Application>(
     let now = Instant::now();
     count_reset(worker, conn, generation, meta);
     meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).client_disconnected();
-    log(worker, conn, meta, now.saturating_duration_since(meta.start), CLIENT_DISCONNECTED, Report::default(), 0);
+    let duration = now.saturating_duration_since(meta.start);
+    log(worker, conn, generation, meta, duration, CLIENT_DISCONNECTED, Report::default(), 0);
     worker.on_request_end(now);
     conn.on_request_end();
 }
 
+/// A request has ended: for the access log, and for its trace.
 #[inline]
+#[allow(clippy::too_many_arguments, reason = "it is inlined")]
 fn log<A: Application>(
     worker: &WorkerState<A>,
     conn: &ConnectionState,
+    generation: &WorkerGeneration<A>,
     meta: &RequestMeta,
     duration: Duration,
     status: u16,
@@ -422,8 +428,39 @@ fn log<A: Application>(
             peer: peer.as_deref(),
             version: meta.version,
             id: meta.id,
+            trace: meta.trace.as_ref().map(|trace| trace.id()),
         });
     }
+    drop(log);
+    if let Some(trace) = &meta.trace
+        && trace.is_recorded()
+    {
+        end_trace(conn, generation, meta, trace, duration, status);
+    }
+}
+
+#[cold]
+fn end_trace<A: Application>(
+    conn: &ConnectionState,
+    generation: &WorkerGeneration<A>,
+    meta: &RequestMeta,
+    trace: &Arc<TraceContext>,
+    duration: Duration,
+    status: u16,
+) {
+    let end = RequestEnd {
+        trace,
+        duration,
+        method: &meta.method,
+        path: meta.path(),
+        secure: generation.shared.tls.is_some(),
+        route: meta.route.as_ref().map(|route| route.index),
+        status,
+        remote: meta.remote(conn),
+        version: meta.version,
+    };
+    // What it does cannot fail the request, which has ended.
+    let _ = catch_panic(|| generation.app.request_ended(&end));
 }
 
 /// Removes headers that the server owns. A response copied from an upstream may have them.

@@ -95,6 +95,7 @@ impl Upstream {
                         phase: &phase,
                         slot,
                         upload,
+                        attempts: Cell::new(0),
                     };
                     let mut bound = Deadline::new(&local.deadline_timer, deadline);
                     let mut run = pin!(call.run(request));

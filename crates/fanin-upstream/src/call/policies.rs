@@ -35,6 +35,8 @@ pub(crate) struct Call<'a> {
     pub slot: Option<&'a BodySlot>,
     /// The request's body if it is not collected. It can be sent once.
     pub upload: Option<&'a Rc<UploadSlot>>,
+    /// Attempts begun.
+    pub attempts: Cell<u32>,
 }
 
 impl<'a> Call<'a> {
@@ -251,8 +253,10 @@ impl<'a> Call<'a> {
             &worker_endpoint.endpoint,
             begun.unwrap_or_else(Instant::now),
         );
+        let number = self.attempts.replace(self.attempts.get() + 1);
         let attempt = Attempt {
             request,
+            trace: self.context.trace.as_ref().map(|of| (&*of.request, of.attempt(number))),
             endpoint: &worker_endpoint.endpoint,
             config: upstream.config(),
             services: upstream.services().map(|services| &**services),

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fanin_tracecontext::{SpanId, TRACEPARENT, TRACESTATE, TraceContext};
 use http::uri::{PathAndQuery, Uri};
-use http::{HeaderMap, HeaderName, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio::time::Instant;
 
 use crate::answer_headers::Headers;
@@ -84,6 +85,8 @@ pub(crate) struct Attempt<'a> {
     pub max_answer: usize,
     pub chunk_timeout: Option<Duration>,
     pub timeout_header: Option<&'a HeaderName>,
+    /// The trace of the request that it serves, and its own span in it.
+    pub trace: Option<(&'a TraceContext, SpanId)>,
     pub phase: &'a Cell<Phase>,
     pub metrics: &'a Shard,
     /// Where the body goes if it is not collected.
@@ -99,6 +102,16 @@ impl Attempt<'_> {
         let mut headers = headers::outgoing(&self.endpoint.origin.default_headers, &self.request.headers);
         if let Some(name) = self.timeout_header {
             headers.insert(name.clone(), headers::remaining(self.deadline.saturating_duration_since(Instant::now())));
+        }
+        if let Some((trace, span)) = self.trace {
+            headers.remove(TRACESTATE);
+            // Hexadecimal digits and dashes.
+            if let Ok(parent) = HeaderValue::from_bytes(&trace.traceparent(span)) {
+                headers.insert(TRACEPARENT, parent);
+            }
+            if let Some(state) = trace.state() {
+                headers.insert(TRACESTATE, state.clone());
+            }
         }
         headers
     }

@@ -152,7 +152,8 @@ fn a_request_with_no_time_left_does_not_count_against_the_upstream() {
         .await;
         let client = client(&server.url(), |_| ());
         let hasty = CallContext { timeout: Some(Duration::from_millis(1)), ..in_time() };
-        let errors = join_all((0..40).map(|_| client.upstream.call(&client.worker, Request::get("/"), hasty))).await;
+        let errors =
+            join_all((0..40).map(|_| client.upstream.call(&client.worker, Request::get("/"), hasty.clone()))).await;
         assert!(errors.into_iter().all(|error| error.unwrap_err().kind == ErrorKind::Timeout));
         client.get("/").await.unwrap();
     });

@@ -25,6 +25,7 @@ pub(super) fn incoming(names: &[ArcStr], request: Request) -> IncomingRequest {
         remote: request.remote,
         start: request.start,
         deadline: request.deadline,
+        trace: request.trace,
         permit: Some(Box::new(request.permit)),
         detail: Detail::Nothing,
     }

@@ -12,6 +12,7 @@ use fanin_upstream::Upstreams;
 
 use super::models::{self, ModelService};
 use super::rpc;
+use super::spans::Names;
 use super::{App, param_names};
 use crate::logging;
 use crate::recorder::Recorder;
@@ -135,6 +136,13 @@ impl Origin {
                 return (None, diagnostics);
             }
         };
+        let spans = match fanin_otlp::check(config.otlp.as_ref(), config.tracing.as_ref()) {
+            Ok(spans) => spans,
+            Err(problem) => {
+                diagnostics.push(Diagnostic::file(&file, problem));
+                return (None, diagnostics);
+            }
+        };
         let channels = old.map_or_else(|| Channels::new(config.push.clone()), |old| old.channels.clone());
         let broker = old.map_or_else(|| Broker::new(channels.clone()), |old| old.broker.clone());
         flows.set_channels(&channels);
@@ -158,6 +166,9 @@ impl Origin {
             before: Mutex::new(before),
             recorder: old.map_or_else(|| Recorder::new(&config), |old| old.recorder.clone()),
             labels: config.routes.iter().map(|route| route.label().into()).collect(),
+            export: old.map(|old| old.export.clone()).unwrap_or_default(),
+            spans,
+            names: Names::of(&config),
             warnings: diagnostics.clone(),
             config,
         };

@@ -1,7 +1,7 @@
 //! A loaded configuration as the server's application.
 //!
 //! - `load`: makes it from a folder. `worker`: one worker's part. `convert`: requests for flows, replies for
-//!   the server. `models`: the models of this process. `rpc`: routes that serve methods. `websocket`: events over
+//!   the server. `spans`: requests that have ended, for their traces. `models`: the models of this process. `rpc`: routes that serve methods. `websocket`: events over
 //!   WebSocket.
 
 mod convert;
@@ -9,6 +9,7 @@ mod load;
 mod models;
 mod request_record;
 mod rpc;
+mod spans;
 mod websocket;
 mod worker;
 
@@ -16,9 +17,10 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use arcstr::ArcStr;
 use fanin_broker::{Broker, Target};
-use fanin_config::{Config, Diagnostic};
+use fanin_config::{Config, Diagnostic, Tracing};
 use fanin_flow::Flows;
 use fanin_heap::Names;
+use fanin_otlp::Export;
 use fanin_push::Channels;
 use fanin_server::{Application, DebugPage, DebugWork, PageLink, RouteSpec, WorkerContext};
 use fanin_upstream::Upstreams;
@@ -59,6 +61,11 @@ pub struct App {
     recorder: Arc<Recorder>,
     /// The name of each route.
     labels: Vec<Arc<str>>,
+    /// Kept by reloads.
+    export: Arc<Export>,
+    /// Where spans of this generation are sent.
+    spans: Option<fanin_otlp::Target>,
+    names: spans::Names,
     /// Warnings about configuration and flows.
     warnings: Vec<Diagnostic>,
 }
@@ -84,6 +91,11 @@ impl App {
         &self.recorder
     }
 
+    /// The export of spans, for the end of the process.
+    pub fn export(&self) -> Arc<Export> {
+        self.export.clone()
+    }
+
     /// The flows.
     pub fn flows(&self) -> &Flows {
         &self.flows
@@ -97,12 +109,23 @@ impl Application for App {
         &self.config.server
     }
 
+    fn tracing(&self) -> Option<&Tracing> {
+        self.config.tracing.as_ref()
+    }
+
+    fn records_traces(&self) -> bool {
+        self.spans.is_some()
+    }
+
     fn routes(&self) -> Vec<RouteSpec> {
         self.methods.routes(&self.config)
     }
 
     fn worker(self: &Arc<Self>, context: WorkerContext) -> AppWorker {
-        self.begin.call_once(|| self.broker.configure(self.target.as_ref()));
+        self.begin.call_once(|| {
+            self.broker.configure(self.target.as_ref());
+            self.export.configure(self.spans.as_ref());
+        });
         // The first worker that starts with this generation retires removed upstreams.
         // The lock is held for a `take` only, which can't panic.
         let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -126,6 +149,9 @@ impl Application for App {
         self.flows.register(registry);
         self.channels.register(registry);
         self.broker.register(registry);
+        if self.spans.is_some() {
+            self.export.register(registry);
+        }
         logging::register(registry);
         if let Some(side) = &self.models {
             side.models().register(registry, Some(side.service()));

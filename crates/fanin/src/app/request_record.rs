@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use fanin_flow::{Detail, FlowRecord, Reply, ReplyBody, ReplyStream, Summary};
-use fanin_server::Request;
+use fanin_server::{Application, Request};
+use fanin_tracecontext::TraceContext;
 use http::StatusCode;
 
 use super::App;
+use super::spans::Calls;
 use crate::recorder::{Recorder, Running};
 
 /// The record, while the request is answered. Empty if nothing is recorded, and once the answer is there.
@@ -14,32 +16,64 @@ use crate::recorder::{Recorder, Running};
 pub struct RequestRecord {
     recorder: Arc<Recorder>,
     running: Option<Box<Running>>,
+    /// Its part of a trace, if spans of it may be sent.
+    context: Option<Arc<TraceContext>>,
 }
 
 impl RequestRecord {
     pub(super) fn begin(app: &App, request: &Request) -> RequestRecord {
         let running = app.labels.get(request.route).and_then(|route| app.recorder.begin(request, route));
-        RequestRecord { recorder: app.recorder.clone(), running: running.map(Box::new) }
+        let context = request.trace.clone().filter(|context| app.records_traces() && context.is_recorded());
+        RequestRecord { recorder: app.recorder.clone(), running: running.map(Box::new), context }
     }
 
     pub(super) fn detail(&self) -> Detail {
-        self.running.as_ref().map_or(Detail::Nothing, |running| running.detail())
+        let recorder = self.running.as_ref().map_or(Detail::Nothing, |running| running.detail());
+        if self.context.is_some() { recorder.max(Detail::Paths) } else { recorder }
     }
 
     /// The flow has replied. The record of an answer in parts ends with its last part.
     pub(super) fn end(&mut self, reply: &mut Reply) {
-        let Some(running) = self.running.take() else { return };
+        if self.running.is_none() && self.context.is_none() {
+            return;
+        }
         let status = reply.result.as_ref().map_or_else(|error| error.status, |success| success.status);
         if let Ok(success) = &mut reply.result
             && let ReplyBody::Stream(stream) = &mut success.body
             && reply.record.is_none()
         {
             let inner = std::mem::replace(stream, Box::new(Nothing));
-            *stream =
-                Box::new(RecordedStream { inner, status, recorder: self.recorder.clone(), running: Some(running) });
+            *stream = Box::new(RecordedStream {
+                inner,
+                status,
+                recorder: self.recorder.clone(),
+                running: self.running.take(),
+                context: self.context.take(),
+            });
             return;
         }
-        self.recorder.end(*running, status, reply.partial.is_some(), reply.record.take());
+        let ended = Ended { status, partial: reply.partial.is_some(), record: reply.record.take() };
+        ended.keep(&self.recorder, self.running.take(), self.context.take());
+    }
+}
+
+/// How a request ended.
+struct Ended {
+    status: StatusCode,
+    partial: bool,
+    record: Option<Box<FlowRecord>>,
+}
+
+impl Ended {
+    /// For the recorder, and until the request's spans are made.
+    fn keep(self, recorder: &Recorder, running: Option<Box<Running>>, context: Option<Arc<TraceContext>>) {
+        let record: Option<Arc<FlowRecord>> = self.record.map(Arc::from);
+        if let (Some(context), Some(record)) = (context, &record) {
+            context.set_record(Box::new(Calls(record.clone())));
+        }
+        if let Some(running) = running {
+            recorder.end(*running, self.status, self.partial, record);
+        }
     }
 }
 
@@ -61,13 +95,13 @@ struct RecordedStream {
     status: StatusCode,
     recorder: Arc<Recorder>,
     running: Option<Box<Running>>,
+    context: Option<Arc<TraceContext>>,
 }
 
 impl RecordedStream {
     fn end(&mut self, partial: bool, record: Option<Box<FlowRecord>>) {
-        if let Some(running) = self.running.take() {
-            self.recorder.end(*running, self.status, partial, record);
-        }
+        let ended = Ended { status: self.status, partial, record };
+        ended.keep(&self.recorder, self.running.take(), self.context.take());
     }
 }
 

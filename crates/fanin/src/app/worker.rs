@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fanin_flow::{Detail, FlowFuture, WorkerFlows};
 use fanin_push::Hub;
-use fanin_server::{Request, RequestId, Response, Worker, WorkerContext};
+use fanin_server::{Request, RequestEnd, RequestId, Response, Worker, WorkerContext};
 use fanin_upstream::WorkerClient;
 
 use super::models::InProcess;
@@ -116,6 +116,14 @@ impl Worker for AppWorker {
         let id = request.id;
         let (flow, record) = self.start(route, request);
         Answering::Flow { flow, request: id, record }
+    }
+
+    fn request_ended(&self, end: &RequestEnd<'_>) {
+        if let Some(target) = &self.app.spans
+            && target.wants(end.trace, end.status, end.duration)
+        {
+            self.app.export.send(self.app.names.record(end));
+        }
     }
 
     fn computing(&self) -> usize {

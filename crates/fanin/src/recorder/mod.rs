@@ -132,11 +132,10 @@ impl Recorder {
     }
 
     /// The request has been answered.
-    pub fn end(&self, running: Running, status: StatusCode, partial: bool, flow: Option<Box<FlowRecord>>) {
+    pub fn end(&self, running: Running, status: StatusCode, partial: bool, flow: Option<Arc<FlowRecord>>) {
         let Running { id, name, route, method, path, start, queued, detail: _ } = running;
         let duration = start.elapsed();
         let started = SystemTime::now().checked_sub(duration).unwrap_or(UNIX_EPOCH);
-        let flow = flow.map(Arc::from);
         let recorded = Recorded { id, name, route, method, path, started, duration, queued, status, partial, flow };
         let config = self.config.load();
         let workers = self.rings.lock().unwrap_or_else(PoisonError::into_inner).len().max(1);

@@ -98,7 +98,7 @@ impl Serving {
             let first = self.first.borrow_mut().pop_front();
             match first.map_or_else(|| self.log.recv_timeout(TIMEOUT), Ok) {
                 Ok(line) => lines.push(line),
-                Err(error) => panic!("no `{part}` in the log: {error}"),
+                Err(error) => panic!("no `{part}` in the log: {error}; {}", lines.join("\n")),
             }
             if lines.last().is_some_and(|line| line.contains(part)) {
                 return lines;

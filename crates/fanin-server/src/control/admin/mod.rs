@@ -14,7 +14,6 @@ use std::time::Duration;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
-use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -22,7 +21,7 @@ use tokio::task::spawn_local;
 use tokio::time::Instant;
 
 use super::reload::Reloader;
-use crate::{Application, Body, DebugWork, Loader, PageLink, Problem, Response};
+use crate::{Application, Body, DebugWork, Loader, PageLink, Problem, Response, metrics};
 
 /// Pages of recorded requests that are made at the same time.
 const EXPLAINING: usize = 4;
@@ -181,15 +180,11 @@ impl<L: Loader> Pages<L> {
     }
 
     fn metrics(&self) -> Response {
-        let mut page = String::with_capacity(16 << 10);
         let generation = self.reloader.current.load();
-        let written = encode_registry(&mut page, &self.registry)
-            .and_then(|()| encode_registry(&mut page, &generation.registry))
-            .and_then(|()| encode_eof(&mut page));
-        if written.is_err() {
+        let Ok(page) = metrics::write(&self.registry, &generation.registry) else {
             return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "The metrics could not be written")
                 .into();
-        }
+        };
         let mut response = Response::new(StatusCode::OK, page);
         response.headers.insert(CONTENT_TYPE, HeaderValue::from_static(METRICS_TYPE));
         response

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fanin_tracecontext::{TRACEPARENT, TRACESTATE};
 use http::Method;
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, TRANSFER_ENCODING};
 
@@ -35,10 +36,16 @@ pub(super) fn write(out: &mut Vec<u8>, attempt: &Attempt<'_>, left: Duration) {
     out.extend_from_slice(origin.base_path.as_bytes());
     out.extend_from_slice(request.path.as_str().as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
-    if request.headers.is_empty() {
+    if request.headers.is_empty() && !(attempt.trace.is_some() && has_trace(&origin.default_headers)) {
         out.extend_from_slice(&origin.header_lines);
     } else {
         own_headers(out, attempt);
+    }
+    if let Some((trace, span)) = attempt.trace {
+        line(out, &TRACEPARENT, &trace.traceparent(span));
+        if let Some(state) = trace.state() {
+            line(out, &TRACESTATE, state.as_bytes());
+        }
     }
     if let Some(name) = attempt.timeout_header {
         number(out, name, u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1));
@@ -58,12 +65,20 @@ pub(super) fn write(out: &mut Vec<u8>, attempt: &Attempt<'_>, left: Duration) {
     out.extend_from_slice(b"\r\n");
 }
 
+fn has_trace(headers: &HeaderMap) -> bool {
+    headers.contains_key(TRACEPARENT) || headers.contains_key(TRACESTATE)
+}
+
 /// The upstream's headers, and the request's own over them.
 fn own_headers(out: &mut Vec<u8>, attempt: &Attempt<'_>) {
     let (own, default_headers) = (&attempt.request.headers, &attempt.endpoint.origin.default_headers);
-    let is_sent = |name: &HeaderName| !headers::is_ours(name) && attempt.timeout_header != Some(name);
+    // Those that are added for the attempt.
+    let is_added = |name: &HeaderName| {
+        attempt.timeout_header == Some(name) || attempt.trace.is_some() && [TRACEPARENT, TRACESTATE].contains(name)
+    };
+    let is_sent = |name: &HeaderName| !headers::is_ours(name) && !is_added(name);
     for (name, value) in default_headers {
-        if !(own.contains_key(name) && is_sent(name)) && attempt.timeout_header != Some(name) {
+        if !(is_added(name) || own.contains_key(name) && is_sent(name)) {
             line(out, name, value.as_bytes());
         }
     }

@@ -195,9 +195,9 @@ fn wrong_calls_have_one_clear_error_and_keep_the_connection() {
             assert!(said.contains(says), "{sql}: {said}");
         }
         let context = within(Duration::from_secs(20));
-        let answer = db.send(Method::GET, "/by_id", "[\"a\"]".into(), context).await.unwrap();
+        let answer = db.send(Method::GET, "/by_id", "[\"a\"]".into(), context.clone()).await.unwrap();
         assert!(text(&answer).contains("parameter 1 (id) of by_id is a string"), "{}", text(&answer));
-        let answer = db.send(Method::GET, "/by_id", "[5]".into(), context).await.unwrap();
+        let answer = db.send(Method::GET, "/by_id", "[5]".into(), context.clone()).await.unwrap();
         assert_eq!(text(&answer), "[{\"id\":5}]");
         let error = db.send(Method::GET, "/unknown", "[5]".into(), context).await.unwrap_err();
         assert!(error.to_string().contains("there is no statement unknown"), "{error}");
