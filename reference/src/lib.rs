@@ -112,8 +112,7 @@ pub fn compare(areas: &[areas::Area], count: usize, seed: u64, most: usize) -> S
             if found >= most {
                 break;
             }
-            let mut random = fastrand::Rng::with_seed(seed ^ (number as u64) << 20 ^ area.seed());
-            let tape: Vec<u32> = (0..600).map(|_| random.u32(..)).collect();
+            let tape = areas::tape(area, number, seed);
             let program = areas::write(area, &tape);
             let (ours, theirs) = both(&program);
             if agree(&ours, &theirs) {

@@ -8,6 +8,7 @@
 //!
 //! - `program`: loads files, and has them parsed, checked, compiled, run once and frozen;
 //! - `compile`: from the syntax tree to register bytecode (`code`), with the analysis of purity;
+//! - `format`: one layout for all flows;
 //! - `check`, `types`: static checks and lints; type annotations;
 //! - `plan`: rounds, calls and effects of a flow at worst, by abstract interpretation;
 //! - [`machine`]: the interpreter, fibers, borrow tracking, the order of failures; `meter`: limits;
@@ -24,6 +25,7 @@ mod check;
 mod code;
 mod compile;
 mod error;
+mod format;
 pub mod fuzzing;
 mod host;
 mod intern;
@@ -48,6 +50,7 @@ pub mod value;
 
 pub use check::lint::lint_names;
 pub use error::{Diagnostic, Failure, Kind, Position, Severity, Stop, TraceFrame};
+pub use format::format_source;
 pub use host::{
     Args, Argument, CallDiagnostic, CallSite, Effect, Host, HostCall, HostObject, HostRef, Level, Method, NoHost,
     StaticArgs, StaticCall, StaticValue,

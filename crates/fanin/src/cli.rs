@@ -57,6 +57,17 @@ pub enum Command {
         wrong command line.\n\
         Documentation: docs/check.md.")]
     Check(crate::check::CheckArgs),
+    /// Format flows: one layout for all, with their comments
+    #[command(after_help = "Examples:\n  \
+        fanin fmt                  every .star file below this folder\n  \
+        fanin fmt flows/page.star  one file\n  \
+        fanin fmt --check          for CI: names the files that are not formatted\n  \
+        fanin fmt - < page.star    for editors: from standard input to standard output\n\n\
+        Formatting keeps what a flow does and all its comments. A file with a syntax error stays as it is.\n\
+        Exit status: 0 if all is formatted, 1 if a file is not (with --check) or cannot be, 2 for a wrong\n\
+        command line.\n\
+        Documentation: docs/how-to/editor.md.")]
+    Fmt(crate::fmt::FmtArgs),
     /// Run an example: backends on loopback, the server in front of them, sample requests
     #[command(after_help = "Examples:\n  \
         fanin demo                   the job site of examples/vacancies, until Ctrl-C\n  \

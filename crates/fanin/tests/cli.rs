@@ -5,7 +5,7 @@ mod common;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use common::{Serving, run};
+use common::{Serving, fanin, run};
 
 /// A folder with a route `/echo/{id}` that calls nothing, on free ports.
 fn service() -> TempDir {
@@ -126,4 +126,52 @@ fn both_demos_show_what_they_promise() {
         assert!(bars >= calls, "{bars} calls in\n{out}");
         assert!(out.contains("after "), "{out}");
     }
+}
+
+#[test]
+fn fmt_formats_files_in_place_and_check_names_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name);
+    std::fs::create_dir_all(path("flows/.hidden")).expect("made");
+    let (wrong, right) = ("x = f( 'a' )# why\n", "x = f(\"a\")  # why\n");
+    for (name, text) in [("flows/a.star", wrong), ("b.star", right), ("flows/.hidden/c.star", wrong), ("d.txt", wrong)]
+    {
+        std::fs::write(path(name), text).expect("written");
+    }
+    let folder = dir.path().to_str().expect("text");
+    let text = |name: &str| std::fs::read_to_string(path(name)).expect("text");
+
+    let (code, out, err) = run(&["fmt", "--check", folder]);
+    assert_eq!((code, out.trim(), err.as_str()), (Some(1), path("flows/a.star").to_str().expect("text"), ""));
+    assert_eq!(text("flows/a.star"), wrong, "--check changes nothing");
+    assert_eq!(run(&["fmt", folder]), (Some(0), String::new(), String::new()));
+    assert_eq!((text("flows/a.star").as_str(), text("flows/.hidden/c.star").as_str()), (right, wrong));
+    assert_eq!(run(&["fmt", "--check", folder]), (Some(0), String::new(), String::new()));
+
+    std::fs::write(path("flows/a.star"), "x = (\n").expect("written");
+    std::fs::write(path("b.star"), wrong).expect("written");
+    let (code, _, err) = run(&["fmt", folder]);
+    assert_eq!((code, text("flows/a.star").as_str(), text("b.star").as_str()), (Some(1), "x = (\n", right));
+    assert!(err.contains("a.star:1:") && err.contains("1 error"), "{err}");
+    assert_eq!(run(&["fmt", path("nothing.star").to_str().expect("text")]).0, Some(1));
+}
+
+#[test]
+fn fmt_is_a_filter() {
+    let formatted = |arguments: &[&str], text: &str| {
+        let mut command = fanin(arguments);
+        let mut child = command
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        // All of it fits into the pipe; the end closes it.
+        std::io::Write::write_all(&mut child.stdin.take().expect("piped"), text.as_bytes()).expect("written");
+        let output = child.wait_with_output().expect("it ends");
+        (output.status.code(), String::from_utf8(output.stdout).expect("text"))
+    };
+    assert_eq!(formatted(&["fmt", "-"], "x=1"), (Some(0), "x = 1\n".to_owned()));
+    assert_eq!(formatted(&["fmt", "-", "--check"], "x=1"), (Some(1), "-\n".to_owned()));
+    assert_eq!(formatted(&["fmt", "-"], "x=="), (Some(1), String::new()));
 }

@@ -67,6 +67,13 @@ pub const AREAS: [Area; 18] = [
     Area { name: "load", body: modules::load },
 ];
 
+/// The tape of an area's program of this number.
+#[must_use]
+pub fn tape(area: &Area, number: usize, seed: u64) -> Vec<u32> {
+    let mut random = fastrand::Rng::with_seed(seed ^ (number as u64) << 20 ^ area.seed());
+    (0..600).map(|_| random.u32(..)).collect()
+}
+
 /// The program of an area for a tape.
 #[must_use]
 pub fn write(area: &Area, tape: &[u32]) -> Program {

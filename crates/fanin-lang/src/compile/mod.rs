@@ -1,4 +1,4 @@
-//! The compiler: from source text to bytecode. What touches the parser's syntax tree is in this folder and in `check`.
+//! The compiler: from source text to bytecode. What touches the parser's syntax tree is in this folder, in `check` and in `format`.
 
 pub(crate) mod annotation;
 mod builder;
