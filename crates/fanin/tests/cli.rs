@@ -175,3 +175,8 @@ fn fmt_is_a_filter() {
     assert_eq!(formatted(&["fmt", "-", "--check"], "x=1"), (Some(1), "-\n".to_owned()));
     assert_eq!(formatted(&["fmt", "-"], "x=="), (Some(1), String::new()));
 }
+
+#[test]
+fn the_examples_are_formatted() {
+    assert_eq!(run(&["fmt", "--check", "examples"]), (Some(0), String::new(), String::new()));
+}
