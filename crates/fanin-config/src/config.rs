@@ -16,8 +16,8 @@ use crate::upstream::kind::has_key;
 use crate::values::env::Env;
 use crate::values::serialize;
 use crate::{
-    ConfigError, Diagnostic, FlowLimits, Grpc, Models, Otlp, Push, Recorder, Route, Server, Severity, Source, Tracing,
-    Upstream, route, server,
+    ConfigError, Diagnostic, Editing, FlowLimits, Grpc, Models, Otlp, Push, Recorder, Route, Server, Severity, Source,
+    Tracing, Upstream, route, server,
 };
 
 /// The configuration file's name in its folder.
@@ -66,6 +66,9 @@ pub struct Config {
     /// Warnings about the file.
     #[serde(skip)]
     pub warnings: Vec<Diagnostic>,
+    /// What an editor has open.
+    #[serde(skip)]
+    pub editing: Editing,
 }
 
 impl Config {
@@ -89,9 +92,16 @@ impl Config {
     /// something is wrong: what it names can then be checked too.
     #[must_use]
     pub fn inspect(path: &Path, env: Env<'_>) -> Inspection {
+        Config::inspect_edited(path, env, &Editing::default())
+    }
+
+    /// The same with texts of an editor in place of files.
+    #[must_use]
+    pub fn inspect_edited(path: &Path, env: Env<'_>, editing: &Editing) -> Inspection {
         let file = if path.is_dir() { path.join(FILE_NAME) } else { path.to_path_buf() };
         let name = file.display().to_string();
-        let text = match read_text(&file) {
+        let edited = editing.text(&file).map(|text| Ok(text.to_owned()));
+        let text = match edited.unwrap_or_else(|| read_text(&file)) {
             Ok(text) => text,
             Err(problem) => {
                 let hint = format!("name a folder that has a {FILE_NAME}, or the file itself");
@@ -103,7 +113,11 @@ impl Config {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        Config::inspect_text(&text, &name, dir, env)
+        let mut inspection = Config::inspect_text(&text, &name, dir, env);
+        if let Some(config) = &mut inspection.config {
+            config.editing = editing.clone();
+        }
+        inspection
     }
 
     /// Reads and checks the text of a configuration file. `name` is what messages call the file, `dir` the folder that its

@@ -12,6 +12,7 @@
 //! | `upstream` | `[upstreams.NAME]`: kinds, policies, operations, statements |
 //! | `values` | durations, sizes, environment variables, names, secrets as text |
 //! | `reader` | typed values with their positions; records every error and reads on |
+//! | `editing` | what an editor has not written yet |
 //! | `schema` | the JSON Schema |
 //! | `diagnostic`, `render` | errors, and how people see them |
 //!
@@ -23,6 +24,7 @@
 
 mod config;
 mod diagnostic;
+mod editing;
 mod executor;
 mod flow_limits;
 #[doc(hidden)]
@@ -50,6 +52,7 @@ mod values;
 
 pub use config::{Config, FILE_NAME, Inspection};
 pub use diagnostic::{ConfigError, Diagnostic, Position, Severity, Source};
+pub use editing::{Editing, canonical, locate};
 pub use executor::{Executor, Threads};
 pub use flow_limits::FlowLimits;
 pub use grpc::Grpc;

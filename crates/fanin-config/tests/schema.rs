@@ -135,6 +135,7 @@ fn the_reader_knows_what_the_schema_says() {
         ("ModelSettings", "[models]\nrepository = 'm'\n[models.settings.a]\nzzzzzzzzzzzz = 1"),
         ("Grpc", "[grpc]\nzzzzzzzzzzzz = 1"),
         ("Push", "[push]\nzzzzzzzzzzzz = 1"),
+        ("Recorder", "[recorder]\nzzzzzzzzzzzz = 1"),
         ("Otlp", "[otlp]\nzzzzzzzzzzzz = 1"),
         ("Tracing", "[tracing]\nzzzzzzzzzzzz = 1"),
         ("Threads", "[[routes]]\n[routes.executor]\nzzzzzzzzzzzz = 1"),
@@ -142,7 +143,7 @@ fn the_reader_knows_what_the_schema_says() {
         assert_eq!(known(text), keys(&schema["$defs"][name]), "{name}");
     }
     let sections = schema["$defs"].as_object().expect("sections");
-    assert_eq!(sections.len(), 23, "a section that is not compared above: {:?}", sections.keys());
+    assert_eq!(sections.len(), 24, "a section that is not compared above: {:?}", sections.keys());
 }
 
 #[test]

@@ -61,12 +61,17 @@ impl Flows {
         let objects = upstreams.iter().filter(|upstream| !placeholders.iter().any(|name| *name == **upstream.name()));
         let objects = objects.map(|upstream| UpstreamObject::new(upstream.clone()));
         let channels: ChannelsCell = Arc::new(OnceLock::new());
-        let modules = Modules::new(&config.dir, objects, placeholders, channels.clone());
+        let modules = Modules::new(&config.dir, objects, placeholders, channels.clone(), config.editing.clone());
         let mut roots: Vec<String> = Vec::new();
         for route in &config.routes {
             let name = route.flow.file.to_string_lossy().replace('\\', "/");
             if !roots.contains(&name) && (!config_reported || config.dir.join(&name).is_file()) {
                 roots.push(name);
+            }
+        }
+        for name in config.editing.flows() {
+            if !roots.contains(name) {
+                roots.push(name.clone());
             }
         }
         let names: Vec<&str> = roots.iter().map(String::as_str).collect();
@@ -84,7 +89,7 @@ impl Flows {
                     diagnostics.push(at_route(config, route, message, hint));
                 }
             }
-            return Checked { flows: None, diagnostics };
+            return Checked { flows: None, diagnostics, files: modules.into_sources() };
         };
         let mut routes = Vec::new();
         let sequential_waits = Arc::new(SequentialWaits::default());
@@ -118,6 +123,7 @@ impl Flows {
         Checked {
             flows: sound.then_some(Flows { program, routes, sequential_waits, log_dropped, pools, channels }),
             diagnostics,
+            files: modules.into_sources(),
         }
     }
 
@@ -232,12 +238,15 @@ pub struct Checked {
     pub flows: Option<Flows>,
     /// Errors and warnings.
     pub diagnostics: Vec<Diagnostic>,
+    /// The flow files that were read, named from the configuration's folder.
+    pub files: Vec<Arc<Source>>,
 }
 
 /// An error about the flow that a route names.
 fn at_route(config: &Config, route: &Route, message: String, hint: Option<String>) -> Diagnostic {
     let file = config.dir.join(FILE_NAME);
-    let text = std::fs::read_to_string(&file).unwrap_or_default();
+    let edited = config.editing.text(&file).map(ToOwned::to_owned);
+    let text = edited.unwrap_or_else(|| std::fs::read_to_string(&file).unwrap_or_default());
     Diagnostic {
         severity: Severity::Error,
         source: Arc::new(Source::new(file.display().to_string(), text)),

@@ -17,7 +17,7 @@
 //! - Explanations: `call_record`, `flow_record` and `full_record` keep what happened, `playback` answers a flow that runs again as it was recorded, `explain` says what
 //!   a longer or shorter call would have changed.
 //!
-//! `fuzzing` has entry points for tests.
+//! `describe` tells editors what upstreams offer. `fuzzing` has entry points for tests.
 //!
 //! Timers are rare here: a flow awaits only calls, and every call ends by the request's deadline.
 
@@ -27,6 +27,7 @@ mod call;
 mod call_record;
 mod caller;
 mod client_headers;
+mod describe;
 mod encode;
 mod executor;
 mod explain;
@@ -69,6 +70,7 @@ mod worker;
 
 pub use call_record::Detail;
 pub use caller::{CallFuture, Caller};
+pub use describe::{MethodDescription, UpstreamDescription, describe, globals};
 pub use explain::{Explanation, explain, replay};
 pub use fanin_lang::{Limit, Usage};
 pub use flow_error::FlowError;
@@ -76,6 +78,7 @@ pub use flow_future::FlowFuture;
 pub use flow_record::FlowRecord;
 pub use flows::{Checked, Flows, WorkerFlows};
 pub use incoming_request::IncomingRequest;
+pub use modules::resolve;
 pub use plan::RoutePlan;
 pub use reply::{Incomplete, MessageStream, Reply, ReplyBody, ReplyStream, Success, Summary};
 pub use rpc_status::RpcStatus;

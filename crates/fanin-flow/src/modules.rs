@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use arcstr::ArcStr;
-use fanin_config::Source;
+use fanin_config::{Editing, Source};
 use fanin_lang::{Effect, FrozenValue, HostObject, HostRef, Loaded, Loader};
 
 use crate::kinds::UpstreamObject;
@@ -20,6 +20,7 @@ const MAX_FILE: u64 = 1 << 20;
 /// The files of one configuration.
 pub(crate) struct Modules<'a> {
     dir: &'a Path,
+    editing: Editing,
     upstreams: Vec<(ArcStr, HostRef)>,
     push: HostRef,
     /// The texts of loaded files, for error messages.
@@ -34,12 +35,13 @@ impl<'a> Modules<'a> {
         upstreams: impl Iterator<Item = UpstreamObject>,
         placeholders: &[String],
         channels: ChannelsCell,
+        editing: Editing,
     ) -> Modules<'a> {
         let valid = upstreams.map(|object| (ArcStr::from(object.name()), HostRef::new(object)));
         let placeholders = placeholders.iter().map(|name| (ArcStr::from(name), HostRef::new(Placeholder::new(name))));
         let upstreams = valid.chain(placeholders).collect();
         let push = HostRef::new(PushObject(channels));
-        Modules { dir, upstreams, push, sources: RefCell::default(), loads: RefCell::default() }
+        Modules { dir, editing, upstreams, push, sources: RefCell::default(), loads: RefCell::default() }
     }
 
     /// Whether a file or one that it loads has this word in it.
@@ -61,8 +63,19 @@ impl<'a> Modules<'a> {
         false
     }
 
+    /// The files that were read.
+    pub(crate) fn into_sources(self) -> Vec<Arc<Source>> {
+        self.sources.into_inner().into_values().collect()
+    }
+
     fn read(&self, name: &str) -> Result<String, String> {
         let path = self.dir.join(name);
+        if let Some(text) = self.editing.text(&path) {
+            return match text.len() as u64 > MAX_FILE {
+                true => Err(format!("{name} is larger than {MAX_FILE} bytes")),
+                false => Ok(text.to_owned()),
+            };
+        }
         // A symbolic link may lead outside although the name does not.
         let outside = || format!("{name} is outside the configuration's folder");
         let real = path.canonicalize().map_err(|error| format!("{name} cannot be read: {error}"))?;
@@ -83,7 +96,10 @@ impl<'a> Modules<'a> {
 
 /// The name of a file below the configuration's folder: `./x` and `../x` start from the loading file's folder, everything else
 /// from the configuration's.
-fn resolve(module: &str, from: &str) -> Result<String, String> {
+///
+/// # Errors
+/// The name leads outside or is none of a flow file.
+pub fn resolve(module: &str, from: &str) -> Result<String, String> {
     let relative = module.starts_with("./") || module.starts_with("../");
     let base = if relative { Path::new(from).parent().unwrap_or(Path::new("")) } else { Path::new("") };
     let mut parts: Vec<String> = Vec::new();

@@ -20,6 +20,24 @@ pub struct RoutePlan {
     pub plan: Plan,
 }
 
+impl RoutePlan {
+    /// What a call costs at most: its round, and remarks on it.
+    #[must_use]
+    pub fn cost(call: &PlannedCall) -> String {
+        let parts: Vec<String> = [format!("round {}", Shown(&call.round))].into_iter().chain(remarks(call)).collect();
+        parts.join("; ")
+    }
+
+    /// Rounds and calls of the whole route.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let Plan { rounds, calls, steps, unknown, cut, .. } = &self.plan;
+        let least = if unknown.is_empty() && !cut { "at most" } else { "at least" };
+        let effects = steps.iter().filter(|call| call.writes).count();
+        format!("{least} {} rounds, {} calls, {effects} effects", Shown(rounds), Shown(calls))
+    }
+}
+
 /// `2 + 3 per item of L1`
 struct Shown<'a>(&'a Bound);
 

@@ -8,7 +8,7 @@
 //!
 //! - `program`: loads files, and has them parsed, checked, compiled, run once and frozen;
 //! - `compile`: from the syntax tree to register bytecode (`code`), with the analysis of purity;
-//! - `format`: one layout for all flows;
+//! - `format`: one layout for all flows; [`symbols`]: the names of a file, for editors;
 //! - `check`, `types`: static checks and lints; type annotations;
 //! - `plan`: rounds, calls and effects of a flow at worst, by abstract interpretation;
 //! - [`machine`]: the interpreter, fibers, borrow tracking, the order of failures; `meter`: limits;
@@ -44,6 +44,7 @@ mod python_names;
 mod render;
 mod standard_library;
 mod suggest;
+pub mod symbols;
 pub mod testing;
 mod types;
 pub mod value;

@@ -68,6 +68,14 @@ pub enum Command {
         command line.\n\
         Documentation: docs/how-to/editor.md.")]
     Fmt(crate::fmt::FmtArgs),
+    /// Help editors with flows: errors as they are typed, hover, completion, definitions, renaming
+    #[cfg(feature = "lsp")]
+    #[command(
+        after_help = "Editors start it; it speaks the Language Server Protocol over standard input and output.\n\
+        Errors and warnings are those of `fanin check`, of texts that are not saved yet.\n\n\
+        Settings for VS Code, Neovim, Helix and JetBrains: docs/how-to/editor.md."
+    )]
+    Lsp,
     /// Run an example: backends on loopback, the server in front of them, sample requests
     #[command(after_help = "Examples:\n  \
         fanin demo                   the job site of examples/vacancies, until Ctrl-C\n  \

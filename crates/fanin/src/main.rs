@@ -1,6 +1,6 @@
 //! The `fanin` program: command line and demo. It must not contain server, flow or upstream logic.
 //!
-//! - `cli`: the commands. `serve`, `check`, `fmt`, `explain`, `load`, `top`: one command each; `size` and `lab` are in `fanin-lab`.
+//! - `cli`: the commands. `serve`, `check`, `fmt`, `lsp`, `explain`, `load`, `top`: one command each; `size` and `lab` are in `fanin-lab`.
 //! - `app`: connects flows, upstreams and models to the server.
 //! - `demo`: the examples with their backends.
 //! - `recorder`: the last requests with their calls. `client`: one request over HTTP.
@@ -15,6 +15,8 @@ mod explain;
 mod fmt;
 mod load;
 mod logging;
+#[cfg(feature = "lsp")]
+mod lsp;
 mod recorder;
 mod report;
 mod serve;
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
         Command::Serve { dir } => serve::serve(&dir),
         Command::Check(args) => check::run(&args),
         Command::Fmt(args) => fmt::run(&args),
+        #[cfg(feature = "lsp")]
+        Command::Lsp => lsp::run(),
         Command::Demo { example, once } => demo::run(example, once),
         Command::Explain(args) => explain::run(&args),
         Command::Load(args) => load::run(&args),

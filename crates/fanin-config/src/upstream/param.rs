@@ -104,9 +104,15 @@ impl ParamKind {
     }
 }
 
+impl std::fmt::Display for ParamKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", self.base.as_str(), if self.optional { "?" } else { "" })
+    }
+}
+
 impl Serialize for ParamKind {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(&format_args!("{}{}", self.base.as_str(), if self.optional { "?" } else { "" }))
+        to.collect_str(self)
     }
 }
 

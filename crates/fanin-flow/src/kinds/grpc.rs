@@ -72,6 +72,11 @@ impl Grpc {
         }
     }
 
+    /// The method of this short name, if one has it.
+    pub(crate) fn find(&self, name: &str) -> Option<&grpc::Method> {
+        self.services.find_short(name).ok().map(|(_, method)| method)
+    }
+
     pub(crate) fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.services.iter().map(grpc::Method::name).collect();
         names.sort_unstable();

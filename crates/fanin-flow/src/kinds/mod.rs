@@ -20,4 +20,5 @@ mod static_checks;
 mod upstream_object;
 
 pub(crate) use parse::parse;
+pub(crate) use static_checks::NAMES as CALL_ARGUMENTS;
 pub(crate) use upstream_object::{Backend, UpstreamObject};

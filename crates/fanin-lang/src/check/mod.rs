@@ -31,6 +31,7 @@ use crate::native::Globals;
 use crate::types::Type;
 use crate::value::FrozenValue;
 pub(crate) use allow::Allowed;
+pub(crate) use native_signatures::signature_line;
 
 /// What a file is checked with.
 pub(crate) struct Env<'a> {

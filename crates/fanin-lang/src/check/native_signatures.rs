@@ -133,6 +133,12 @@ fn in_table(table: &[&str], name: &str) -> Option<Signature> {
         .map(|line| Signature::parse(line))
 }
 
+/// The signature of a function as a line, for people.
+pub(crate) fn signature_line(native: &NativeFn) -> Option<String> {
+    let of_table = || FUNCTIONS.iter().find(|line| line.split_once('(').is_some_and(|(name, _)| name == native.name));
+    native.signature.or_else(|| of_table().copied()).map(ToOwned::to_owned)
+}
+
 /// The signature of a function. One that the host adds says itself what it takes.
 pub(crate) fn function(native: &NativeFn) -> Option<Signature> {
     match native.signature {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use fanin_broker::{Broker, Target};
-use fanin_config::{Config, Diagnostic, Inspection};
+use fanin_config::{Config, Diagnostic, Editing, Inspection, Source};
 use fanin_flow::Flows;
 use fanin_push::Channels;
 use fanin_server::{LoadError, Loader};
@@ -30,6 +30,8 @@ pub struct Origin {
     pub recorder: Option<fanin_config::Recorder>,
     /// For `check`: models are scanned, not loaded, and no address is bound.
     pub dry_run: bool,
+    /// For `lsp`: what the editor has open.
+    pub editing: Editing,
 }
 
 impl Origin {
@@ -49,11 +51,16 @@ impl Origin {
 
     /// The same, with warnings. If fanin.toml has errors, the flows are checked with what could be read of it.
     pub fn inspect(&self, old: Option<&App>) -> (Option<App>, Vec<Diagnostic>) {
+        self.examine(old, &mut Vec::new())
+    }
+
+    /// The same, with the flow files that were read.
+    pub fn examine(&self, old: Option<&App>, files: &mut Vec<Arc<Source>>) -> (Option<App>, Vec<Diagnostic>) {
         let variable = |name: &str| {
             let ours = self.variables.iter().find(|(ours, _)| ours == name).map(|(_, value)| value.clone());
             ours.or_else(|| std::env::var(name).ok())
         };
-        let inspection = Config::inspect(&self.path, &variable);
+        let inspection = Config::inspect_edited(&self.path, &variable, &self.editing);
         let mut broken = inspection.has_errors();
         let Inspection { config, mut invalid_upstreams, mut diagnostics } = inspection;
         let Some(mut config) = config else { return (None, diagnostics) };
@@ -102,6 +109,7 @@ impl Origin {
             }
         };
         let checked = Flows::check(&config, &upstreams, &invalid_upstreams, broken);
+        files.extend(checked.files);
         diagnostics.extend(checked.diagnostics);
         let (Some(mut flows), false) = (checked.flows, broken) else { return (None, diagnostics) };
         if let Some(old) = old {

@@ -115,6 +115,7 @@ fn show(example: Example, once: bool) -> Result<ExitCode, DemoError> {
     let backends = Backends::start(example.backends())?;
     let folder = Folder::of(example, Path::new(""))?;
     let origin = Origin {
+        editing: fanin_config::Editing::default(),
         dry_run: false,
         path: folder.path().to_path_buf(),
         variables: backends.urls.iter().map(|(name, url)| ((*name).to_owned(), url.clone())).collect(),
