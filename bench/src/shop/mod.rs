@@ -127,11 +127,11 @@ pub fn start(stub: &Server, mode: &str, edit: impl Fn(&str) -> String) -> Result
     }
     // The example's own limit keeps its catalog to 64 calls in flight; here the question is what Fanin can do.
     let text = std::fs::read_to_string(source.join("fanin.toml"))?;
-    let text = edit(&text.replace("limit = 64\nmax_waiting = 33\n", ""));
+    let text = text.replace("limit = 64\nmax_waiting = 33\n", "");
     let server = format!(
         "[server]\nlisten = \"{listen}\"\nadmin = \"{admin}\"\nlog = \"error\"\nworkers = 1\nreload = false\nmax_connections = 4000\n"
     );
-    std::fs::write(dir.join("fanin.toml"), format!("{server}\n{text}"))?;
+    std::fs::write(dir.join("fanin.toml"), edit(&format!("{server}\n{text}")))?;
     let mut command = servers::fanin_command(&dir)?;
     for owner in ["masks", "catalog", "prices", "stock", "reviews"] {
         command.env(format!("{}_URL", owner.to_uppercase()), format!("http://{}/shop/{owner}", stub.addr));
