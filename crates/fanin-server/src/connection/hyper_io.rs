@@ -9,6 +9,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::body_reader::{BODY_END, BodyReader, MAX_BODY_READ};
 use super::coalesced_socket::CoalescedSocket;
 use super::fast_rejection::{self, FastRejection};
 use super::protocol_detection::Prefix;
@@ -180,31 +181,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Read for HyperIo<S> {
             };
         }
         // hyper reads on while a request is in progress; behind its body, the next bytes are another head.
-        if this.conn.expects_head() || (!this.conn.is_http2() && this.head.body() < buffer.remaining()) {
+        let body = if this.conn.is_http2() { usize::MAX } else { this.head.body() };
+        if this.conn.expects_head() || body < buffer.remaining().min(BODY_END) {
             return this.poll_read_head(cx, &mut buffer);
         }
+        let limit = if this.conn.is_http2() { usize::MAX } else { body.min(MAX_BODY_READ) };
         let head = &mut this.head;
         ready!(
-            this.socket.with(|stream| Pin::new(&mut TokioIo::new(BodyReader { stream, head })).poll_read(cx, buffer))
+            this.socket
+                .with(|stream| Pin::new(&mut TokioIo::new(BodyReader { stream, head, limit })).poll_read(cx, buffer))
         )?;
         this.conn.on_read();
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// Reads bytes of a body straight into hyper's buffer, and counts them.
-struct BodyReader<'a, S> {
-    stream: Pin<&'a mut S>,
-    head: &'a mut HeadScanner,
-}
-
-impl<S: AsyncRead> AsyncRead for BodyReader<'_, S> {
-    #[inline]
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = buffer.filled().len();
-        ready!(this.stream.as_mut().poll_read(cx, buffer))?;
-        this.head.pass(&buffer.filled()[before..]);
         Poll::Ready(Ok(()))
     }
 }
@@ -328,7 +315,11 @@ mod tests {
 
     /// A connection whose socket takes a part of a rejection at a time, its other end, and the write batch.
     fn io() -> (HyperIo<DuplexStream>, DuplexStream, Rc<ResponseBatch>) {
-        let (client, server) = duplex(64);
+        io_of(64)
+    }
+
+    fn io_of(room: usize) -> (HyperIo<DuplexStream>, DuplexStream, Rc<ResponseBatch>) {
+        let (client, server) = duplex(room);
         let now = Rc::new(Cell::new(Instant::now()));
         let conn = Rc::new(ConnectionState::new("127.0.0.1:1".parse().unwrap(), now, Arc::default()));
         let write_batch = Rc::<ResponseBatch>::default();
@@ -336,9 +327,13 @@ mod tests {
         (HyperIo::new(socket, conn, Rc::new(RejectsX), Prefix::default()), client, write_batch)
     }
 
-    /// As the connection's task does.
     async fn read(io: &mut HyperIo<DuplexStream>) -> Vec<u8> {
-        let mut room = [0; 100];
+        read_up_to(100, io).await
+    }
+
+    /// As the connection's task does.
+    async fn read_up_to(most: usize, io: &mut HyperIo<DuplexStream>) -> Vec<u8> {
+        let mut room = vec![0; most];
         let mut buffer = HyperBuf::new(&mut room);
         poll_fn(|cx| {
             io.conn.register_waker(cx);
@@ -472,5 +467,23 @@ mod tests {
         )
         .await;
         assert!(came == all, "{} of {}", came.len(), all.len());
+    }
+
+    /// A large body comes in pieces that do not hold the worker. The last one is not read in small parts because of what may follow.
+    #[tokio::test]
+    async fn bodies_are_read_in_pieces_of_a_bounded_size_and_not_beyond_their_end() {
+        let (mut io, mut client, _) = io_of(1 << 20);
+        let length = 2 * MAX_BODY_READ + MAX_BODY_READ / 2;
+        let head = format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
+        client.write_all(head.as_bytes()).await.unwrap();
+        assert_eq!(read(&mut io).await, head.as_bytes());
+        io.conn.on_request_start();
+        client.write_all(&vec![b'a'; length]).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        let mut sizes = Vec::new();
+        for _ in 0..4 {
+            sizes.push(read_up_to(256 << 10, &mut io).await.len());
+        }
+        assert_eq!(sizes, [MAX_BODY_READ, MAX_BODY_READ, MAX_BODY_READ / 2, 16]);
     }
 }

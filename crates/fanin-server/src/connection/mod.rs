@@ -8,6 +8,7 @@
 //! - `calm`: the end of a connection whose client resets too many requests.
 //! - `fast_rejection`, `pre_request_errors`: responses without hyper.
 
+mod body_reader;
 mod calm;
 mod coalesced_socket;
 mod fast_rejection;

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use crate::connection::ConnectionState;
 use crate::sender_rate::SenderRate;
 
-/// Most bytes reserved because of `Content-Length` alone; more only as bytes arrive.
+/// Most bytes reserved because of `Content-Length` alone. When as many have come, the whole is reserved: growing step by step would copy
+/// a large body twice. Memory that is reserved and not yet written takes up addresses only.
 const MAX_RESERVED: usize = 64 << 10;
 
 /// Bytes that are read and copied at a time. Then the worker looks at its sockets: several large bodies at once must not hold it.
@@ -48,6 +49,12 @@ impl ReadBody {
     ) -> ReadBody {
         let rate = SenderRate::new(conn, server);
         ReadBody { incoming, limit, first: Bytes::new(), rest: BytesMut::new(), rate, due: None }
+    }
+
+    /// Bytes that come with these `len`, as far as the client has said so.
+    fn announced(&self, len: usize) -> usize {
+        let room = self.limit - self.first.len() - self.rest.len();
+        usize::try_from(self.incoming.size_hint().lower()).unwrap_or(usize::MAX).saturating_add(len).min(room)
     }
 
     /// After a poll that was pending: when to poll again at the latest.
@@ -85,9 +92,12 @@ impl ReadBody {
                 continue;
             }
             if self.rest.is_empty() {
-                let announced = self.incoming.size_hint().lower() as usize + data.len() + self.first.len();
+                let announced = self.announced(data.len()) + self.first.len();
                 self.rest.reserve(announced.min(MAX_RESERVED));
                 self.rest.extend_from_slice(&std::mem::take(&mut self.first));
+            }
+            if self.rest.len() + data.len() > self.rest.capacity() {
+                self.rest.reserve(self.announced(data.len()));
             }
             self.rest.extend_from_slice(&data);
         }
