@@ -183,7 +183,7 @@ fn what_is_no_call_gets_one_clear_status() {
             ("/t.T/Echo", Bytes::from_static(b"\0\0\0\0\x02\x0a\x05"), "3", "not a valid t.M"),
             ("/t.T/Echo", message(&"x".repeat(3 << 20)), "8", "2097152"),
             // A number where the text belongs, and no protobuf at all.
-            ("/t.T/Echo", Bytes::from_static(b"\0\0\0\0\x02\x08\x07"), "3", "not a valid t.M"),
+            ("/t.T/Echo", Bytes::from_static(b"\0\0\0\0\x02\x08\x07"), "3", "not a valid t.M: id: "),
             ("/t.T/Echo", Bytes::from_static(b"\0\0\0\0\x0b{\"id\": \"7\"}"), "3", "not a valid t.M"),
             ("/t.T/Echo", Bytes::from_static(b"\0\xff\xff\xff\xffab"), "8", "2097152"),
             ("/t.T/None", message("a"), "12", "route"),

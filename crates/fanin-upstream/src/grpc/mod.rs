@@ -6,6 +6,7 @@
 //!
 //! - `describe`, `reflection`: where descriptors come from.
 //! - `method`, `services`: what they contain. `served`: those that routes serve.
+//! - `wrong_field`: the field of a served request that cannot be read.
 //! - `transcode`: messages to JSON and back, as routes need it at each call.
 //! - `message`, `shape`, `frame`, `status`, `convert`: conversion, checks of JSON, and the protocol's own forms.
 
@@ -21,6 +22,7 @@ mod services;
 mod shape;
 mod status;
 pub(crate) mod transcode;
+mod wrong_field;
 
 pub use convert::off_worker;
 pub use method::Method;

@@ -9,6 +9,7 @@ use super::describe;
 use super::message::{parse_message, shown};
 use super::method::{Method, Methods};
 use super::transcode::{Layouts, Style};
+use super::wrong_field;
 
 /// Deepest nesting of a list of messages.
 const DEEPEST: usize = 1000;
@@ -86,7 +87,7 @@ impl Served {
     /// A request's messages as JSON: the only one, or a list of all if the method takes a stream.
     ///
     /// # Errors
-    /// If one is not valid.
+    /// If one is not valid: which field, with its path, and why.
     pub fn request(&self, method: &Method, messages: &[Bytes], form: Form) -> Result<Bytes, String> {
         let mut json = Vec::new();
         if !method.is_client_streaming() {
@@ -119,14 +120,20 @@ impl Served {
 
     fn show(&self, of: &MessageDescriptor, message: Bytes, form: Form, json: &mut Vec<u8>) -> Result<(), String> {
         let invalid = |error: &dyn std::fmt::Display| format!("the message is not a valid {}: {error}", of.full_name());
+        let invalid_at = |path: Option<String>, error: &dyn std::fmt::Display| match path {
+            Some(path) => invalid(&format_args!("{path}: {error}")),
+            None => invalid(error),
+        };
         let decoded = match form {
-            Form::Binary => DynamicMessage::decode(of.clone(), message).map_err(|error| invalid(&error))?,
+            Form::Binary => DynamicMessage::decode(of.clone(), message.clone())
+                .map_err(|error| invalid_at(wrong_field::in_bytes(of, &message), &error))?,
             Form::Json => {
                 let mut from = serde_json::Deserializer::from_slice(&message);
                 // A client may know more fields than the server, as with protobuf.
                 let options = DeserializeOptions::new().deny_unknown_fields(false);
                 let decoded = DynamicMessage::deserialize_with_options(of.clone(), &mut from, &options);
-                let decoded = decoded.map_err(|error| invalid(&error))?;
+                let decoded =
+                    decoded.map_err(|error| invalid_at(wrong_field::in_json(of, &message, &options), &error))?;
                 from.end().map_err(|error| invalid(&error))?;
                 decoded
             }

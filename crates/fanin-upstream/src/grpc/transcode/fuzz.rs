@@ -33,7 +33,7 @@ impl FileResolver for Source {
 ///
 /// # Panics
 /// If it is not valid.
-pub(super) fn pool() -> DescriptorPool {
+pub(in crate::grpc) fn pool() -> DescriptorPool {
     let mut resolver = ChainFileResolver::new();
     resolver.add(Source);
     resolver.add(GoogleFileResolver::new());

@@ -18,6 +18,7 @@ use fanin_json::Node;
 use prost_reflect::MessageDescriptor;
 
 pub(super) use layout::{Layouts, Style};
+pub(super) use wire::{Reader, Wire};
 
 /// Deepest nesting of messages: that of the library.
 const DEEPEST: u32 = 100;

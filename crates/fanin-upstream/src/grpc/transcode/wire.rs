@@ -2,7 +2,7 @@
 
 /// How a field's value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wire {
+pub(in crate::grpc) enum Wire {
     Varint,
     Fixed64,
     Length,
@@ -11,17 +11,17 @@ pub(super) enum Wire {
 
 /// Reads a message's bytes. `None` of its methods: the bytes are not valid, or have groups.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'w> {
+pub(in crate::grpc) struct Reader<'w> {
     pub(super) bytes: &'w [u8],
     pub(super) at: usize,
 }
 
 impl<'w> Reader<'w> {
-    pub(super) fn new(bytes: &'w [u8]) -> Reader<'w> {
+    pub(in crate::grpc) fn new(bytes: &'w [u8]) -> Reader<'w> {
         Reader { bytes, at: 0 }
     }
 
-    pub(super) fn is_at_end(&self) -> bool {
+    pub(in crate::grpc) fn is_at_end(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
@@ -46,7 +46,7 @@ impl<'w> Reader<'w> {
 
     /// A field's number and how its value is written.
     #[inline]
-    pub(super) fn key(&mut self) -> Option<(u32, Wire)> {
+    pub(in crate::grpc) fn key(&mut self) -> Option<(u32, Wire)> {
         let key = u32::try_from(self.varint()?).ok()?;
         let wire = match key & 7 {
             0 => Wire::Varint,
@@ -73,14 +73,14 @@ impl<'w> Reader<'w> {
     }
 
     /// Bytes with their length before them.
-    pub(super) fn length(&mut self) -> Option<&'w [u8]> {
+    pub(in crate::grpc) fn length(&mut self) -> Option<&'w [u8]> {
         let count = usize::try_from(self.varint()?).ok()?;
         self.take(count)
     }
 
     /// Passes over a value.
     #[inline]
-    pub(super) fn skip(&mut self, wire: Wire) -> Option<()> {
+    pub(in crate::grpc) fn skip(&mut self, wire: Wire) -> Option<()> {
         match wire {
             Wire::Varint => drop(self.varint()?),
             Wire::Fixed64 => drop(self.fixed64()?),
