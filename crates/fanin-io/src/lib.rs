@@ -1,9 +1,11 @@
-//! I/O that the server, the models' port and the upstream transports share.
+//! I/O that the server, the models' port, the upstream transports and the links to brokers share.
 //!
 //! - [`write_coalescing`]: the small writes of one event loop iteration, made together.
+//! - [`client_tls`]: certificates and roots of TLS clients, from files.
 //! - [`min_rate`]: peers that take or send less than a minimum rate.
 //!
-//! This crate knows neither protocols nor sockets, and does not depend on a runtime.
+//! This crate knows neither sockets nor what is said over them, and does not depend on a runtime.
 
+pub mod client_tls;
 pub mod min_rate;
 pub mod write_coalescing;

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use fanin_config::{ClientTls, HttpVersion};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use fanin_io::client_tls::{self, Part};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -56,70 +55,24 @@ pub(crate) fn client_config(
 ) -> Result<Arc<ClientConfig>, TlsError> {
     let nothing = ClientTls::default();
     let settings = settings.unwrap_or(&nothing);
-    let roots = match &settings.ca {
-        Some(file) => custom_roots(file)?,
-        None => system_roots()?,
-    };
-    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| ("tls", error.to_string()))?
-        .with_root_certificates(roots);
-    let mut config = match (&settings.cert, &settings.key) {
-        (Some(cert), Some(key)) => {
-            let chain = certificates(cert, "tls.cert")?;
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable("tls.key", key, &error))?;
-            builder.with_client_auth_cert(chain, key).map_err(|error| ("tls.cert", error.to_string()))?
-        }
-        (None, None) => builder.with_no_client_auth(),
+    let identity = match (&settings.cert, &settings.key) {
+        (Some(cert), Some(key)) => Some((cert.as_path(), key.as_path())),
+        (None, None) => None,
         (Some(_), None) => return Err(("tls.key", "missing, though tls.cert is given".to_owned())),
         (None, Some(_)) => return Err(("tls.cert", "missing, though tls.key is given".to_owned())),
     };
+    let config = client_tls::client_config(settings.ca.as_deref(), identity);
+    let mut config = config.map_err(|error| {
+        let key = match error.part {
+            Part::Ca => "tls.ca",
+            Part::Cert => "tls.cert",
+            Part::Key => "tls.key",
+        };
+        (key, error.what)
+    })?;
     config.alpn_protocols = match protocol {
         HttpVersion::Http1 => vec![b"http/1.1".to_vec()],
         HttpVersion::Http2 => vec![b"h2".to_vec()],
     };
     Ok(Arc::new(config))
-}
-
-fn unreadable(key: &'static str, file: &Path, error: &dyn fmt::Display) -> TlsError {
-    (key, format!("{}: {error}", file.display()))
-}
-
-fn certificates(file: &Path, key: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let chain: Vec<_> = CertificateDer::pem_file_iter(file)
-        .and_then(Iterator::collect)
-        .map_err(|error| unreadable(key, file, &error))?;
-    if chain.is_empty() {
-        return Err(unreadable(key, file, &"no certificate in the file"));
-    }
-    Ok(chain)
-}
-
-fn custom_roots(file: &Path) -> Result<Arc<RootCertStore>, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(file, "tls.ca")? {
-        roots.add(certificate).map_err(|error| unreadable("tls.ca", file, &error))?;
-    }
-    Ok(Arc::new(roots))
-}
-
-/// The usable root certificates of the system.
-pub(crate) fn system_certificates() -> Vec<CertificateDer<'static>> {
-    let usable = |certificate: &CertificateDer<'static>| RootCertStore::empty().add(certificate.clone()).is_ok();
-    rustls_native_certs::load_native_certs().certs.into_iter().filter(usable).collect()
-}
-
-/// The system's root certificates. Read once, because there are hundreds.
-fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
-    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
-    let roots = ROOTS.get_or_init(|| {
-        let mut roots = RootCertStore::empty();
-        // System stores often contain single certificates that cannot be used.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        Arc::new(roots)
-    });
-    if roots.is_empty() {
-        return Err(("tls.ca", "the system has no root certificates, name a file".to_owned()));
-    }
-    Ok(roots.clone())
 }

@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use fanin_config::ClientTls;
+use fanin_io::client_tls::system_certificates;
 use mysql_async::{ClientIdentity, SslOpts};
-
-use crate::transport::tls::system_certificates;
 
 /// The client's options. Files are read here, when a configuration is loaded.
 pub(in crate::transport::sql) fn options(
