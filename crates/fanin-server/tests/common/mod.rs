@@ -249,7 +249,7 @@ impl Application for TestApp {
         vec![fanin_server::PageLink { href: "/debug/test", description: "a test" }]
     }
 
-    fn debug_page(&self, path: &str, query: Option<&str>) -> Option<fanin_server::DebugWork> {
+    fn debug_page(&self, _method: &Method, path: &str, query: Option<&str>) -> Option<fanin_server::DebugWork> {
         let body = format!("{path} {query:?} on {:?}", std::thread::current().name()).into_bytes();
         let made = move || fanin_server::DebugPage { kind: "text/plain", body };
         (path == "/debug/test").then(|| Box::new(made) as fanin_server::DebugWork)
