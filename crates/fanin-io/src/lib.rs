@@ -4,7 +4,7 @@
 //! - [`client_tls`]: certificates and roots of TLS clients, from files.
 //! - [`min_rate`]: peers that take or send less than a minimum rate.
 //!
-//! This crate knows neither sockets nor what is said over them, and does not depend on a runtime.
+//! This crate knows neither sockets nor what the other side sends over them, and does not depend on a runtime.
 
 pub mod client_tls;
 pub mod min_rate;
