@@ -10,6 +10,8 @@ mod tokens;
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -39,6 +41,8 @@ pub struct Recorder {
     config: ArcSwap<fanin_config::Recorder>,
     trusted: ArcSwap<Vec<Network>>,
     rings: Mutex<Vec<Arc<Mutex<Ring>>>>,
+    /// How many rings there are: the workers share the bounds.
+    workers: AtomicUsize,
     tokens: Tokens,
 }
 
@@ -85,6 +89,7 @@ impl Recorder {
             config: ArcSwap::from_pointee(config.recorder.clone()),
             trusted: ArcSwap::from_pointee(config.server.trusted.clone()),
             rings: Mutex::default(),
+            workers: AtomicUsize::new(0),
             tokens: Tokens::default(),
         })
     }
@@ -138,8 +143,7 @@ impl Recorder {
         let started = SystemTime::now().checked_sub(duration).unwrap_or(UNIX_EPOCH);
         let recorded = Recorded { id, name, route, method, path, started, duration, queued, status, partial, flow };
         let config = self.config.load();
-        let workers = self.rings.lock().unwrap_or_else(PoisonError::into_inner).len().max(1);
-        self.here(|ring| ring.add(Arc::new(recorded), &config, workers));
+        self.here(|ring| ring.add(Arc::new(recorded), &config, self.workers.load(Relaxed).max(1)));
     }
 
     /// Uses the ring of this worker. Only an admin page ever holds its lock besides, for as long as it takes to copy some pointers.
@@ -148,6 +152,7 @@ impl Recorder {
             let ring = ring.get_or_init(|| {
                 let ring = Arc::new(Mutex::new(Ring::default()));
                 self.rings.lock().unwrap_or_else(PoisonError::into_inner).push(ring.clone());
+                self.workers.fetch_add(1, Relaxed);
                 ring
             });
             run(&mut ring.lock().unwrap_or_else(PoisonError::into_inner))
