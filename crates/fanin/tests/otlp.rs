@@ -384,7 +384,9 @@ fn a_collector_that_does_not_work_costs_nothing_but_spans() {
         let dropped = || -> f64 {
             let page = admin_page(&serving, "/metrics");
             let lines = page.lines().filter(|line| line.starts_with("fanin_otlp_dropped_requests_total{"));
-            lines.map(|line| line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).expect("a number")).sum()
+            lines
+                .map(|line| line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).expect("a number"))
+                .sum()
         };
         let mut served = 0;
         eventually("a request whose spans are dropped", || {

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use common::websocket::eventually;
 use common::{Serving, TIMEOUT};
 use fanin_testbed::Server;
 use serde_json::{Value, json};
@@ -49,6 +50,11 @@ impl Far {
         let (sender, receiver) = channel();
         self.gates.lock().expect("no panic").insert(path.to_owned(), receiver);
         sender
+    }
+
+    /// Waits until the request for this path has come.
+    fn await_request(&self, path: &str) {
+        eventually("a request for a gated path", || !self.gates.lock().expect("no panic").contains_key(path));
     }
 }
 
@@ -220,6 +226,9 @@ fn a_client_that_leaves_ends_the_calls() {
     let (reviews, _offers) = (tier.far.gate("/reviews"), tier.far.gate("/offers"));
     let mut events = Events::ask(tier.address(), false);
     assert_eq!(events.next().0, "body");
+    // Otherwise they could come late, and pass the gates of the next page.
+    tier.far.await_request("/reviews");
+    tier.far.await_request("/offers");
     drop(events);
     // The flow only reads, so it ends with its client: the answer that comes then meets a closed connection, and a new request is served.
     reviews.send("{}").expect("the upstream waits");
