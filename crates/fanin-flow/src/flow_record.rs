@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fanin_lang::{CallSite, HostRef};
-use fanin_trace::{CallTrace, Slice, Wait, mark_critical_path};
+use fanin_trace::{Attempt, CallTrace, Slice, Wait, mark_critical_path};
+
+use fanin_upstream::{AttemptLog, LoggedAttempt};
+use tokio::time::Instant;
 
 use crate::call_record::{CallRecord, NONE};
 use crate::full_record::FullRecord;
@@ -17,10 +20,14 @@ pub(crate) struct Record {
     pub(crate) calls: Vec<CallRecord>,
     /// The call that ended last, which is what the flow goes on after.
     pub(crate) last_ended: Option<u32>,
+    /// When the request arrived, if attempts are recorded.
+    pub(crate) start: Option<Instant>,
     /// Batches sent so far.
     pub(crate) batches: u32,
     /// Method and path with query of each call, if they are recorded.
     pub(crate) paths: Vec<String>,
+    /// The attempts of each call, if paths are recorded.
+    pub(crate) attempts: Vec<Arc<AttemptLog>>,
     pub(crate) full: Option<Box<FullRecord>>,
 }
 
@@ -80,6 +87,28 @@ impl FlowRecord {
         waits.map(|wait| Wait { line: line(&self.route, wait.site), call: wait.call, from: wait.from }).collect()
     }
 
+    fn attempts(&self, log: &AttemptLog) -> Vec<Attempt> {
+        let since = |time: Instant| time.saturating_duration_since(self.record.start.unwrap_or(time));
+        let logged = log.attempts();
+        let is_hedge = |at: usize, one: &LoggedAttempt| {
+            logged[..at].iter().any(|before| before.ended.is_none_or(|ended| ended > one.begun))
+        };
+        let kind = |at: usize, one: &LoggedAttempt| match one.number {
+            0 => "first",
+            _ if is_hedge(at, one) => "hedge",
+            _ => "retry",
+        };
+        let each = logged.iter().enumerate().map(|(at, one)| Attempt {
+            kind: kind(at, one).to_owned(),
+            begun: since(one.begun),
+            waited: one.begun.saturating_duration_since(one.wanted),
+            ended: one.ended.map(since),
+            endpoint: one.endpoint.clone(),
+            outcome: one.outcome.clone(),
+        });
+        each.collect()
+    }
+
     fn call(&self, index: usize, call: &CallRecord, object: &HostRef) -> CallTrace {
         let time = |micros: u32| (micros != NONE).then(|| Duration::from_micros(micros.into()));
         let full = self.record.full.as_deref();
@@ -104,7 +133,7 @@ impl FlowRecord {
                 .map(|wait| line(&self.route, wait.site)),
             critical: false,
             effect: None,
-            attempts: Vec::new(),
+            attempts: self.record.attempts.get(index).map_or_else(Vec::new, |log| self.attempts(log)),
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::call_record::Detail;
 use crate::incoming_request::IncomingRequest;
 
-/// Answers of all calls of a flow that are kept. More, and the flow cannot be run again.
+/// Bytes of a request and the answers of its calls that are kept. More, and the flow cannot be run again.
 const MAX_BYTES: usize = 16 << 20;
 
 /// The full record of a flow.
@@ -25,7 +25,7 @@ pub(crate) struct FullRecord {
     pub(crate) waits: Vec<FlowWait>,
     /// Why the flow cannot be run again.
     pub(crate) unrepeatable: Option<&'static str>,
-    /// Bytes of the answers kept.
+    /// Bytes of the request and of the answers.
     pub(crate) bytes: usize,
 }
 
@@ -101,17 +101,18 @@ impl FullRecord {
             slices: Vec::new(),
             waits: Vec::new(),
             unrepeatable: incoming.upload.is_some().then_some("its body is passed on without being collected"),
-            bytes: 0,
+            bytes: incoming.body.len() + incoming.headers.iter().map(|(_, value)| value.len()).sum::<usize>(),
         }
     }
 
     /// Keeps what a call was answered.
     pub(crate) fn answered(&mut self, index: usize, result: SharedResult) {
-        self.bytes += result.as_ref().map_or(0, |ready| ready.answer.body.len());
-        if self.bytes > MAX_BYTES {
+        let kept = self.bytes + result.as_ref().map_or(0, |ready| ready.answer.body.len());
+        if kept > MAX_BYTES {
             self.unrepeatable = Some("its answers are too large to be kept");
             self.calls.iter_mut().for_each(|call| call.result = None);
         } else if let Some(call) = self.calls.get_mut(index) {
+            self.bytes = kept;
             call.result = Some(result);
         }
     }

@@ -1,6 +1,7 @@
 //! The outcome of a flow: a response or an error, and what it used.
 
 use std::fmt;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub struct Reply<B = ReplyBody> {
     /// The limit that stopped it.
     pub limit: Option<Limit>,
     /// Its calls, if they were recorded and there were any.
-    pub record: Option<Box<FlowRecord>>,
+    pub record: Option<Arc<FlowRecord>>,
 }
 
 impl<B> Reply<B> {
@@ -144,7 +145,7 @@ pub struct Summary {
     /// The limit that stopped it.
     pub limit: Option<Limit>,
     /// Its calls, if they were recorded and there were any.
-    pub record: Option<Box<FlowRecord>>,
+    pub record: Option<Arc<FlowRecord>>,
 }
 
 /// A stream ended before its body was complete, for a reason that the log names.

@@ -109,22 +109,19 @@ pub struct Effect {
 /// One request to an upstream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// `first`, `retry`, `hedge` or `probe`.
+    /// `first`, `retry` or `hedge`.
     pub kind: String,
-    /// When it began, waits for permits included.
+    /// When it had its permits and an endpoint.
     #[serde(rename = "begun_us", with = "micros")]
     pub begun: Duration,
-    /// How long it waited for permits of the upstream and the operation.
-    #[serde(rename = "permit_us", with = "micros")]
-    pub permit: Duration,
-    /// When its request was written to a connection; `None` if it was not.
-    #[serde(rename = "sent_us", with = "micros::option")]
-    pub sent: Option<Duration>,
+    /// How long it waited for them.
+    #[serde(rename = "waited_us", with = "micros")]
+    pub waited: Duration,
     /// When it ended.
     #[serde(rename = "ended_us", with = "micros::option")]
     pub ended: Option<Duration>,
-    /// The endpoint's address, if it got that far.
-    pub endpoint: Option<String>,
-    /// The status, or the kind of the error.
+    /// The endpoint's address.
+    pub endpoint: String,
+    /// The status, the kind of the error, or `cancelled`.
     pub outcome: String,
 }

@@ -30,6 +30,9 @@ pub fn describe(trace: &RequestTrace) -> String {
     if !trace.slices.is_empty() {
         let _ = write!(text, ", {:.2} ms computing in {} slices", millis(computed), trace.slices.len());
     }
+    if let Some(replayed) = trace.replayed {
+        let _ = write!(text, ", {:.1} ms without computing and queueing", millis(replayed));
+    }
     text.push_str("\n\n");
     if trace.calls.is_empty() {
         text.push_str("It made no calls.\n");
@@ -37,6 +40,7 @@ pub fn describe(trace: &RequestTrace) -> String {
     }
     text.push_str("░ waits for its arguments or its batch   █ in flight   times in ms since the request arrived\n\n");
     text.push_str(&draw(&trace.calls, trace.duration));
+    attempts(&mut text, &trace.calls);
     text.push('\n');
     match trace.step {
         Some(step) => effects(&mut text, trace, step),
@@ -46,6 +50,28 @@ pub fn describe(trace: &RequestTrace) -> String {
         let _ = writeln!(text, "Not everything could be worked out: {why}.");
     }
     text
+}
+
+/// Attempts of calls that needed several, or waited before the first.
+fn attempts(text: &mut String, calls: &[CallTrace]) {
+    let is_worth_it = |call: &&CallTrace| {
+        call.attempts.len() > 1 || call.attempts.iter().any(|attempt| attempt.waited >= Duration::from_millis(1))
+    };
+    for call in calls.iter().filter(is_worth_it) {
+        let _ = writeln!(text, "\nattempts of {} ({}):", call.name(), call.line);
+        for attempt in &call.attempts {
+            let ended = attempt.ended.map_or("not ended".to_owned(), |ended| format!("{:.1} ms", millis(ended)));
+            let _ = writeln!(
+                text,
+                "  {:6} {:.1} … {ended}  {}  {}  waited {:.1} ms for permits and an endpoint",
+                attempt.kind,
+                millis(attempt.begun),
+                attempt.outcome,
+                attempt.endpoint,
+                millis(attempt.waited),
+            );
+        }
+    }
 }
 
 fn effects(text: &mut String, trace: &RequestTrace, step: Duration) {

@@ -39,6 +39,9 @@ pub struct RequestTrace {
     /// How much shorter a call is in [`Effect::gain`](crate::Effect::gain); `None` if effects were not worked out.
     #[serde(rename = "step_us", with = "micros::option")]
     pub step: Option<Duration>,
+    /// How long it took when it ran again to work out the effects: without computing and queueing.
+    #[serde(rename = "replayed_us", with = "micros::option")]
+    pub replayed: Option<Duration>,
     /// Why no effects could be worked out.
     pub unexplained: Option<String>,
 }

@@ -42,6 +42,7 @@ pub(crate) fn request(took: u64) -> RequestTrace {
         slices: Vec::new(),
         waits: Vec::new(),
         step: None,
+        replayed: None,
         unexplained: None,
     }
 }

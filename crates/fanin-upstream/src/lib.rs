@@ -20,6 +20,7 @@
 //! trait [`ModelBackend`].
 
 mod answer_headers;
+mod attempt_log;
 mod call;
 mod call_options;
 mod deadline_timer;
@@ -43,6 +44,7 @@ mod upstreams;
 mod worker;
 
 pub use answer_headers::Headers;
+pub use attempt_log::{AttemptLog, LoggedAttempt};
 pub use call::{Bodies, BodySlot, StreamBounds, StreamedBody};
 pub use error::{BuildError, CallError, ErrorKind, Fault};
 pub use limiter::poll_scope;

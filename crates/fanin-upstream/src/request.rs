@@ -1,5 +1,6 @@
 //! Requests and answers of calls.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Instant;
 
 use crate::Headers;
+use crate::attempt_log::AttemptLog;
 
 /// One request to an upstream, without what the upstream's configuration adds.
 #[derive(Clone, Debug)]
@@ -49,6 +51,8 @@ pub struct CallContext {
     pub operation: Option<u32>,
     /// The call in its request's trace. Each attempt over HTTP or gRPC carries it.
     pub trace: Option<CallParent>,
+    /// Where its attempts are noted, if somebody wants to see them.
+    pub attempts: Option<Arc<AttemptLog>>,
 }
 
 impl CallContext {
@@ -61,6 +65,7 @@ impl CallContext {
             safe: false,
             operation: None,
             trace: None,
+            attempts: None,
         }
     }
 

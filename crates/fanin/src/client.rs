@@ -1,6 +1,5 @@
 //! One request over HTTP/1.1, for the demo and for `fanin explain`.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,7 +29,7 @@ pub struct Answer {
 pub enum ClientError {
     /// No connection.
     #[error("cannot connect to {0}: {1}")]
-    Connect(SocketAddr, std::io::Error),
+    Connect(String, std::io::Error),
     /// Not a request.
     #[error("cannot be sent: {0}")]
     Request(#[from] http::Error),
@@ -58,23 +57,24 @@ pub struct Outgoing<'a> {
     pub body: Bytes,
 }
 
-/// Sends a request on a connection of its own.
+/// Sends a request to a host and port, on a connection of its own.
 ///
 /// # Errors
 /// When there is no whole answer in time.
-pub async fn send(to: SocketAddr, request: Outgoing<'_>) -> Result<Answer, ClientError> {
+pub async fn send(to: &str, request: Outgoing<'_>) -> Result<Answer, ClientError> {
     match tokio::time::timeout(TIMEOUT, exchange(to, request)).await {
         Ok(result) => result,
         Err(_) => Err(ClientError::Timeout),
     }
 }
 
-async fn exchange(to: SocketAddr, outgoing: Outgoing<'_>) -> Result<Answer, ClientError> {
+async fn exchange(to: &str, outgoing: Outgoing<'_>) -> Result<Answer, ClientError> {
     let Outgoing { method, target, mut headers, body } = outgoing;
-    let stream = tokio::net::TcpStream::connect(to).await.map_err(|error| ClientError::Connect(to, error))?;
+    let stream =
+        tokio::net::TcpStream::connect(to).await.map_err(|error| ClientError::Connect(to.to_owned(), error))?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     if !headers.contains_key(HOST) {
-        headers.insert(HOST, HeaderValue::try_from(to.to_string()).map_err(http::Error::from)?);
+        headers.insert(HOST, HeaderValue::try_from(to).map_err(http::Error::from)?);
     }
     if !body.is_empty() && !headers.contains_key(CONTENT_TYPE) {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

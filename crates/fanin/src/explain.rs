@@ -1,7 +1,7 @@
 //! `fanin explain`: why a request took as long as it did, and what would make it faster.
 
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use bytes::Bytes;
 use clap::Args;
 use fanin_config::{AccessLog, LogFormat, Server, parse_duration};
 use fanin_trace::{RequestTrace, describe};
-use http::header::AUTHORIZATION;
+use http::header::HOST;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 
+use crate::admin::{Admin, AdminError, address};
 use crate::app::Origin;
 use crate::client::{self, Answer, ClientError, Outgoing};
 use crate::recorder::{HEADER, RouteExplanation};
@@ -68,24 +69,20 @@ fn step(text: &str) -> Result<Duration, String> {
 /// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]
 enum ExplainError {
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    #[error("--url is missing: the server that the request is sent to")]
+    NoUrl,
     #[error(
-        "{0}: only http:// addresses are supported; send the header `fanin-explain: NAME` with another client, then use --id NAME"
+        "{0}: only http:// is possible; send the header `fanin-explain: NAME` with another client, then use --id NAME"
     )]
     Scheme(Uri),
-    #[error("{0} cannot be resolved: {1}")]
-    Resolve(Uri, std::io::Error),
-    #[error("{0} has no address")]
-    NoAddress(Uri),
-    #[error("{0}: {1}")]
-    File(String, std::io::Error),
+    #[error("{0}")]
+    File(String, #[source] std::io::Error),
     #[error("{0:?} is no header: write \"name: value\"")]
     Header(String),
-    #[error("the request")]
+    #[error("the request has no answer")]
     Client(#[from] ClientError),
-    #[error("the admin page {0} answered {1}: {2}")]
-    Admin(String, StatusCode, String),
-    #[error("the admin page {0} cannot be read: {1}")]
-    Page(String, serde_json::Error),
     #[error(
         "the request was answered with {0}, but no flow ran for it: the route serves no flow, or the server refused it"
     )]
@@ -109,7 +106,7 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
 fn explain(args: &ExplainArgs) -> Result<ExitCode, ExplainError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let Some(admin) = &args.admin else { return locally(args, &runtime) };
-    let admin = Admin::new(admin, args.token_file.as_deref())?;
+    let admin = Admin::new(admin, None, args.token_file.as_deref())?;
     runtime.block_on(async {
         if let Some(route) = &args.route {
             let query = form_urlencoded::Serializer::new(String::new())
@@ -117,37 +114,38 @@ fn explain(args: &ExplainArgs) -> Result<ExitCode, ExplainError> {
                 .append_pair("last", &args.last.to_string())
                 .append_pair("step_us", &args.step.as_micros().to_string())
                 .finish();
-            let page: RouteExplanation = admin.get(&format!("/requests/by-route?{query}")).await?;
+            let page: RouteExplanation = admin.json("GET", &format!("/requests/by-route?{query}")).await?;
             print(args, &page, &page.text());
             return Ok(ExitCode::SUCCESS);
         }
-        let id = match (&args.id, &args.url) {
-            (Some(id), _) => id.clone(),
-            (None, url) => {
-                let server = address(url.as_ref().unwrap_or(&admin.uri))?;
-                let token: Token = admin.send("POST", "/requests/token").await?;
-                let answer = send(args, server, &token.token).await?;
-                let seen = admin.send::<RequestTrace>("GET", &admin.path_of(&token.token, args.step)).await;
-                return match seen {
-                    Ok(trace) => show(args, &trace, Some(&answer)),
-                    Err(ExplainError::Admin(_, StatusCode::NOT_FOUND, _)) => {
-                        Err(ExplainError::NotRecorded(answer.status))
-                    }
-                    Err(error) => Err(error),
-                };
-            }
-        };
-        let trace: RequestTrace = admin.get(&admin.path_of(&id, args.step)).await?;
-        show(args, &trace, None)
+        if let Some(id) = &args.id {
+            let trace: RequestTrace = admin.json("GET", &page_of(id, args.step)).await?;
+            return Ok(show(args, &trace, None));
+        }
+        let url = args.url.as_ref().ok_or(ExplainError::NoUrl)?;
+        let (server, authority) = address(url).map_err(|_| ExplainError::Scheme(url.clone()))?;
+        let token: Token = admin.json("POST", "/requests/token").await?;
+        let answer = send(args, &server, &authority, &token.token).await?;
+        match admin.json::<RequestTrace>("GET", &page_of(&token.token, args.step)).await {
+            Ok(trace) => Ok(show(args, &trace, Some(&answer))),
+            Err(AdminError::NotFound(_)) => Err(ExplainError::NotRecorded(answer.status)),
+            Err(error) => Err(error.into()),
+        }
     })
+}
+
+fn page_of(id: &str, step: Duration) -> String {
+    let id: String = form_urlencoded::byte_serialize(id.as_bytes()).collect();
+    format!("/requests/{id}?step_us={}", step.as_micros())
 }
 
 /// Serves the folder for one request.
 fn locally(args: &ExplainArgs, runtime: &tokio::runtime::Runtime) -> Result<ExitCode, ExplainError> {
     let _flush = logging::start("warn", LogFormat::Text)?;
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
-    let origin = Origin { path: args.config.clone(), ..Origin::default() };
-    let app = match serve::load(&origin) {
+    // First only for its `[server]`: nothing is bound, no model is loaded.
+    let dry = Origin { path: args.config.clone(), dry_run: true, ..Origin::default() };
+    let app = match serve::load(&dry) {
         Ok(app) => app,
         Err(code) => return Ok(code),
     };
@@ -159,7 +157,7 @@ fn locally(args: &ExplainArgs, runtime: &tokio::runtime::Runtime) -> Result<Exit
         access_log: AccessLog::Off,
         ..app.config().server.clone()
     };
-    let origin = Origin { server: Some(server), ..origin };
+    let origin = Origin { server: Some(server), dry_run: false, ..dry };
     let app = match serve::load(&origin) {
         Ok(app) => app,
         Err(code) => return Ok(code),
@@ -167,23 +165,29 @@ fn locally(args: &ExplainArgs, runtime: &tokio::runtime::Runtime) -> Result<Exit
     let recorder = app.recorder().clone();
     let handle = serve::start(origin, app, false)?;
     let token = recorder.token();
-    let answer = handle.addresses().first().map(|server| runtime.block_on(send(args, *server, &token)));
+    let answer = handle.addresses().first().map(|server| {
+        let server = server.to_string();
+        runtime.block_on(send(args, &server, &server, &token))
+    });
     handle.drain();
     handle.wait();
     let Some(answer) = answer.transpose()? else { return Ok(ExitCode::FAILURE) };
     match recorder.find(&token) {
-        Some(recorded) => show(args, &recorded.trace(Some(args.step), Duration::from_secs(10)), Some(&answer)),
+        Some(recorded) => Ok(show(args, &recorded.trace(Some(args.step), Duration::from_secs(10)), Some(&answer))),
         None => Err(ExplainError::NotRecorded(answer.status)),
     }
 }
 
-async fn send(args: &ExplainArgs, server: SocketAddr, token: &str) -> Result<Answer, ExplainError> {
+async fn send(args: &ExplainArgs, server: &str, host: &str, token: &str) -> Result<Answer, ExplainError> {
     let mut headers = HeaderMap::new();
     for line in &args.header {
         let (name, value) = line.split_once(':').ok_or_else(|| ExplainError::Header(line.clone()))?;
         let name = HeaderName::try_from(name.trim()).map_err(|_| ExplainError::Header(line.clone()))?;
         let value = HeaderValue::try_from(value.trim()).map_err(|_| ExplainError::Header(line.clone()))?;
         headers.append(name, value);
+    }
+    if !headers.contains_key(HOST) {
+        headers.insert(HOST, HeaderValue::try_from(host).map_err(|_| ExplainError::Header(host.to_owned()))?);
     }
     headers.insert(HEADER, HeaderValue::try_from(token).map_err(|_| ExplainError::Header(token.to_owned()))?);
     let body = match &args.body {
@@ -197,7 +201,7 @@ async fn send(args: &ExplainArgs, server: SocketAddr, token: &str) -> Result<Ans
     Ok(client::send(server, Outgoing { method, target, headers, body }).await?)
 }
 
-fn show(args: &ExplainArgs, trace: &RequestTrace, answer: Option<&Answer>) -> Result<ExitCode, ExplainError> {
+fn show(args: &ExplainArgs, trace: &RequestTrace, answer: Option<&Answer>) -> ExitCode {
     print(args, trace, &describe(trace));
     if let Some(answer) = answer.filter(|answer| answer.status.is_server_error() && !args.json) {
         report::out(format_args!(
@@ -205,7 +209,7 @@ fn show(args: &ExplainArgs, trace: &RequestTrace, answer: Option<&Answer>) -> Re
             fanin_trace::shorten(&String::from_utf8_lossy(&answer.body), 300)
         ));
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
 fn print<T: serde::Serialize>(args: &ExplainArgs, value: &T, text: &str) {
@@ -218,55 +222,4 @@ fn print<T: serde::Serialize>(args: &ExplainArgs, value: &T, text: &str) {
 #[derive(serde::Deserialize)]
 struct Token {
     token: String,
-}
-
-/// The admin pages of a running server.
-struct Admin {
-    uri: Uri,
-    address: SocketAddr,
-    headers: HeaderMap,
-}
-
-impl Admin {
-    fn new(uri: &Uri, token_file: Option<&Path>) -> Result<Admin, ExplainError> {
-        let mut headers = HeaderMap::new();
-        if let Some(file) = token_file {
-            let problem = |error| ExplainError::File(file.display().to_string(), error);
-            let token = std::fs::read_to_string(file).map_err(problem)?;
-            let bearer = HeaderValue::try_from(format!("Bearer {}", token.trim()));
-            let no_token = |_| problem(std::io::Error::new(std::io::ErrorKind::InvalidData, "this is no token"));
-            headers.insert(AUTHORIZATION, bearer.map_err(no_token)?);
-        }
-        Ok(Admin { uri: uri.clone(), address: address(uri)?, headers })
-    }
-
-    fn path_of(&self, id: &str, step: Duration) -> String {
-        let id: String = form_urlencoded::byte_serialize(id.as_bytes()).collect();
-        format!("/requests/{id}?step_us={}", step.as_micros())
-    }
-
-    async fn get<T: serde::de::DeserializeOwned>(&self, page: &str) -> Result<T, ExplainError> {
-        self.send("GET", page).await
-    }
-
-    async fn send<T: serde::de::DeserializeOwned>(&self, method: &str, page: &str) -> Result<T, ExplainError> {
-        let request = Outgoing { method, target: page, headers: self.headers.clone(), body: Bytes::new() };
-        let answer = client::send(self.address, request).await?;
-        if answer.status != StatusCode::OK {
-            let text = fanin_trace::shorten(&String::from_utf8_lossy(&answer.body), 300);
-            return Err(ExplainError::Admin(page.to_owned(), answer.status, text));
-        }
-        serde_json::from_slice(&answer.body).map_err(|error| ExplainError::Page(page.to_owned(), error))
-    }
-}
-
-#[allow(clippy::disallowed_methods, reason = "a command of its own, which may block")]
-fn address(uri: &Uri) -> Result<SocketAddr, ExplainError> {
-    if uri.scheme_str().is_some_and(|scheme| scheme != "http") {
-        return Err(ExplainError::Scheme(uri.clone()));
-    }
-    let (host, port) = (uri.host().unwrap_or("127.0.0.1"), uri.port_u16().unwrap_or(80));
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let mut found = (host, port).to_socket_addrs().map_err(|error| ExplainError::Resolve(uri.clone(), error))?;
-    found.next().ok_or_else(|| ExplainError::NoAddress(uri.clone()))
 }

@@ -3,9 +3,11 @@
 //! - `cli`: the commands. `serve`, `check`, `fmt`, `lsp`, `explain`, `load`, `top`: one command each; `size` and `lab` are in `fanin-lab`.
 //! - `app`: connects flows, upstreams and models to the server.
 //! - `demo`: the examples with their backends.
-//! - `recorder`: the last requests with their calls. `client`: one request over HTTP.
+//! - `recorder`: the last requests with their calls. `client`: one request over HTTP. `admin`: the admin pages of a
+//!   running server.
 //! - `logging`: the program log. `report`: diagnostics for people and programs.
 
+mod admin;
 mod app;
 mod check;
 mod cli;

@@ -7,21 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fanin_dashboard::{Data, draw};
-use http::header::{AUTHORIZATION, HOST};
-use http::{Request, StatusCode, Uri};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use thiserror::Error;
-use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use http::Uri;
+use tokio::time::sleep;
 
+use crate::admin::{Admin, AdminError};
 use crate::{report, serve};
 
-/// How long one answer may take.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of an answer.
-const MOST: usize = 16 << 20;
 /// Width where standard output is no terminal.
 const WIDTH: usize = 120;
 
@@ -49,32 +40,31 @@ pub struct TopArgs {
 }
 
 /// Why there is nothing to show.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 enum TopError {
-    #[error("the address {0} needs a host; write http://HOST:PORT")]
-    Address(Uri),
-    #[error("only http is possible here, not {0}; the admin pages have no TLS")]
-    Scheme(String),
-    #[error("cannot connect to {0}; is [server] admin another address?")]
-    Connect(String, #[source] std::io::Error),
-    #[error("the token cannot be read from {0}")]
-    TokenFile(PathBuf, #[source] std::io::Error),
-    #[error("the request cannot be sent")]
-    Request(#[from] http::Error),
-    #[error("the connection broke")]
-    Http(#[from] hyper::Error),
-    #[error("the answer could not be read: {0}")]
-    Body(Box<dyn std::error::Error + Send + Sync>),
-    #[error("no answer within {} s", TIMEOUT.as_secs())]
-    Timeout,
-    #[error("the admin pages need their token: give --token-file")]
-    Token,
-    #[error("status {0} instead of data; is this the admin address of Fanin?")]
-    Status(StatusCode),
+    #[error(transparent)]
+    Admin(#[from] AdminError),
     #[error("the answer is not the data of a dashboard; the versions of this program and of the server may differ")]
     Data(#[from] serde_json::Error),
     #[error("the runtime cannot start")]
     Runtime(#[source] std::io::Error),
+}
+
+/// The page with the data.
+struct Server {
+    admin: Admin,
+    page: String,
+}
+
+impl Server {
+    fn new(args: &TopArgs) -> Result<Server, TopError> {
+        let admin = Admin::new(&args.url, args.token.as_deref(), args.token_file.as_deref())?;
+        Ok(Server { admin, page: format!("/dashboard/data?window={}", args.window) })
+    }
+
+    async fn ask(&self) -> Result<Bytes, TopError> {
+        Ok(self.admin.page("GET", &self.page).await?)
+    }
 }
 
 /// Shows the data until Ctrl-C, or once.
@@ -163,69 +153,5 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         report::out(format_args!("\x1b[?25h\x1b[?1049l"));
-    }
-}
-
-struct Server {
-    authority: String,
-    address: String,
-    token: Option<String>,
-    path: String,
-}
-
-impl Server {
-    fn new(args: &TopArgs) -> Result<Server, TopError> {
-        let Some(authority) = args.url.authority() else { return Err(TopError::Address(args.url.clone())) };
-        if let Some(scheme) = args.url.scheme_str().filter(|scheme| *scheme != "http") {
-            return Err(TopError::Scheme(scheme.to_owned()));
-        }
-        let token = match &args.token_file {
-            Some(file) => {
-                Some(std::fs::read_to_string(file).map_err(|error| TopError::TokenFile(file.clone(), error))?)
-            }
-            None => args.token.clone(),
-        };
-        let port = authority.port_u16().unwrap_or(80);
-        Ok(Server {
-            authority: authority.to_string(),
-            address: format!("{}:{port}", authority.host()),
-            token: token.map(|text| text.trim().to_owned()),
-            path: format!("/dashboard/data?window={}", args.window),
-        })
-    }
-
-    async fn ask(&self) -> Result<Bytes, TopError> {
-        timeout(TIMEOUT, self.exchange()).await.unwrap_or(Err(TopError::Timeout))
-    }
-
-    async fn exchange(&self) -> Result<Bytes, TopError> {
-        let stream = TcpStream::connect(&self.address).await;
-        let stream = stream.map_err(|error| TopError::Connect(self.address.clone(), error))?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let mut request = Request::get(&self.path).header(HOST, &self.authority);
-        if let Some(token) = &self.token {
-            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
-        }
-        let request = request.body(Empty::<Bytes>::new())?;
-        let answer = async {
-            let response = sender.send_request(request).await?;
-            match response.status() {
-                StatusCode::OK => {}
-                StatusCode::UNAUTHORIZED => return Err(TopError::Token),
-                status => return Err(TopError::Status(status)),
-            }
-            let body = Limited::new(response.into_body(), MOST).collect().await.map_err(TopError::Body)?;
-            Ok(body.to_bytes())
-        };
-        tokio::pin!(connection);
-        tokio::pin!(answer);
-        tokio::select! {
-            result = &mut answer => result,
-            result = &mut connection => {
-                result?;
-                // The connection's end does not lose an answer that has come whole.
-                answer.await
-            }
-        }
     }
 }

@@ -5,7 +5,6 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -379,34 +378,4 @@ fn top_follows_until_it_is_interrupted() {
     output.read_to_end(&mut text).expect("output");
     assert!(child.wait().expect("a status").success());
     assert!(text.starts_with(b"\x1b[?1049h") && text.ends_with(b"\x1b[?1049l"));
-}
-
-/// Pictures for the documentation: `PICTURES=1 cargo test -p fanin --test dashboard pictures`, with `fanin demo shop` under load at
-/// `ADMIN`.
-#[test]
-#[ignore = "makes pictures for the documentation"]
-fn pictures() {
-    let admin = std::env::var("ADMIN").unwrap_or_else(|_| "127.0.0.1:9090".into());
-    let to = common::root().join("docs/how-to");
-    picture(&admin, &to);
-}
-
-fn picture(admin: &str, to: &Path) {
-    let mut tab = Tab::open(&format!("http://{admin}/dashboard"));
-    tab.resize(1280, 900, false);
-    tab.prefer_dark(false);
-    tab.wait_for(SERVED);
-    tab.wait_for("document.querySelectorAll('#plan .call').length > 0");
-    tab.screenshot(&to.join("dashboard-load.png"), false);
-    tab.evaluate("document.getElementById('routes').scrollIntoView()");
-    tab.screenshot(&to.join("dashboard-routes.png"), false);
-    tab.prefer_dark(true);
-    tab.evaluate("document.querySelector('.request button') && document.querySelector('.request button').click()");
-    tab.evaluate("document.getElementById('requests').scrollIntoView()");
-    tab.screenshot(&to.join("dashboard-requests.png"), false);
-    tab.evaluate("document.getElementById('plans').scrollIntoView()");
-    tab.screenshot(&to.join("dashboard-plan.png"), false);
-    tab.resize(390, 844, true);
-    tab.evaluate("scrollTo(0, 0)");
-    tab.screenshot(&to.join("dashboard-phone.png"), false);
 }

@@ -8,6 +8,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use common::{Serving, TIMEOUT, run};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const FLOW: &str = r#"load("@upstreams", "far")
+const FLOW: &str = r#"load("@upstreams", "far", "gone_for_good")
 
 def page(req):
     slow = far.get("/slow")
@@ -25,6 +27,12 @@ def page(req):
     last = far.get("/last", query = {"n": slow["n"]})
     return {"slow": slow, "fast": fast, "last": last}
 
+def flaky(req):
+    return far.get("/flaky")
+
+def gone(req):
+    return {"gone": gone_for_good.get("/x", optional = True), "slow": far.get("/slow")}
+
 def quiet(req):
     return {"n": 1}
 
@@ -33,11 +41,11 @@ def passed(req):
 "#;
 
 fn toml(far: SocketAddr, more: &str) -> String {
-    let routes = ["page", "quiet", "passed"]
+    let routes = ["page", "flaky", "gone", "quiet", "passed"]
         .map(|name| format!("[[routes]]\npath = \"/{name}\"\nflow = \"flow.star:{name}\"\ntimeout = \"20s\"\n"));
     format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\nworkers = 2\n{more}\n\
-         [upstreams.far]\nurl = \"http://{far}\"\ntimeout = \"20s\"\n\n{}",
+         [upstreams.far]\nurl = \"http://{far}\"\ntimeout = \"20s\"\nretry = {{ budget = 1.0, floor = 1000.0 }}\n\n[upstreams.gone_for_good]\nurl = \"http://127.0.0.1:9\"\nretry = \"off\"\n\n{}",
         routes.join("\n")
     )
 }
@@ -63,6 +71,11 @@ fn answer(mut stream: TcpStream) {
                 return;
             }
         }
+        if head.starts_with("GET /flaky") && !FAILED.swap(true, Relaxed) {
+            let text = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(text.as_bytes()).expect("sent");
+            continue;
+        }
         if head.starts_with("GET /slow") {
             thread::sleep(Duration::from_millis(300));
         }
@@ -72,6 +85,9 @@ fn answer(mut stream: TcpStream) {
         }
     }
 }
+
+/// Whether `/flaky` has failed.
+static FAILED: AtomicBool = AtomicBool::new(false);
 
 fn folder(more: &str) -> TempDir {
     let dir = tempfile::tempdir().expect("a folder");
@@ -231,5 +247,41 @@ fn pages_need_the_token_and_the_recorder_can_be_off() {
     ]));
     let (status, _, error) = run(&["explain", "GET", "/page", "--url", &url, "--admin", &admin_url]);
     assert_eq!(status, Some(1));
-    assert!(error.contains("401"), "{error}");
+    assert!(error.contains("give --token-file"), "{error}");
+}
+
+#[test]
+fn attempts_and_failures_are_told() {
+    let dir = folder("");
+    let config = dir.path().to_str().expect("a path of text");
+    let trace = explained(&["explain", "GET", "/flaky", "--config", config, "--json"]);
+    let attempts = trace["calls"][0]["attempts"].as_array().expect("attempts");
+    let of = |name: &str| attempts.iter().map(|one| one[name].as_str().unwrap_or("")).collect::<Vec<_>>();
+    assert_eq!((of("kind"), of("outcome")), (vec!["first", "retry"], vec!["503", "200"]), "{trace}");
+    let trace = explained(&["explain", "GET", "/gone", "--config", config, "--json"]);
+    let gone = &trace["calls"][0];
+    assert_eq!((&gone["outcome"], &trace["partial"]), (&Value::from("refused"), &Value::Bool(true)), "{trace}");
+    assert_eq!(gone["attempts"][0]["outcome"], "refused", "{trace}");
+    let (_, text, _) = run(&["explain", "GET", "/gone", "--config", config]);
+    assert!(text.contains("200") && text.contains("partial") && text.contains("refused"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_explained_is_told() {
+    let dir = folder("");
+    fs::write(dir.path().join("flow.star"), "def page(req):\n    return 1 +\n").expect("written");
+    let config = dir.path().to_str().expect("a path of text");
+    for (arguments, part) in [
+        (&["explain", "GET", "/page", "--config", config][..], "flow.star:2"),
+        (&["explain", "GET", "/page", "--admin", "http://127.0.0.1:9"], "--url is missing"),
+        (&["explain", "GET", "/page", "--url", "http://a", "--admin", "http://127.0.0.1:9"], "127.0.0.1:9"),
+        (&["explain", "--id", "x", "--admin", "https://127.0.0.1:9"], "only http is possible"),
+        (&["explain", "--route", "GET /x", "--admin", "/x"], "write http://HOST:PORT"),
+    ] {
+        let (status, _, error) = run(arguments);
+        assert_eq!(status, Some(1), "{arguments:?}: {error}");
+        assert!(error.contains(part), "{arguments:?}: {error}");
+    }
+    let (status, _, error) = run(&["explain"]);
+    assert_eq!(status, Some(2), "{error}");
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 use fanin_config::Batch;
 use fanin_lang::{Failure, HostRef};
 use fanin_trace::Sharing;
-use fanin_tracecontext::CallParent;
 use fanin_upstream::shared::{FlightRole, ItemCache, ParsedAnswer, RequestKey};
 use fanin_upstream::{CallContext, CallError, Request};
 use tokio::task::spawn_local;
@@ -139,7 +138,7 @@ impl FlowHost {
                     at,
                     &base,
                     requested.as_ref().map(|(_, requested)| requested.clone()),
-                    self.call_parent(index),
+                    index,
                 ),
                 keyed: None,
             });
@@ -184,6 +183,7 @@ impl FlowHost {
                             safe: true,
                             operation: u32::try_from(at).ok(),
                             trace: self.call_parent(index),
+                            attempts: self.attempt_log(index),
                         };
                         let call = work::call(
                             &self.worker.caller,
@@ -218,7 +218,7 @@ impl FlowHost {
         } else {
             let (found, refresh) = lookup.lookup(items, batch, can_spawn);
             if let Some(Refresh { requested, claims }) = refresh {
-                let start = self.call_factory(handle, at, &base, Some(requested), self.call_parent(index));
+                let start = self.call_factory(handle, at, &base, Some(requested), index);
                 spawn_local(async move {
                     let _claims = claims;
                     // Reading the answer stores its items. After a failure the old items stay.
@@ -243,7 +243,7 @@ impl FlowHost {
                 ok: operation.ok.clone(),
                 single_flight: true,
                 can_spawn,
-                make_call: self.call_factory(handle, at, &base, Some(requested.clone()), self.call_parent(index)),
+                make_call: self.call_factory(handle, at, &base, Some(requested.clone()), index),
                 keyed: Some(keyed.clone()),
             });
             match this.join() {
@@ -260,15 +260,16 @@ impl FlowHost {
         self.add_to_round(handle, at, batch, base, base_key, held, linger);
     }
 
-    /// Makes the request that waiters of a flight share. May be called again if a flight is lost. `trace` is the call that makes it.
+    /// Makes the request that waiters of a flight share. May be called again if a flight is lost. `index` is the call that makes it.
     fn call_factory(
         &self,
         object: &HostRef,
         at: usize,
         base: &Request,
         requested: Option<Rc<RequestedKeys>>,
-        trace: Option<CallParent>,
+        index: usize,
     ) -> work::CallFactory {
+        let (trace, attempts) = (self.call_parent(index), self.attempt_log(index));
         let (caller, object, base) = (self.worker.caller.clone(), object.clone(), base.clone());
         let (started, max_depth) = (self.request_started(), self.limits().max_json_depth);
         Box::new(move || {
@@ -277,7 +278,7 @@ impl FlowHost {
             };
             let (_, operation) = upstream.operation(at);
             let context = work::context(&upstream.upstream, at, operation.timeout, started);
-            let context = CallContext { trace: trace.clone(), ..context };
+            let context = CallContext { trace: trace.clone(), attempts: attempts.clone(), ..context };
             match &requested {
                 None => work::call(&caller, &upstream.upstream, base.clone(), context, operation, max_depth),
                 Some(requested) => {

@@ -105,7 +105,7 @@ enum CallState {
 /// What few flows have. In a box, because every suspended flow has the room for it.
 #[derive(Default)]
 struct Rare {
-    record: Option<Box<Record>>,
+    record: Option<Record>,
     playback: Option<Box<Playback>>,
     progress: Option<Box<Progress>>,
 }
@@ -148,7 +148,7 @@ impl FlowHost {
         full: Option<Box<FullRecord>>,
         playback: Option<Box<Playback>>,
     ) -> FlowHost {
-        let record = full.map(|full| Box::new(Record { full: Some(full), ..Record::default() }));
+        let record = full.map(|full| Record { full: Some(full), ..Record::default() });
         let is_rare = record.is_some() || playback.is_some();
         FlowHost {
             rare: is_rare.then(|| Box::new(Rare { record, playback, progress: None })),
@@ -391,7 +391,7 @@ impl FlowHost {
     }
 
     /// Cancels calls in flight. Returns the number of calls, the time with calls in flight, and the record.
-    pub(crate) fn finish(&mut self) -> (u32, Duration, Option<Box<FlowRecord>>) {
+    pub(crate) fn finish(&mut self) -> (u32, Duration, Option<Arc<FlowRecord>>) {
         self.note_idle();
         self.inflight = InFlightCalls::None;
         let calls = self.calls.len() as u32;

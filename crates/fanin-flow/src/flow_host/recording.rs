@@ -6,7 +6,7 @@ use std::time::Duration;
 use fanin_lang::{CallSite, HostCall, HostRef, PendingValue};
 use fanin_trace::{Sharing, Slice};
 use fanin_upstream::shared::{Body, ParsedAnswer, RequestKey, SharedResult};
-use fanin_upstream::{Answer, CallError, Request};
+use fanin_upstream::{Answer, AttemptLog, CallError, Request};
 use tokio::time::Instant;
 
 use super::FlowHost;
@@ -34,7 +34,7 @@ impl FlowHost {
 
     #[inline]
     fn recorded(&mut self) -> Option<&mut Record> {
-        self.rare.as_mut()?.record.as_deref_mut()
+        self.rare.as_mut()?.record.as_mut()
     }
 
     #[inline]
@@ -50,9 +50,8 @@ impl FlowHost {
     }
 
     /// The flow has made a call.
-    #[cold]
     pub(super) fn record_made(&mut self, call: &HostCall<'_>, operation: Option<u32>, required: bool) {
-        let made = self.micros();
+        let (made, start) = (self.micros(), self.request_started());
         let expected = self.route.calls.load(std::sync::atomic::Ordering::Relaxed).max(1) as usize;
         let record = self.rare.get_or_insert_default().record.get_or_insert_default();
         if record.calls.capacity() == 0 {
@@ -64,6 +63,8 @@ impl FlowHost {
         }
         if self.detail >= Detail::Paths {
             record.paths.push(String::new());
+            record.attempts.push(Arc::default());
+            record.start = Some(start);
         }
     }
 
@@ -72,6 +73,11 @@ impl FlowHost {
         if let Some(call) = self.recorded().and_then(|record| record.calls.get_mut(index)) {
             change(call);
         }
+    }
+
+    /// Where the attempts of a call are noted.
+    pub(super) fn attempt_log(&self, index: usize) -> Option<Arc<AttemptLog>> {
+        self.rare.as_ref()?.record.as_ref()?.attempts.get(index).cloned()
     }
 
     /// A call is sent, or would be if it shared nothing.
@@ -168,7 +174,12 @@ impl FlowHost {
     #[cold]
     pub(super) fn record_answer(&mut self, index: usize, result: &Result<(Answer, Checked), CallError>) {
         let kept: SharedResult = match result {
-            Ok((answer, Ok(body))) => Ok(Arc::new(ParsedAnswer { answer: answer.clone(), body: body.clone() })),
+            Ok((answer, Ok(body))) => {
+                let ready = ParsedAnswer { answer: answer.clone(), body: body.clone() };
+                // A part would keep the document of a batch or a snapshot alive.
+                let is_part = matches!(body, Body::Part { .. } | Body::List { .. } | Body::Entries { .. });
+                Ok(Arc::new(if is_part { ready.detached() } else { ready }))
+            }
             // Only the status of an answer counts whose body cannot be read.
             Ok((answer, Err(_))) if !answer.status.is_success() => {
                 Ok(Arc::new(ParsedAnswer { answer: answer.clone(), body: Body::Empty }))
@@ -201,10 +212,10 @@ impl FlowHost {
     }
 
     /// The record of the flow, which has ended.
-    pub(super) fn take_record(&mut self) -> Option<Box<FlowRecord>> {
-        let record = *self.rare.as_mut()?.record.take()?;
+    pub(super) fn take_record(&mut self) -> Option<Arc<FlowRecord>> {
+        let record = self.rare.as_mut()?.record.take()?;
         let objects = self.calls.iter().map(|entry| entry.object.clone()).collect();
-        Some(Box::new(FlowRecord { route: self.route.clone(), record, objects }))
+        Some(Arc::new(FlowRecord { route: self.route.clone(), record, objects }))
     }
 
     /// Answers a call of a flow that runs again as its record says. `time` is how long it may take.

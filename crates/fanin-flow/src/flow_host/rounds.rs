@@ -132,6 +132,7 @@ impl FlowHost {
             base_key,
             call: CallContext {
                 trace: self.call_parent(held.index),
+                attempts: self.attempt_log(held.index),
                 ..work::context(
                     &upstream.upstream,
                     operation,
@@ -263,12 +264,18 @@ impl FlowHost {
         let last = group.calls.iter().map(|held| held.deadline).max();
         let first = group.calls.iter().map(|held| held.deadline).min();
         // The first call makes the request.
-        let trace = group.calls.first().and_then(|held| self.call_parent(held.index));
+        let sender = group.calls.first().map(|held| held.index);
+        let trace = sender.and_then(|index| self.call_parent(index));
+        let attempts = sender.and_then(|index| self.attempt_log(index));
         let context = match (shared, last) {
             // Followers may wait longer than this request.
             (true, _) | (_, None) => {
                 let started = self.request_started();
-                CallContext { trace, ..work::context(&object.upstream, group.operation, operation.timeout, started) }
+                CallContext {
+                    trace,
+                    attempts,
+                    ..work::context(&object.upstream, group.operation, operation.timeout, started)
+                }
             }
             (false, Some(deadline)) => CallContext {
                 deadline,
@@ -277,6 +284,7 @@ impl FlowHost {
                 safe: true,
                 operation: u32::try_from(group.operation).ok(),
                 trace,
+                attempts,
             },
         };
         let batch_context = BatchContext {

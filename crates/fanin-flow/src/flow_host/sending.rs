@@ -101,6 +101,7 @@ impl FlowHost {
             safe: options.safe,
             operation: options.operation,
             trace: self.call_parent(index),
+            attempts: self.attempt_log(index),
         };
         if !options.safe {
             self.wrote = true;

@@ -1,10 +1,9 @@
 //! Explanations against the truth: what a longer or shorter call is said to change is what it changes when the flow really runs so.
 
 use std::fmt::Write;
-use std::sync::Arc;
 use std::time::Duration;
 
-use fanin_flow::{FlowRecord, Reply, explain, replay};
+use fanin_flow::{Reply, explain, replay};
 use fanin_trace::{CallTrace, Sharing};
 use fanin_upstream::Request;
 
@@ -192,7 +191,6 @@ fn compare(seed: u64, tally: &mut Tally) {
     let star = generated(seed);
     let (took, mut reply) = really(&star, None);
     let Some(record) = reply.record.take() else { return };
-    let record: Arc<FlowRecord> = Arc::from(record);
     let base = replay(&record, None);
     tally.check(base.as_ref().is_some_and(|(again, _, text)| *again == took && *text == body(&reply)), || {
         format!("seed {seed}: took {took:?}, again {base:?}\n{star}")

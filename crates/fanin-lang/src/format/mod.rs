@@ -70,8 +70,8 @@ fn write(lines: Vec<Line>) -> String {
     out
 }
 
-/// Whether an empty line is before each line. One is around the definitions and the loads of the top level, comments directly above them
-/// included; elsewhere one stays where some were, but not at the start of a block.
+/// Whether an empty line is before each line. Definitions and loads of the top level, with the comments directly above them, have one
+/// around them. Elsewhere one stays where some were, but not at the start of a block.
 fn blank_lines(lines: &[Line]) -> Vec<bool> {
     let mut blank: Vec<bool> = Vec::with_capacity(lines.len());
     let mut top = None;

@@ -96,6 +96,7 @@ impl Upstream {
                         slot,
                         upload,
                         attempts: Cell::new(0),
+                        wanted: Cell::new(started),
                     };
                     let mut bound = Deadline::new(&local.deadline_timer, deadline);
                     let mut run = pin!(call.run(request));

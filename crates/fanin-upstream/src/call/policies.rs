@@ -37,6 +37,8 @@ pub(crate) struct Call<'a> {
     pub upload: Option<&'a Rc<UploadSlot>>,
     /// Attempts begun.
     pub attempts: Cell<u32>,
+    /// When the next attempt was wanted, if a log of attempts is kept.
+    pub wanted: Cell<Instant>,
 }
 
 impl<'a> Call<'a> {
@@ -215,6 +217,9 @@ impl<'a> Call<'a> {
     ) -> Result<Received, Failure> {
         let upstream = &*self.local.upstream;
         self.phase.set(Phase::Waiting);
+        if self.context.attempts.is_some() && used.get().is_some() {
+            self.wanted.set(Instant::now());
+        }
         let age = self.context.request_started;
         let (permit, begun) = match ReusablePermit::try_take(&upstream.limit, age) {
             // If nothing has been waited for, the call's start is the attempt's start.
@@ -277,6 +282,12 @@ impl<'a> Call<'a> {
             phase: self.phase,
             metrics: &self.local.metrics,
         };
+        let noted = self.context.attempts.as_ref().map(|log| {
+            // A hedge does not wait.
+            let wanted =
+                if self.wanted.get() <= record.begun { self.wanted.replace(record.begun) } else { record.begun };
+            log.begin(number, wanted, record.begun, worker_endpoint.endpoint.address.to_string())
+        });
         let result = match self.options.attempt_timeout {
             None => worker_endpoint.connections.send(&attempt).await,
             Some(limit) => {
@@ -285,6 +296,12 @@ impl<'a> Call<'a> {
             }
         };
         let begun = attempt.begun;
+        if let Some(noted) = noted {
+            noted.end(match &result {
+                Ok(received) => received.status.as_u16().to_string(),
+                Err(failure) => failure.kind.as_str().to_owned(),
+            });
+        }
         record.end(&result);
         if let (Some(slot), Ok(_)) = (self.slot, &result) {
             let is_counted = on_endpoint.map(InFlight::keep).is_some();

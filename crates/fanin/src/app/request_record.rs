@@ -61,18 +61,17 @@ impl RequestRecord {
 struct Ended {
     status: StatusCode,
     partial: bool,
-    record: Option<Box<FlowRecord>>,
+    record: Option<Arc<FlowRecord>>,
 }
 
 impl Ended {
     /// For the recorder, and until the request's spans are made.
     fn keep(self, recorder: &Recorder, running: Option<Box<Running>>, context: Option<Arc<TraceContext>>) {
-        let record: Option<Arc<FlowRecord>> = self.record.map(Arc::from);
-        if let (Some(context), Some(record)) = (context, &record) {
+        if let (Some(context), Some(record)) = (context, &self.record) {
             context.set_record(Box::new(Calls(record.clone())));
         }
         if let Some(running) = running {
-            recorder.end(*running, self.status, self.partial, record);
+            recorder.end(*running, self.status, self.partial, self.record);
         }
     }
 }
@@ -99,7 +98,7 @@ struct RecordedStream {
 }
 
 impl RecordedStream {
-    fn end(&mut self, partial: bool, record: Option<Box<FlowRecord>>) {
+    fn end(&mut self, partial: bool, record: Option<Arc<FlowRecord>>) {
         let ended = Ended { status: self.status, partial, record };
         ended.keep(&self.recorder, self.running.take(), self.context.take());
     }

@@ -6,9 +6,9 @@ use std::time::SystemTime;
 
 use fanin_config::{Config, Upstream, UpstreamKind};
 use fanin_flow::FlowRecord;
-use fanin_otlp::{CallRecord, Kind, RequestRecord, UpstreamRecord};
+use fanin_otlp::{AttemptRecord, CallRecord, Kind, RequestRecord, UpstreamRecord};
 use fanin_server::RequestEnd;
-use fanin_trace::{CallTrace, Sharing};
+use fanin_trace::{Attempt, CallTrace, Sharing};
 
 /// What records of requests name: routes and upstreams.
 pub(super) struct Names {
@@ -60,7 +60,7 @@ impl Names {
                 outcome: call.outcome.clone(),
                 shared: shared(call.sharing),
                 done_by: first_of_batch(calls, call, number),
-                attempts: Vec::new(),
+                attempts: call.attempts.iter().map(attempt).collect(),
             })
         };
         calls.iter().zip(0..).filter_map(record).collect()
@@ -78,6 +78,16 @@ fn shared(sharing: Sharing) -> Option<&'static str> {
         Sharing::SingleFlight => Some("single_flight"),
         Sharing::Batch { .. } => Some("batch"),
         Sharing::SharedBatch => Some("shared_batch"),
+    }
+}
+
+fn attempt(attempt: &Attempt) -> AttemptRecord {
+    AttemptRecord {
+        kind: attempt.kind.clone(),
+        begun: attempt.begun,
+        ended: attempt.ended,
+        endpoint: Some(attempt.endpoint.clone()),
+        outcome: attempt.outcome.clone(),
     }
 }
 

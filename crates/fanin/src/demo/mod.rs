@@ -192,7 +192,9 @@ async fn run_sample(sample: &Sample, server: SocketAddr, recorder: &Recorder) ->
     headers.extend(HeaderValue::try_from(&token).map(|token| (HeaderName::from_static(HEADER), token)));
     let body = Bytes::from_static(sample.body.as_bytes());
     let start = Instant::now();
-    let answer = client::send(server, Outgoing { method: sample.method, target: sample.target, headers, body }).await?;
+    let answer =
+        client::send(&server.to_string(), Outgoing { method: sample.method, target: sample.target, headers, body })
+            .await?;
     let took = start.elapsed();
     out(format_args!("   → {}, {:.1} ms, {} bytes\n", answer.status, millis(took), answer.body.len()));
     out(format_args!("     {}\n", shorten(&String::from_utf8_lossy(&answer.body), 120)));
@@ -240,7 +242,7 @@ mod tests {
         let at: SocketAddr = urls[variable].strip_prefix("http://").expect("http").parse().expect("an address");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let answer = runtime
-            .block_on(client::send(at, Outgoing { method: "GET", target, ..Outgoing::default() }))
+            .block_on(client::send(&at.to_string(), Outgoing { method: "GET", target, ..Outgoing::default() }))
             .expect("an answer");
         (answer.status.as_u16(), serde_json::from_slice(&answer.body).expect("JSON"))
     }

@@ -178,7 +178,9 @@ impl Recorder {
 
     /// A request by its id, or by the name that its client gave to it.
     pub fn find(&self, id: &str) -> Option<Arc<Recorded>> {
-        self.requests().into_iter().find(|one| one.name.as_deref() == Some(id) || one.id.to_string() == id)
+        let is_it = |one: &Arc<Recorded>| one.name.as_deref() == Some(id) || one.id.to_string() == id;
+        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        rings.iter().find_map(|ring| ring.lock().unwrap_or_else(PoisonError::into_inner).all().find(is_it))
     }
 }
 
@@ -211,6 +213,7 @@ impl Recorded {
             slices: Vec::new(),
             waits: Vec::new(),
             step: None,
+            replayed: None,
             unexplained: None,
         };
         let Some(flow) = &self.flow else { return trace };
@@ -224,6 +227,7 @@ impl Recorded {
                 let explanation = fanin_flow::explain(flow, step, budget);
                 trace.calls = explanation.calls;
                 trace.unexplained = explanation.unexplained;
+                trace.replayed = Some(explanation.took).filter(|took| !took.is_zero());
                 trace.step = Some(step);
             }
         }
