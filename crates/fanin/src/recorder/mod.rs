@@ -8,7 +8,7 @@ mod pages;
 mod ring;
 mod tokens;
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::net::IpAddr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -49,6 +49,8 @@ pub struct Recorder {
 thread_local! {
     /// The worker's requests. A reload keeps them.
     static RING: OnceCell<Arc<Mutex<Ring>>> = const { OnceCell::new() };
+    /// When the worker's last request was chosen to be recorded in full.
+    static LAST_FULL: Cell<Option<tokio::time::Instant>> = const { Cell::new(None) };
 }
 
 /// A request that has been answered.
@@ -110,7 +112,7 @@ impl Recorder {
         if config.requests == 0 && name.is_none() {
             return None;
         }
-        let is_sample = name.is_none() && self.here(|ring| ring.takes_full(config.full_rate));
+        let is_sample = name.is_none() && takes_full(config.full_rate, request.start);
         let path = request.uri.path();
         let end = (0..=path.len().min(MAX_PATH)).rev().find(|at| path.is_char_boundary(*at)).unwrap_or(0);
         Some(Running {
@@ -182,6 +184,16 @@ impl Recorder {
         let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         rings.iter().find_map(|ring| ring.lock().unwrap_or_else(PoisonError::into_inner).all().find(is_it))
     }
+}
+
+/// Whether a request that began at `now` is to be recorded in full: at most so many a second on each worker.
+fn takes_full(rate: u32, now: tokio::time::Instant) -> bool {
+    let is_due =
+        LAST_FULL.get().is_none_or(|last| now.saturating_duration_since(last) * rate >= Duration::from_secs(1));
+    if rate > 0 && is_due {
+        LAST_FULL.set(Some(now));
+    }
+    rate > 0 && is_due
 }
 
 impl Running {

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use super::Recorded;
 
@@ -18,24 +17,9 @@ pub(super) struct Ring {
     /// Calls of those.
     calls: usize,
     full: VecDeque<Arc<Recorded>>,
-    /// When the last request was chosen to be recorded in full.
-    last_full: Option<Instant>,
 }
 
 impl Ring {
-    /// Whether a request is to be recorded in full: at most so many a second.
-    pub(super) fn takes_full(&mut self, rate: u32) -> bool {
-        if rate == 0 {
-            return false;
-        }
-        let now = Instant::now();
-        let is_due = self.last_full.is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1) / rate);
-        if is_due {
-            self.last_full = Some(now);
-        }
-        is_due
-    }
-
     /// Adds a request, and forgets the oldest ones. `workers` share the bounds.
     pub(super) fn add(&mut self, request: Arc<Recorded>, config: &fanin_config::Recorder, workers: usize) {
         let calls = |request: &Recorded| request.flow.as_ref().map_or(0, |flow| flow.len());
