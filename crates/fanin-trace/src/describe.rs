@@ -28,7 +28,7 @@ pub fn describe(trace: &RequestTrace) -> String {
         millis(trace.queued)
     );
     if !trace.slices.is_empty() {
-        let _ = write!(text, ", {:.2} ms computing in {} slices", millis(computed), trace.slices.len());
+        let _ = write!(text, ", {:.2} ms computing", millis(computed));
     }
     if let Some(replayed) = trace.replayed {
         let _ = write!(text, ", {:.1} ms without computing and queueing", millis(replayed));
