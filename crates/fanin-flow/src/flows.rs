@@ -1,12 +1,14 @@
 //! All flows of a configuration, compiled.
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
+use arcstr::ArcStr;
 use fanin_config::{Config, Diagnostic, Executor, FILE_NAME, FlowLimits, Route, Severity, Source};
-use fanin_lang::{Instance, Limits, Machine, Program, Value};
+use fanin_lang::{CoveredPoint, Instance, Limits, Machine, Program, Value};
 use fanin_push::{Channels, Hub};
 use fanin_upstream::Upstreams;
 use prometheus_client::metrics::counter::Counter;
@@ -21,7 +23,7 @@ use crate::flow_future::FlowFuture;
 use crate::incoming_request::IncomingRequest;
 use crate::kinds::UpstreamObject;
 use crate::log::{FailureLog, FlowLog};
-use crate::modules::Modules;
+use crate::modules::{Module, Modules};
 use crate::plan::RoutePlan;
 use crate::push::ChannelsCell;
 use crate::route::{LargeBodies, RouteFlow};
@@ -58,6 +60,19 @@ impl Flows {
     /// every method. With `config_reported`, errors of the configuration itself, such as missing files, are not reported again.
     #[must_use]
     pub fn check(config: &Config, upstreams: &Upstreams, placeholders: &[String], config_reported: bool) -> Checked {
+        Flows::link(config, upstreams, placeholders, config_reported, |modules, names| {
+            let checked = Program::check(Arc::new(builtins::globals()), modules, names);
+            (checked.program, checked.found, checked.defined)
+        })
+    }
+
+    fn link(
+        config: &Config,
+        upstreams: &Upstreams,
+        placeholders: &[String],
+        config_reported: bool,
+        load: impl FnOnce(&Modules<'_>, &[&str]) -> (Option<Program>, Vec<fanin_lang::Diagnostic>, Defined),
+    ) -> Checked {
         let objects = upstreams.iter().filter(|upstream| !placeholders.iter().any(|name| *name == **upstream.name()));
         let objects = objects.map(|upstream| UpstreamObject::new(upstream.clone()));
         let channels: ChannelsCell = Arc::new(OnceLock::new());
@@ -75,16 +90,16 @@ impl Flows {
             }
         }
         let names: Vec<&str> = roots.iter().map(String::as_str).collect();
-        let checked = Program::check(Arc::new(builtins::globals()), &modules, &names);
+        let (program, found, all_defined) = load(&modules, &names);
         let mut diagnostics: Vec<Diagnostic> = {
             let sources = modules.sources.borrow();
-            checked.found.iter().map(|problem| diagnostic(problem, &sources)).collect()
+            found.iter().map(|problem| diagnostic(problem, &sources)).collect()
         };
-        let Some(program) = checked.program else {
+        let Some(program) = program else {
             for route in &config.routes {
                 let file = route.flow.file.to_string_lossy().replace('\\', "/");
                 let name = &route.flow.function;
-                if let Some(defined) = checked.defined.get(file.as_str()).filter(|defined| !defined.contains(name)) {
+                if let Some(defined) = all_defined.get(file.as_str()).filter(|defined| !defined.contains(name)) {
                     let (message, hint) = no_function(&file, name, defined.iter().map(String::as_str));
                     diagnostics.push(at_route(config, route, message, hint));
                 }
@@ -125,6 +140,40 @@ impl Flows {
             diagnostics,
             files: modules.into_sources(),
         }
+    }
+
+    /// The flows of a configuration that has been checked, compiled again without checks. With `coverage`, they count what of them runs.
+    ///
+    /// # Errors
+    /// All errors.
+    pub fn compile(config: &Config, upstreams: &Upstreams, coverage: bool) -> Result<Flows, Vec<Diagnostic>> {
+        let checked = Flows::link(config, upstreams, &[], false, |modules, names| {
+            let globals = Arc::new(builtins::globals().with_coverage(coverage));
+            match Program::load(globals, modules, names) {
+                Ok(program) => (Some(program), Vec::new(), HashMap::new()),
+                Err(found) => (None, found, HashMap::new()),
+            }
+        });
+        checked.flows.ok_or(checked.diagnostics)
+    }
+
+    /// What of the flows has run how often, if they count it.
+    #[must_use]
+    pub fn coverage(&self) -> Vec<CoveredPoint> {
+        self.program.coverage()
+    }
+
+    /// Loads files that are no flows, such as tests, with modules of their own. They may load flows.
+    #[must_use]
+    pub fn load_program(config: &Config, upstreams: &Upstreams, files: &[&str], more: &[Module]) -> LoadedProgram {
+        let objects = upstreams.iter().map(|upstream| UpstreamObject::new(upstream.clone()));
+        let modules = Modules::new(&config.dir, objects, &[], Arc::default(), config.editing.clone()).with(more);
+        let checked = Program::check(Arc::new(builtins::globals()), &modules, files);
+        let diagnostics = {
+            let sources = modules.sources.borrow();
+            checked.found.iter().map(|problem| diagnostic(problem, &sources)).collect()
+        };
+        LoadedProgram { program: checked.program, diagnostics }
     }
 
     /// The plan of each route's flow, in the order of the configuration.
@@ -230,6 +279,17 @@ fn pool(route: &Route, paused: bool) -> Option<Arc<Pool>> {
             Some(Arc::new(Pool::new(route.methods_text(), route.path.clone(), bounds, paused)))
         }
     }
+}
+
+/// For each file that could be parsed, the names that it defines.
+type Defined = HashMap<ArcStr, Vec<String>>;
+
+/// Result of [`Flows::load_program`].
+pub struct LoadedProgram {
+    /// The program, if there is no error.
+    pub program: Option<Program>,
+    /// Errors and warnings.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Result of [`Flows::check`].

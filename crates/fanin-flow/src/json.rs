@@ -51,6 +51,14 @@ pub(crate) fn too_large(limit: usize) -> Failure {
         .with_hint("return less, or raise max_response of [flow] or of the route")
 }
 
+/// A value as JSON, as a response has it. Nothing in it may be pending.
+///
+/// # Errors
+/// Why it cannot be written.
+pub fn to_json(value: &Value) -> Result<Bytes, String> {
+    to_bytes(value, usize::MAX).map_err(|error| error.to_string())
+}
+
 /// Writes a value into one piece.
 pub(crate) fn to_bytes(value: &Value, limit: usize) -> Result<Bytes, JsonError> {
     let mut pieces = to_pieces(value, limit)?;

@@ -14,8 +14,13 @@ use crate::kinds::UpstreamObject;
 use crate::placeholder::Placeholder;
 use crate::push::{self, ChannelsCell, PushObject};
 
+/// The module of `fanin test`.
+const TESTS: &str = "test";
 /// Maximal size of a flow file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
+
+/// A module of whoever loads a program: its name without `@`, and its values.
+pub type Module = (&'static str, Vec<(ArcStr, FrozenValue)>);
 
 /// The files of one configuration.
 pub(crate) struct Modules<'a> {
@@ -23,6 +28,8 @@ pub(crate) struct Modules<'a> {
     editing: Editing,
     upstreams: Vec<(ArcStr, HostRef)>,
     push: HostRef,
+    /// Modules that only some programs may load, with their values.
+    more: &'a [Module],
     /// The texts of loaded files, for error messages.
     pub(crate) sources: RefCell<BTreeMap<String, Arc<Source>>>,
     /// Which file loads which.
@@ -41,7 +48,12 @@ impl<'a> Modules<'a> {
         let placeholders = placeholders.iter().map(|name| (ArcStr::from(name), HostRef::new(Placeholder::new(name))));
         let upstreams = valid.chain(placeholders).collect();
         let push = HostRef::new(PushObject(channels));
-        Modules { dir, editing, upstreams, push, sources: RefCell::default(), loads: RefCell::default() }
+        Modules { dir, editing, upstreams, push, more: &[], sources: RefCell::default(), loads: RefCell::default() }
+    }
+
+    /// The same with further modules.
+    pub(crate) fn with(self, more: &'a [Module]) -> Modules<'a> {
+        Modules { more, ..self }
     }
 
     /// Whether a file or one that it loads has this word in it.
@@ -126,6 +138,13 @@ impl Loader for Modules<'_> {
                     self.upstreams.iter().map(|(name, it)| (name.clone(), FrozenValue::Host(it.clone()))).collect(),
                 )),
                 "push" => Ok(Loaded::Values(vec![("push".into(), FrozenValue::Host(self.push.clone()))])),
+                _ if self.more.iter().any(|(name, _)| *name == builtin) => {
+                    let values = self.more.iter().filter(|(name, _)| *name == builtin).flat_map(|(_, values)| values);
+                    Ok(Loaded::Values(values.cloned().collect()))
+                }
+                TESTS => Err(format!(
+                    "{module} is for tests: files that end in _test.star, and what they load; `fanin test` runs them"
+                )),
                 _ => match fanin_lang::modules::find(builtin) {
                     Some(values) => Ok(Loaded::Values(values)),
                     None => {

@@ -17,6 +17,7 @@ fn decides(op: &Op) -> &'static str {
         | Op::StoreCell { .. }
         | Op::Check { .. }
         | Op::Forget { .. }
+        | Op::Pass { .. }
         | Op::Jump { .. }
         | Op::Closure { .. }
         | Op::Begin { .. }

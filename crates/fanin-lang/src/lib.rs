@@ -50,6 +50,7 @@ mod types;
 pub mod value;
 
 pub use check::lint::lint_names;
+pub use code::PointKind;
 pub use error::{Diagnostic, Failure, Kind, Position, Severity, Stop, TraceFrame};
 pub use format::format_source;
 pub use host::{
@@ -61,7 +62,7 @@ pub use meter::{Limit, Limits, Usage};
 pub use native::{Awaits, Changes, Ctx, Globals, NativeCode, NativeFn};
 pub use pending::{CallHandle, Outcome, PendingValue, Waiter};
 pub use plan::{Bound, Plan, PlannedCall, PlannedFunction, PlannedLoop, PlannedWait};
-pub use program::{Checked, FunctionRef, Loaded, Loader, Program};
+pub use program::{Checked, CoveredPoint, FunctionRef, Loaded, Loader, Program};
 pub use program_order::ProgramOrder;
 pub use value::capture::{Readiness, readiness};
 pub use value::drop::{drop_incrementally, drop_remaining};

@@ -52,6 +52,7 @@ pub use offload::lower_priority;
 pub use request::{Answer, CallContext, Request};
 pub use transport::model::{ModelAnswer, ModelBackend, ModelFailure, ModelFuture, ModelRequest};
 pub use transport::part_source::Ending;
+pub use transport::stub::{Stub, StubAnswer, StubFailure, StubFuture, StubRequest, without_network};
 pub use transport::upload::{Upload, UploadBroken, UploadSlot};
 pub use upstream::Upstream;
 pub use upstreams::Upstreams;

@@ -21,6 +21,7 @@ use crate::resolve::WorkerResolver;
 use crate::transport::Connections;
 use crate::transport::attempt::Phase;
 use crate::transport::model::ModelBackend;
+use crate::transport::stub::{Scripted, Stub};
 use crate::upstream::Upstream;
 
 /// Answers in the moving average of latency. With fewer, the average is not used.
@@ -42,6 +43,10 @@ pub struct WorkerClient {
     deadline_timer: Rc<DeadlineTimer>,
     /// Answers calls of models.
     compute: RefCell<Option<Arc<dyn ModelBackend>>>,
+    /// Answers all attempts in place of the network.
+    stub: Option<Rc<dyn Stub>>,
+    /// What random choices follow from, if they are to be the same each time.
+    seed: Option<u64>,
 }
 
 impl fmt::Debug for WorkerClient {
@@ -54,6 +59,12 @@ impl WorkerClient {
     /// A client without connections.
     pub fn new() -> Rc<WorkerClient> {
         Rc::default()
+    }
+
+    /// A client whose attempts a script answers, and whose random choices follow from a seed. Its upstreams are built
+    /// [without a network](crate::without_network).
+    pub fn scripted(stub: Rc<dyn Stub>, seed: u64) -> Rc<WorkerClient> {
+        Rc::new(WorkerClient { stub: Some(stub), seed: Some(seed), ..WorkerClient::default() })
     }
 
     /// Sets what answers calls of models. An upstream uses the backend that is set at its first call from this worker.
@@ -84,6 +95,7 @@ impl WorkerClient {
             metrics: shard,
             worker_endpoints: RefCell::new((0, Rc::default())),
             random: OnceCell::new(),
+            seed: self.seed,
             average_latency: Cell::new((0.0, 0)),
             successes: BatchedCounter::default(),
             calls: BatchedCounter::default(),
@@ -99,14 +111,17 @@ impl WorkerClient {
         local
     }
 
-    fn worker_endpoint(&self, endpoint: &Arc<Endpoint>) -> Rc<WorkerEndpoint> {
+    fn worker_endpoint(&self, endpoint: &Arc<Endpoint>, upstream: &Upstream) -> Rc<WorkerEndpoint> {
         let mut connections = self.connections.borrow_mut();
         if let Some(worker_endpoint) = connections.get(&endpoint.id).and_then(Weak::upgrade) {
             return worker_endpoint;
         }
         let worker_endpoint = Rc::new(WorkerEndpoint {
             endpoint: endpoint.clone(),
-            connections: Connections::new(endpoint, self.compute.borrow().as_ref()),
+            connections: match &self.stub {
+                None => Connections::new(endpoint, self.compute.borrow().as_ref()),
+                Some(stub) => Connections::Scripted(Scripted { stub: stub.clone(), upstream: upstream.name().clone() }),
+            },
         });
         connections.insert(endpoint.id, Rc::downgrade(&worker_endpoint));
         worker_endpoint
@@ -130,6 +145,7 @@ pub(crate) struct WorkerUpstream {
     /// The endpoints, and the version of the list that they were taken from.
     worker_endpoints: RefCell<(u64, Rc<[Rc<WorkerEndpoint>]>)>,
     random: OnceCell<Random>,
+    seed: Option<u64>,
     /// Moving average of successful answers' latency in microseconds, and the number of answers in it.
     average_latency: Cell<(f64, u32)>,
     /// Not reported to the breaker yet.
@@ -142,7 +158,8 @@ impl WorkerUpstream {
     pub fn random(&self) -> &Random {
         self.random.get_or_init(|| {
             // Each worker needs another seed; its own address is unique.
-            Random::new(std::ptr::from_ref(self).addr() as u64 ^ self.upstream.id << 48)
+            let unique = || std::ptr::from_ref(self).addr() as u64 ^ self.upstream.id << 48;
+            Random::new(self.seed.unwrap_or_else(unique))
         })
     }
 
@@ -210,7 +227,7 @@ impl WorkerUpstream {
         }
         let (version, list) = endpoints.list();
         let worker_endpoints: Rc<[Rc<WorkerEndpoint>]> = match self.worker.upgrade() {
-            Some(worker) => list.iter().map(|endpoint| worker.worker_endpoint(endpoint)).collect(),
+            Some(worker) => list.iter().map(|endpoint| worker.worker_endpoint(endpoint, &self.upstream)).collect(),
             // The worker ends. Its remaining calls get no new endpoints.
             None => return self.worker_endpoints.borrow().1.clone(),
         };

@@ -16,6 +16,7 @@ use clap::{Parser, Subcommand, ValueEnum};
     after_help = "Start here:\n  \
                   fanin demo                 show an example: backends, server and sample requests on this machine\n  \
                   fanin check my-service     check my-service/fanin.toml and its flows\n  \
+                  fanin test my-service      run the tests of its flows\n  \
                   fanin serve my-service     serve them until SIGTERM or Ctrl-C\n\n\
                   Documentation: the folder docs/ of Fanin's repository.",
     arg_required_else_help = true,
@@ -57,6 +58,19 @@ pub enum Command {
         wrong command line.\n\
         Documentation: docs/check.md.")]
     Check(crate::check::CheckArgs),
+    /// Run the tests of flows, in virtual time and without a network
+    #[cfg(feature = "test")]
+    #[command(after_help = "Examples:\n  \
+        fanin test                            all *_test.star files below ./fanin.toml\n  \
+        fanin test my-service --filter late   only tests whose name contains `late`\n  \
+        fanin test --watch                    again whenever a file changes\n  \
+        fanin test --coverage target/flows    what of the flows has run: index.html, lcov.info\n  \
+        fanin test --junit report.xml         for CI\n\n\
+        A test is a function whose name begins with test_. It stubs backends, sends requests to routes, and\n\
+        asserts what comes back and which calls were made. A failed test shows its calls as bars.\n\
+        Exit status: 0 if all tests passed, 1 if one failed or cannot run, 2 for a wrong command line.\n\
+        Documentation: docs/how-to/test-flows.md.")]
+    Test(crate::test::TestArgs),
     /// Format flows: one layout for all, with their comments
     #[command(after_help = "Examples:\n  \
         fanin fmt                  every .star file below this folder\n  \

@@ -2,6 +2,7 @@
 
 use arcstr::ArcStr;
 
+use super::coverage::Point;
 use super::operation::{Op, Reg};
 use crate::host::{Effect, HostRef};
 use crate::native::NativeFn;
@@ -149,4 +150,6 @@ pub(crate) struct Code {
     pub(crate) writes: bool,
     /// Why it is not pure.
     pub(crate) reasons: Vec<Reason>,
+    /// What is counted, if anything is.
+    pub(crate) points: Box<[Point]>,
 }

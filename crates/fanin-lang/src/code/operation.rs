@@ -43,6 +43,10 @@ pub(crate) enum Op {
         dst: Reg,
         k: u16,
     },
+    /// Counts a point of coverage.
+    Pass {
+        point: u16,
+    },
     /// A small integer.
     Int {
         dst: Reg,

@@ -19,6 +19,7 @@ impl Op {
             | Self::Jump { .. }
             | Self::Forget { .. }
             | Self::Item { .. }
+            | Self::Pass { .. }
             | Self::Begin { .. } => {}
             Self::Move { src, .. }
             | Self::SetGlobal { src, .. }

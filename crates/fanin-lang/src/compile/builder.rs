@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use arcstr::ArcStr;
 
-use crate::code::{CallInfo, ClosureInfo, Code, CodeTables, ItemInfo, Op, Params, Piece, Reason, Reg};
+use crate::code::{
+    CallInfo, ClosureInfo, Code, CodeTables, ItemInfo, Op, Params, Piece, Point, PointKind, Reason, Reg,
+};
 use crate::intern::intern;
 use crate::types::{Annotations, Type, TypeCheck};
 use crate::value::FrozenValue;
@@ -77,6 +79,7 @@ pub(super) struct Builder {
     pub(super) top: bool,
     /// Something does not fit into the operations.
     pub(super) too_large: bool,
+    points: Vec<Point>,
 }
 
 impl Builder {
@@ -92,6 +95,13 @@ impl Builder {
         self.ops.push(op);
         self.spans.push(self.span);
         self.ops.len() - 1
+    }
+
+    /// Counts how often this place is passed.
+    pub(super) fn count(&mut self, span: (u32, u32), kind: PointKind) {
+        let point = self.table(self.points.len());
+        self.points.push(Point::new(span, kind));
+        self.emit(Op::Pass { point });
     }
 
     /// The place of the next operation.
@@ -207,6 +217,7 @@ impl Builder {
             pure: false,
             writes: false,
             reasons: Vec::<Reason>::new(),
+            points: self.points.into_boxed_slice(),
         };
         (code, self.events, self.foreign)
     }

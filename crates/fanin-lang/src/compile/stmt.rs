@@ -6,13 +6,17 @@ use starlark_syntax::syntax::ast::{
 
 use super::builder::{Event, Loop};
 use super::{Compiler, annotation, span_of};
-use crate::code::{Binary, Op, Reg};
+use crate::code::{Binary, Op, PointKind, Reg};
 use crate::types::Blame;
 
 impl Compiler<'_> {
     pub(super) fn statement(&mut self, stmt: &AstStmt) {
         let before = self.fun().mark();
         self.fun().span = span_of(stmt.span);
+        if self.builtins.coverage && !matches!(stmt.node, Stmt::Statements(_) | Stmt::Load(_) | Stmt::Def(_)) {
+            let span = first_line(self.text, span_of(stmt.span));
+            self.fun().count(span, PointKind::Statement);
+        }
         match &stmt.node {
             Stmt::Pass | Stmt::Load(_) => {}
             Stmt::Statements(all) => {
@@ -57,17 +61,27 @@ impl Compiler<'_> {
             Stmt::If(cond, body) => {
                 let skip = self.jump_unless(cond);
                 let assigned = self.fun().assigned.clone();
+                self.branch(cond, PointKind::Taken);
                 self.statement(body);
                 self.fun().assigned = assigned;
-                self.land_all(&skip);
+                if self.builtins.coverage {
+                    let end = self.fun().emit(Op::Jump { to: 0 });
+                    self.land_all(&skip);
+                    self.branch(cond, PointKind::NotTaken);
+                    self.fun().land(end);
+                } else {
+                    self.land_all(&skip);
+                }
             }
             Stmt::IfElse(cond, both) => {
                 let skip = self.jump_unless(cond);
                 let before_both = self.fun().assigned.clone();
+                self.branch(cond, PointKind::Taken);
                 self.statement(&both.0);
                 let after_first = std::mem::replace(&mut self.fun().assigned, before_both);
                 let end = self.fun().emit(Op::Jump { to: 0 });
                 self.land_all(&skip);
+                self.branch(cond, PointKind::NotTaken);
                 self.statement(&both.1);
                 self.fun().assigned.retain(|name| after_first.contains(name));
                 self.fun().land(end);
@@ -101,6 +115,14 @@ impl Compiler<'_> {
             }
         }
         self.fun().release(before);
+    }
+
+    /// Counts the outcome of a condition.
+    fn branch(&mut self, cond: &AstExpr, kind: PointKind) {
+        if self.builtins.coverage {
+            let span = span_of(cond.span);
+            self.fun().count(span, kind);
+        }
     }
 
     /// The function that a module's variable certainly holds.
@@ -443,4 +465,11 @@ impl Compiler<'_> {
             _ => false,
         }
     }
+}
+
+/// The part of a span that is on its first line: what a compound statement itself is.
+fn first_line(text: &str, (start, end): (u32, u32)) -> (u32, u32) {
+    let rest = text.get(start as usize..end as usize).unwrap_or_default();
+    let length = rest.find('\n').unwrap_or(rest.len());
+    (start, start + length as u32)
 }

@@ -93,6 +93,11 @@ pub(crate) fn step(regs: &mut [Value], code: &Code, pc: &mut usize, cx: &mut Cx<
                 FrozenValue::Str(text) => set(&mut r!(dst), Value::Str(text.clone())),
                 other => set(&mut r!(dst), other.to_value()),
             },
+            Op::Pass { point } => {
+                code.points[usize::from(point)].pass();
+                // Counting is no step of the program.
+                cx.meter.fuel += 1;
+            }
             Op::Int { dst, value } => set(&mut r!(dst), Value::Int(i64::from(value))),
             Op::None { dst } => set(&mut r!(dst), Value::None),
             Op::Bool { dst, value } => set(&mut r!(dst), Value::Bool(value)),

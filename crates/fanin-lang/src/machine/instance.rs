@@ -73,6 +73,33 @@ impl Instance {
         Ok(Self::with(program.clone(), function.code, regs, limits, None))
     }
 
+    /// A run of a function that is a value of the program's, such as a `lambda`, with arguments by position. What it has captured stays its own.
+    ///
+    /// # Errors
+    /// If the value is no function of the program, or cannot be called with that many arguments.
+    pub fn of_value(
+        program: &Program,
+        function: &Value,
+        args: Vec<Value>,
+        limits: impl Into<Arc<Limits>>,
+    ) -> Result<Self, Box<Failure>> {
+        let callee = match function {
+            Value::Function(function) => args::Callee::Live(function.clone()),
+            Value::Frozen(frozen) if matches!(&**frozen, Frozen::Function(_)) => args::Callee::Shared(frozen.clone()),
+            other => {
+                let kind = crate::value::view::type_name(other);
+                return Err(Box::new(Failure::new(Kind::Type, format!("a {kind} is no function"))));
+            }
+        };
+        let code = &program.0.codes[callee.code() as usize];
+        let mut regs = unbound(code.registers);
+        if let Err(Stop::Fail(failure)) = args::bind(&mut regs, code, &callee, args, Vec::new(), Vec::new()) {
+            return Err(failure);
+        }
+        callee.captured(&mut regs[code.params.registers()..]);
+        Ok(Self::with(program.clone(), callee.code(), regs, limits.into(), None))
+    }
+
     pub(crate) fn top_level(program: &Program, main: u32, building: Building, limits: Limits) -> Self {
         Self::with(program.clone(), main, Vec::new(), limits.into(), Some(Box::new(building)))
     }

@@ -18,13 +18,28 @@ pub struct Globals {
     pub(crate) method_ids: HashMap<&'static str, u16>,
     /// Names of the host's types, for annotations.
     pub(crate) types: Vec<&'static str>,
+    /// Whether programs count which of their statements and branches run.
+    pub(crate) coverage: bool,
 }
 
 impl Globals {
     /// No names at all.
     #[must_use]
     pub fn empty() -> Self {
-        Self { names: HashMap::new(), methods: Vec::new(), method_ids: HashMap::new(), types: Vec::new() }
+        Self {
+            names: HashMap::new(),
+            methods: Vec::new(),
+            method_ids: HashMap::new(),
+            types: Vec::new(),
+            coverage: false,
+        }
+    }
+
+    /// Makes programs count which of their statements and branches run: see [`Program::coverage`](crate::Program::coverage).
+    #[must_use]
+    pub fn with_coverage(mut self, coverage: bool) -> Self {
+        self.coverage = coverage;
+        self
     }
 
     /// Adds functions under their names.

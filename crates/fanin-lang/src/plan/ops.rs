@@ -79,7 +79,7 @@ impl Interpreter<'_> {
                     None => AbstractValue::plain(Shape::Unknown),
                 }
             }
-            Op::SetGlobal { .. } | Op::Check { .. } | Op::Forget { .. } => {}
+            Op::SetGlobal { .. } | Op::Check { .. } | Op::Forget { .. } | Op::Pass { .. } => {}
             Op::NewCell { dst } => r!(dst) = self.make(&mut state, Object::new(None, None)),
             Op::LoadCell { dst, cell } => {
                 let cell = r!(cell).clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arcstr::ArcStr;
 
-use crate::code::Code;
+use crate::code::{Code, PointKind};
 use crate::error::{Position, position};
 use crate::host::CallSite;
 use crate::native::Globals;
@@ -43,8 +43,21 @@ impl ProgramData {
 #[derive(Debug, Clone)]
 pub struct Program(pub(crate) Arc<ProgramData>);
 
-/// A function of a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How often a point of a program has been passed.
+#[derive(Debug, Clone)]
+pub struct CoveredPoint {
+    /// Where it is.
+    pub position: Position,
+    /// The function that it is in; `<module>` at the top level.
+    pub function: ArcStr,
+    /// What it is.
+    pub kind: PointKind,
+    /// How often it was passed.
+    pub count: u64,
+}
+
+/// A function of a program. Functions of one file are ordered as in its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FunctionRef {
     pub(crate) code: u32,
     pub(crate) global: u32,
@@ -106,6 +119,54 @@ impl Program {
             .map(|reason| (reason.text.clone(), self.0.position(function.code, u32::from(reason.pc))))
             .collect();
         (code.pure, reasons)
+    }
+
+    /// What a call by position needs for each parameter that has one: its name and its default value.
+    #[must_use]
+    pub fn defaults(&self, function: FunctionRef) -> Vec<(ArcStr, Option<FrozenValue>)> {
+        let params = &self.0.codes[function.code as usize].params;
+        let frozen = self.0.globals.get(function.global as usize);
+        let values: &[FrozenValue] = match frozen {
+            Some(FrozenValue::Frozen(frozen)) => match &**frozen {
+                crate::value::Frozen::Function(function) => &function.defaults,
+                _ => &[],
+            },
+            _ => &[],
+        };
+        let default = |at: usize| params.defaults.get(at).copied().flatten().and_then(|at| values.get(usize::from(at)));
+        params.names.iter().enumerate().map(|(at, name)| (name.clone(), default(at).cloned())).collect()
+    }
+
+    /// The line on which the function's body begins.
+    #[must_use]
+    pub fn line(&self, function: FunctionRef) -> u32 {
+        self.0.position(function.code, 0).map_or(0, |position| position.line)
+    }
+
+    /// Whether it also takes `*args` or `**kwargs`.
+    #[must_use]
+    pub fn takes_more(&self, function: FunctionRef) -> bool {
+        let params = &self.0.codes[function.code as usize].params;
+        params.args || params.kwargs
+    }
+
+    /// What of the program has run how often, if its globals ask for [coverage](crate::Globals::with_coverage). In the order of the source.
+    #[must_use]
+    pub fn coverage(&self) -> Vec<CoveredPoint> {
+        let mut points: Vec<CoveredPoint> = Vec::new();
+        for code in &self.0.codes {
+            let Some(file) = self.0.files.get(code.file as usize) else { continue };
+            points.extend(code.points.iter().map(|point| CoveredPoint {
+                position: position(&file.name, &file.text, point.span),
+                function: code.name.clone(),
+                kind: point.kind,
+                count: point.count(),
+            }));
+        }
+        points.sort_by(|a, b| {
+            (&a.position.file, a.position.span, a.kind).cmp(&(&b.position.file, b.position.span, b.kind))
+        });
+        points
     }
 
     /// A place in full.

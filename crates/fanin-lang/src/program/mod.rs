@@ -5,6 +5,6 @@ mod link;
 mod loader;
 
 pub(crate) use data::ProgramData;
-pub use data::{FunctionRef, Program};
+pub use data::{CoveredPoint, FunctionRef, Program};
 pub use link::Checked;
 pub use loader::{Loaded, Loader};

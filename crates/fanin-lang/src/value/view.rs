@@ -8,6 +8,7 @@ use fanin_json::{Cursor, Doc};
 
 use super::{Dict, Frozen, FrozenValue, List, Range, Set, Tuple, Value, compare};
 use crate::error::{Kind as Error, Stop};
+use crate::host::HostRef;
 
 /// What a value is to a program, whatever holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -125,6 +126,24 @@ fn kind_inside(value: &Value) -> Kind {
             Frozen::Function(_) => Kind::Function,
         },
         _ => Kind::Object,
+    }
+}
+
+/// A field of a struct.
+#[must_use]
+pub fn field(value: &Value, name: &str) -> Option<Value> {
+    super::part::field(value, name)
+}
+
+/// The object and the method's name of a method of a host object that is a value: `catalog.get`.
+#[must_use]
+pub fn host_method(value: &Value) -> Option<(&HostRef, &str)> {
+    match value {
+        Value::Bound(bound) => match (&bound.this, &bound.method) {
+            (Value::Host(object), super::object::BoundMethod::Host(name)) => Some((object, name)),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

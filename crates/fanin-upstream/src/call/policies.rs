@@ -272,6 +272,7 @@ impl<'a> Call<'a> {
                 .attempt_timeout
                 .map_or(self.deadline, |limit| self.deadline.min(record.begun + limit)),
             safe,
+            operation: self.context.operation,
             max_answer: self.slot.map_or(self.options.max_answer, |slot| slot.max(self.options)),
             chunk_timeout: self.options.chunk_timeout,
             // The time for a head says nothing about the time for a streamed body.

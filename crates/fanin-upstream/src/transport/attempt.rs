@@ -82,6 +82,8 @@ pub(crate) struct Attempt<'a> {
     pub begun: Instant,
     pub deadline: Instant,
     pub safe: bool,
+    /// The operation, by its index in the configuration.
+    pub operation: Option<u32>,
     pub max_answer: usize,
     pub chunk_timeout: Option<Duration>,
     pub timeout_header: Option<&'a HeaderName>,

@@ -5,7 +5,7 @@
 //!   process-wide bound on connections.
 //! - `http1`, `http2`, `content_encoding`: HTTP. `grpc` runs on the connections of `http2`.
 //! - `sql`: PostgreSQL and MySQL, with a pool that all workers share.
-//! - `files`, `model`: a local folder, a model of this process.
+//! - `files`, `model`: a local folder, a model of this process. `stub`: a script, for tests.
 //! - `part_source`, `upload`: bodies of answers and requests that are not collected.
 //! - `stream`, `tls`, `tls_files`, `body`, `write_coalescing`: sockets, TLS, bodies that are read in parts, write coalescing.
 
@@ -32,6 +32,7 @@ pub(crate) mod part_source;
 mod pool;
 pub(crate) mod sql;
 mod stream;
+pub(crate) mod stub;
 pub(crate) mod tls;
 mod tls_files;
 pub(crate) mod upload;
@@ -58,6 +59,7 @@ pub(crate) enum Connections {
     Mysql(Rc<sql::WorkerPool<Mysql>>),
     Files(Arc<Folder>),
     Model(Model),
+    Scripted(stub::Scripted),
 }
 
 impl Connections {
@@ -84,7 +86,7 @@ impl Connections {
     }
 
     pub async fn send(&self, attempt: &Attempt<'_>) -> Result<Received, Failure> {
-        if attempt.upload.is_some() && !matches!(self, Connections::Http1(_)) {
+        if attempt.upload.is_some() && !matches!(self, Connections::Http1(_) | Connections::Scripted(_)) {
             return Err(Failure::ours("a body that is not collected can be sent over HTTP/1.1 only"));
         }
         match self {
@@ -94,6 +96,7 @@ impl Connections {
             Connections::Grpc(pool) => Box::pin(grpc::send(pool, attempt)).await,
             Connections::Files(folder) => Box::pin(folder.send(attempt)).await,
             Connections::Model(model) => Box::pin(model.send(attempt)).await,
+            Connections::Scripted(scripted) => Box::pin(scripted.send(attempt)).await,
             Connections::Postgres(pool) => Box::pin(pool.send(attempt)).await,
             Connections::Mysql(pool) => Box::pin(pool.send(attempt)).await,
         }
