@@ -29,6 +29,7 @@ mod overload;
 mod peers;
 mod process;
 mod progressive;
+mod prove;
 mod push;
 mod report;
 mod rolling;
@@ -223,6 +224,13 @@ enum Command {
         #[arg(long)]
         size: u64,
     },
+    /// How long a thousand tests of flows take
+    ///
+    /// Example: bench/run prove --quick
+    Prove {
+        #[command(flatten)]
+        options: Options,
+    },
     /// Time from the start of the process until it is ready
     ///
     /// Example: bench/run start
@@ -401,6 +409,7 @@ fn run(command: Command) -> Result<bool, Failure> {
         Command::Overload { options, full, only } => show(&options, overload::run(&overload::Plans { full, only })?),
         Command::Rolling { options } => show(&options, rolling::run(&options)?),
         Command::Shop { options, recommendations } => show(&options, shop::run(&options, &recommendations)?),
+        Command::Prove { options } => show(&options, prove::run(&options)?),
         Command::Start { options } => show(&options, start::run(&options)?),
         Command::Stream { options } => show(&options, stream::run(&options)?),
         Command::Progressive { options } => show(&options, progressive::run(&options)?),

@@ -60,7 +60,19 @@ impl Flows {
     /// every method. With `config_reported`, errors of the configuration itself, such as missing files, are not reported again.
     #[must_use]
     pub fn check(config: &Config, upstreams: &Upstreams, placeholders: &[String], config_reported: bool) -> Checked {
-        Flows::link(config, upstreams, placeholders, config_reported, |modules, names| {
+        Flows::check_with(config, upstreams, placeholders, config_reported, &[])
+    }
+
+    /// The same where files may load further modules: in an editor, files of tests are open beside flows.
+    #[must_use]
+    pub fn check_with(
+        config: &Config,
+        upstreams: &Upstreams,
+        placeholders: &[String],
+        config_reported: bool,
+        more: &[Module],
+    ) -> Checked {
+        Flows::link(config, upstreams, placeholders, config_reported, more, |modules, names| {
             let checked = Program::check(Arc::new(builtins::globals()), modules, names);
             (checked.program, checked.found, checked.defined)
         })
@@ -71,12 +83,14 @@ impl Flows {
         upstreams: &Upstreams,
         placeholders: &[String],
         config_reported: bool,
+        more: &[Module],
         load: impl FnOnce(&Modules<'_>, &[&str]) -> (Option<Program>, Vec<fanin_lang::Diagnostic>, Defined),
     ) -> Checked {
         let objects = upstreams.iter().filter(|upstream| !placeholders.iter().any(|name| *name == **upstream.name()));
         let objects = objects.map(|upstream| UpstreamObject::new(upstream.clone()));
         let channels: ChannelsCell = Arc::new(OnceLock::new());
         let modules = Modules::new(&config.dir, objects, placeholders, channels.clone(), config.editing.clone());
+        let modules = modules.with(more);
         let mut roots: Vec<String> = Vec::new();
         for route in &config.routes {
             let name = route.flow.file.to_string_lossy().replace('\\', "/");
@@ -147,7 +161,7 @@ impl Flows {
     /// # Errors
     /// All errors.
     pub fn compile(config: &Config, upstreams: &Upstreams, coverage: bool) -> Result<Flows, Vec<Diagnostic>> {
-        let checked = Flows::link(config, upstreams, &[], false, |modules, names| {
+        let checked = Flows::link(config, upstreams, &[], false, &[], |modules, names| {
             let globals = Arc::new(builtins::globals().with_coverage(coverage));
             match Program::load(globals, modules, names) {
                 Ok(program) => (Some(program), Vec::new(), HashMap::new()),

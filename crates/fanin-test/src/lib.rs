@@ -35,6 +35,7 @@ mod world;
 pub use coverage::{Coverage, Share};
 pub use discover::SUFFIX;
 pub use error::TestError;
+pub use module::module;
 pub use run_test::{TestFailure, TestOutcome};
 pub use runner::{RunOptions, TestRun};
 pub use suite::Suite;

@@ -10,7 +10,7 @@ use fanin_upstream::Upstreams;
 
 use crate::discover::test_files;
 use crate::error::TestError;
-use crate::module;
+use crate::module::module;
 use crate::values::cases_of;
 use crate::world::Setting;
 
@@ -74,7 +74,7 @@ impl Suite {
         found.extend(checked.diagnostics);
         let files = test_files(&dir)?;
         let names: Vec<&str> = files.iter().map(String::as_str).collect();
-        let loaded = Flows::load_program(&setting.config, &upstreams, &names, &[module::module()]);
+        let loaded = Flows::load_program(&setting.config, &upstreams, &names, &[module()]);
         // A file of tests loads flows, whose warnings would come twice.
         for one in loaded.diagnostics {
             if !found.iter().any(|known| known.to_string() == one.to_string()) {

@@ -142,7 +142,7 @@ impl World {
     /// A snapshot cannot be fetched.
     pub(crate) fn pass(&mut self, time: Duration) -> Result<(), String> {
         self.begin()?;
-        self.local.block_on(&self.runtime, tokio::time::sleep(time));
+        self.local.block_on(&self.runtime, async move { tokio::time::sleep(time).await });
         Ok(())
     }
 

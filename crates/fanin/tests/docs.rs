@@ -3,7 +3,8 @@
 //! A block whose first line names a file (`# fanin.toml`, `# flows/page.star`, `// users.proto`) is that file of a
 //! service. `# fanin.toml` begins a new service; a file shown again replaces the one before; `# fanin.toml (added)`
 //! appends to it. Each state of a service is checked. Every other `toml` block of a guide is a configuration of its
-//! own, and every `json` block is JSON. A `plan` block is what `fanin check --plan` prints for the service above it.
+//! own, and every `json` block is JSON. A `plan` block is what `fanin check --plan` prints for the service above it. The tests of a service (`_test.star`) pass, and a
+//! `report` block is what `fanin test` prints.
 
 mod common;
 
@@ -105,10 +106,23 @@ impl Shown {
             return None;
         }
         let (code, _, told) = self.check("--deny-warnings");
-        (code != Some(0)).then(|| format!("the service at line {}:\n{told}", self.line))
+        if code != Some(0) {
+            return Some(format!("the service at line {}:\n{told}", self.line));
+        }
+        let (code, printed, told) = self.tested()?;
+        (code != Some(0)).then(|| format!("the tests at line {}:\n{printed}{told}", self.line))
+    }
+
+    /// What `fanin test` says, if there are tests.
+    fn tested(&self) -> Option<(Option<i32>, String, String)> {
+        self.files.keys().any(|name| name.ends_with("_test.star")).then(|| self.command(&["test"]))
     }
 
     fn check(&self, option: &str) -> (Option<i32>, String, String) {
+        self.command(&["check", option])
+    }
+
+    fn command(&self, words: &[&str]) -> (Option<i32>, String, String) {
         let dir = tempfile::tempdir().expect("a folder");
         for (name, text) in &self.files {
             let file = dir.path().join(name);
@@ -129,7 +143,8 @@ impl Shown {
             fs::create_dir_all(file.parent().expect("a parent")).expect("created");
             fs::write(file, "").expect("written");
         }
-        run(&["check", option, dir.path().join(config).to_str().expect("text")])
+        let config = dir.path().join(config);
+        run(&[words, &[config.to_str().expect("text")]].concat())
     }
 }
 
@@ -173,6 +188,18 @@ fn services_shown_in_the_guides_pass_check() {
                     let line = block.line;
                     told.extend(
                         (plan.trim() != block.text.trim()).then(|| format!("the plan at line {line}:\n{plan}")),
+                    );
+                }
+                (None, "report") => {
+                    let (_, report, _) = shown.tested().unwrap_or_default();
+                    // How long it took differs each time.
+                    let lines = |text: &str| {
+                        let end = |line: &str| line.split(" in ").next().unwrap_or_default().to_owned();
+                        text.trim().lines().map(end).collect::<Vec<_>>()
+                    };
+                    let line = block.line;
+                    told.extend(
+                        (lines(&report) != lines(&block.text)).then(|| format!("the report at line {line}:\n{report}")),
                     );
                 }
                 (None, "python") => told.push(format!("line {}: which file is this?", block.line)),

@@ -16,7 +16,8 @@ fn natives() -> impl Iterator<Item = &'static NativeFn> {
 }
 
 /// The module, for the loader.
-pub(crate) fn module() -> Module {
+#[must_use]
+pub fn module() -> Module {
     ("test", natives().map(|native| (ArcStr::from(native.name), FrozenValue::Native(native))).collect())
 }
 

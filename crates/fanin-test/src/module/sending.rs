@@ -24,6 +24,19 @@ pub(super) static FUNCTIONS: [NativeFn; 9] = [
     NativeFn::new("now", now).changes(Changes::World),
 ];
 
+/// What a URI cannot have as it is (RFC 3986). Escapes that are there already stay.
+const UNSENT: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'`')
+    .add(b'{')
+    .add(b'}')
+    .add(b'|')
+    .add(b'^')
+    .add(b'\\');
+
 const ARGUMENTS: [&str; 7] = ["method", "path", "query", "headers", "json", "text", "after"];
 
 /// A request from the arguments of a function; `verb` unless the first argument says it.
@@ -66,7 +79,9 @@ fn build(name: &str, args: Args<'_>, verb: Option<Method>) -> Result<TestRequest
         target.push(if target.contains('?') { '&' } else { '?' });
         target.push_str(&encoded.finish());
     }
-    let uri: Uri = target.parse().map_err(|error| wrong(name, format_args!("{target:?}: {error}")))?;
+    // People write paths as they read them; a URI has fewer characters.
+    let encoded = percent_encoding::utf8_percent_encode(&target, UNSENT).to_string();
+    let uri: Uri = encoded.parse().map_err(|error| wrong(name, format_args!("{target:?}: {error}")))?;
     let mut map = HeaderMap::new();
     if let Some(headers) = headers {
         for (name_of, value) in values::header_pairs(&headers.decide()?).map_err(|what| wrong(name, what))? {

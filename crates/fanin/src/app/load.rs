@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use fanin_broker::{Broker, Target};
 use fanin_config::{Config, Diagnostic, Editing, Inspection, Source};
-use fanin_flow::Flows;
+use fanin_flow::{Flows, Module};
 use fanin_push::Channels;
 use fanin_server::{LoadError, Loader};
 use fanin_upstream::Upstreams;
@@ -108,7 +108,8 @@ impl Origin {
                 }
             }
         };
-        let checked = Flows::check(&config, &upstreams, &invalid_upstreams, broken);
+        let more = modules_of_editors(&config);
+        let checked = Flows::check_with(&config, &upstreams, &invalid_upstreams, broken, &more);
         files.extend(checked.files);
         diagnostics.extend(checked.diagnostics);
         let (Some(mut flows), false) = (checked.flows, broken) else { return (None, diagnostics) };
@@ -228,6 +229,15 @@ impl Loader for AppLoader {
 
     fn watch(&self) -> Option<PathBuf> {
         Some(self.origin.dir().to_path_buf())
+    }
+}
+
+/// What files that an editor has open may load besides flows' own modules: they may be tests.
+fn modules_of_editors(config: &Config) -> Vec<Module> {
+    match config.editing.flows() {
+        #[cfg(feature = "test")]
+        [_, ..] => vec![fanin_test::module()],
+        _ => Vec::new(),
     }
 }
 
