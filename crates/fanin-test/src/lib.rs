@@ -6,7 +6,7 @@
 //!
 //! - `suite`: the tests of a folder. `discover`: its files. `runner`: runs them on several threads. `run_test`: one of them.
 //! - `world`: what a test runs in. `script`: answers calls from stubs. `host`: what the functions of `@test` work on.
-//! - `module`: these functions. `stub`, `pattern`, `delay`, `values`, `functions`: what they say. `response`: what they get.
+//! - `module`: these functions. `stub`, `pattern`, `delay`, `values`, `functions`: their arguments. `response`: their results.
 //! - `snapshots`, `difference`: values kept beside the tests. `coverage`, `report`: what comes out.
 //!
 //! The crate must not know sockets, connections or the command line.

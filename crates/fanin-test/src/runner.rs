@@ -49,7 +49,7 @@ pub struct TestRun {
     pub written: Vec<String>,
     /// Snapshots that no test has compared: `file: name`.
     pub unused_snapshots: Vec<String>,
-    /// What of the flows has run, if that was asked for.
+    /// What of the flows has run, with `coverage`.
     pub coverage: Option<Coverage>,
 }
 
