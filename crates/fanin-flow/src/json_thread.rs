@@ -1,5 +1,6 @@
 //! One thread that parses large JSON bodies, so that they do not hold a worker.
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::OnceLock;
 
@@ -29,9 +30,21 @@ struct Job {
     reply: oneshot::Sender<Result<Doc, JsonError>>,
 }
 
+thread_local! {
+    static IS_INLINE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on flows of this thread parse all bodies themselves: virtual time would pass while another thread works.
+pub fn parse_inline() {
+    IS_INLINE.set(true);
+}
+
 /// Parses a body on the thread; `None` if there is no thread. As long as others are in front, it waits: the deadline of its request bounds that.
 pub(crate) fn parse(body: Bytes, max_depth: usize, reading: Reading) -> Option<Parsing> {
     static THREAD: OnceLock<Option<mpsc::Sender<Job>>> = OnceLock::new();
+    if IS_INLINE.get() {
+        return None;
+    }
     let jobs = THREAD.get_or_init(start).as_ref()?;
     Some(Box::pin(async move {
         let place = jobs.reserve().await.ok()?;

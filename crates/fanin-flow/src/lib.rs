@@ -79,6 +79,7 @@ pub use flow_record::FlowRecord;
 pub use flows::{Checked, Flows, LoadedProgram, WorkerFlows};
 pub use incoming_request::IncomingRequest;
 pub use json::to_json;
+pub use json_thread::parse_inline;
 pub use modules::{Module, resolve};
 pub use plan::RoutePlan;
 pub use reply::{Incomplete, MessageStream, Reply, ReplyBody, ReplyStream, Success, Summary};

@@ -98,7 +98,9 @@ impl AnswerSpec {
 impl StubRule {
     /// The path's parameters, if the stub is for this request. `method` is what the flow called.
     pub(crate) fn find(&self, request: &StubRequest, method: &str) -> Option<Vec<(String, String)>> {
-        if self.upstream != *request.upstream || self.method.as_ref().is_some_and(|own| own != method) {
+        // `call` of a gRPC upstream stands for any method: the path names it.
+        let fits = |own: &String| own == method || own == "call" && request.operation.is_none() && self.path.is_some();
+        if self.upstream != *request.upstream || !self.method.as_ref().is_none_or(fits) {
             return None;
         }
         let (path, query) = split(&request.path_and_query);

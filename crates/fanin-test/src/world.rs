@@ -93,6 +93,7 @@ impl World {
     ) -> Result<World, TestError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
         let local = LocalSet::new();
+        fanin_flow::parse_inline();
         let config = &setting.config;
         let entered = runtime.enter();
         let upstreams = Upstreams::new(config.upstreams.values())

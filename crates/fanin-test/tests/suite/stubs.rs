@@ -157,3 +157,60 @@ def test_up():
     )
     .passes();
 }
+
+#[test]
+fn large_bodies_take_no_virtual_time() {
+    Folder::new(
+        "",
+        "def page(req):
+    return {'n': len(req.body['xs']), 'm': len(a.get('/big')['xs'])}
+",
+        "def test_large():
+    stub(a.get, answer = {'xs': ['x' * 100 for _ in range(20000)]}, delay = '10ms')
+    page = post('/page/1', json = {'xs': ['y' * 100 for _ in range(2000)]})
+    assert_equal((page.json, page.elapsed), ({'n': 2000, 'm': 20000}, 10))
+",
+    )
+    .passes();
+}
+
+#[test]
+fn grpc_methods_answer_messages_and_codes() {
+    let folder = Folder::with_toml(
+        "
+[upstreams.a]
+grpc = 'https://a'
+proto = 'users.proto'
+[upstreams.b]
+url = 'http://b'
+[[routes]]
+path = '/user'
+flow = 'page.star:page'
+",
+        "def page(req):
+    return {'user': a.Get({'id': '7'}, optional = True), 'all': a.List({'id': '8'})}
+",
+        "def test_messages():
+    stub(a.Get, answer = {'name': 'Ada', 'n': 7})
+    stub(a.List, answer = [{'name': 'Bob'}])
+    assert_equal(get('/user').json, {'user': {'name': 'Ada', 'n': 7}, 'all': [{'name': 'Bob'}]})
+    assert_equal([one.json for one in requests()], [{'id': '7'}, {'id': '8'}])
+
+def test_codes():
+    stub(a.call, 'users.Users/List', answer = [])
+    stub(a.call, 'users.Users/Get', status = 'UNAVAILABLE')
+    assert_equal(get('/user').partial, ['a'])
+",
+    );
+    std::fs::write(
+        folder.path("users.proto"),
+        "syntax = \"proto3\";
+package users;
+service Users { rpc Get(Id) returns (User); rpc List(Id) returns (stream User); }
+message Id { string id = 1; }
+message User { string name = 1; int32 n = 2; }
+",
+    )
+    .unwrap();
+    folder.passes();
+}
