@@ -48,6 +48,16 @@ pub enum Command {
         #[arg(default_value = ".")]
         dir: PathBuf,
     },
+    /// Write a new project: a route, its flow, its tests
+    #[command(after_help = "Example:\n  \
+        fanin new my-service && fanin test my-service && fanin serve my-service\n\n\
+        Folders of the project stand in for backends, so that it runs at once. Nothing that exists is\n\
+        written over.\n\
+        Documentation: docs/tutorial/getting-started.md.")]
+    New {
+        /// Folder of the project; its last part is the name
+        dir: PathBuf,
+    },
     /// Check fanin.toml and its flows, and report every error
     #[command(after_help = "Examples:\n  \
         fanin check                     ./fanin.toml and its flows\n  \
@@ -142,6 +152,16 @@ pub enum Command {
     /// One part of an experiment, as a process of its own
     #[command(hide = true)]
     LabRole(fanin_lab::lab::RoleArgs),
+    /// Print a script that completes commands and options in a shell
+    #[command(after_help = "Examples:\n  \
+        fanin completions bash > /etc/bash_completion.d/fanin\n  \
+        fanin completions zsh > ~/.zfunc/_fanin\n  \
+        fanin completions fish > ~/.config/fish/completions/fanin.fish")]
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
     /// Print the JSON Schema of fanin.toml
     #[command(after_help = "Examples:\n  \
         fanin schema > fanin.schema.json\n\n\

@@ -1,6 +1,6 @@
 //! The `fanin` program: command line and demo. It must not contain server, flow or upstream logic.
 //!
-//! - `cli`: the commands. `serve`, `check`, `test`, `fmt`, `lsp`, `explain`, `load`, `top`: one command each; `size` and `lab` are in `fanin-lab`.
+//! - `cli`: the commands. `serve`, `new`, `check`, `test`, `fmt`, `lsp`, `explain`, `load`, `top`: one command each; `size` and `lab` are in `fanin-lab`.
 //! - `app`: connects flows, upstreams and models to the server.
 //! - `demo`: the examples with their backends.
 //! - `recorder`: the last requests with their calls. `client`: one request over HTTP. `admin`: the admin pages of a
@@ -19,6 +19,7 @@ mod load;
 mod logging;
 #[cfg(feature = "lsp")]
 mod lsp;
+mod new;
 mod recorder;
 mod report;
 mod serve;
@@ -28,7 +29,7 @@ mod top;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Command};
 
@@ -38,6 +39,11 @@ static ALLOCATOR: fanin_heap::Sampling<fanin_heap::Mimalloc> = fanin_heap::Sampl
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve { dir } => serve::serve(&dir),
+        Command::New { dir } => new::run(&dir),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "fanin", &mut std::io::stdout());
+            ExitCode::SUCCESS
+        }
         Command::Check(args) => check::run(&args),
         #[cfg(feature = "test")]
         Command::Test(args) => test::run(&args),
