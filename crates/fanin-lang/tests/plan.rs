@@ -6,7 +6,7 @@ mod generate;
 use std::collections::HashMap;
 
 use fanin_lang::testing::{TestHost, program};
-use fanin_lang::{Bound, Instance, Limits, Machine, Plan, Position, Program, Readiness, Run, readiness};
+use fanin_lang::{Bound, Effect, Instance, Limits, Machine, Plan, Position, Program, Readiness, Run, readiness};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -23,6 +23,7 @@ fn at_most(bound: &Bound) -> u32 {
 struct Ran {
     rounds: u32,
     calls: u32,
+    effects: u32,
     /// The last round in which a call of a line was on the way.
     latest: HashMap<(u32, u32), u32>,
 }
@@ -41,6 +42,7 @@ fn rounds(program: &Program) -> Ran {
         for at in &open {
             let Position { line, column, .. } = host.calls[*at].position;
             ran.latest.insert((line, column), ran.rounds);
+            ran.effects += u32::from(host.calls[*at].effect == Effect::Write);
         }
         for at in &open {
             host.settle(*at);
@@ -78,6 +80,9 @@ fn unforeseen(plan: &Plan, ran: &Ran) -> Option<String> {
     }
     if ran.calls > at_most(&plan.calls) {
         return Some(format!("{} calls, planned {:?}", ran.calls, plan.calls));
+    }
+    if ran.effects > at_most(&plan.effects) {
+        return Some(format!("{} effects, planned {:?}", ran.effects, plan.effects));
     }
     for ((line, column), round) in &ran.latest {
         // A line may be reached in several ways, each of which is a step.
@@ -134,17 +139,19 @@ proptest! {
 
 #[test]
 fn the_property_is_about_something() {
-    let (mut followed, mut waited, mut exact) = (0, 0, 0);
+    let (mut followed, mut waited, mut exact, mut changed) = (0, 0, 0, 0);
     for seed in 0..60_u32 {
         let tape: Vec<u32> = (0..150_u32).map(|at| (seed * 7919 + at).wrapping_mul(2_654_435_761) >> 7).collect();
         let (program, plan) = planned(&write(&tape, true));
         let ran = rounds(&program);
         followed += u32::from(plan.unknown.is_empty() && !plan.cut);
         waited += u32::from(ran.rounds > 2);
+        changed += u32::from(ran.effects > 1);
         exact += u32::from(ran.rounds > 0 && ran.rounds == at_most(&plan.rounds));
     }
     assert!(followed > 40, "only {followed} of 60 plans are complete");
     assert!(waited > 20, "only {waited} of 60 programs took more than two rounds");
+    assert!(changed > 4, "only {changed} of 60 programs had more than one effect");
     assert!(exact > 5, "only {exact} of 60 programs took as many rounds as planned");
 }
 
@@ -281,6 +288,14 @@ fn a_loop_without_a_way_that_fails_counts_its_calls_once() {
         "def main():\n    return [[b.get('/2', query = {'q': j}) for j in x['items']] for x in a.get('/1')['items']]\n",
     );
     assert_eq!((plan.calls.constant, plan.calls.per_item), (1, vec![(vec![1, 2], 1)]));
+}
+
+#[test]
+fn effects_count_for_each_item() {
+    let (_, plan) = planned(
+        "def main():\n    a.post('/1')\n    for x in a.get('/1')['items']:\n        b.post('/2')\n        for y in x['items']:\n            b.post('/3')\n            b.get('/4')\n    return 1\n",
+    );
+    assert_eq!((plan.effects.constant, plan.effects.per_item), (1, vec![(vec![1], 1), (vec![1, 2], 1)]));
 }
 
 #[test]

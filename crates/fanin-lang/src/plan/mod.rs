@@ -163,6 +163,8 @@ pub struct Plan {
     pub rounds: Bound,
     /// Calls.
     pub calls: Bound,
+    /// Calls that may change something.
+    pub effects: Bound,
     /// Each call, in the order of the program.
     pub steps: Vec<PlannedCall>,
     /// Loops that the bounds speak of.
@@ -251,6 +253,10 @@ impl Program {
         };
         let position = |place: (u32, u32)| data.position(place.0, place.1).unwrap_or_default();
         let name = |code: u32| data.codes[code as usize].name.to_string();
+        let mut effects = Sum::default();
+        for call in walk.calls.iter().filter(|call| call.writes) {
+            effects = effects.plus(&call.loops.iter().fold(Sum::of(1), |sum, id| sum.for_each(*id)));
+        }
         let steps = walk.calls.iter().enumerate().map(|(at, call)| {
             let after: Origins = call.decided.difference(&call.needs).copied().collect();
             PlannedCall {
@@ -301,6 +307,7 @@ impl Program {
         Plan {
             rounds: bound(&rounds),
             calls: bound(&calls),
+            effects: bound(&effects),
             steps: steps.collect(),
             loops: loops.collect(),
             waits: waits.collect(),
