@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `config` | the whole file |
 //! | `server`, `route`, `flow_limits`, `executor`, `models`, `push`, `recorder`, `tracing`, `otlp` | a table each |
-//! | `objective` | what a route promises |
+//! | `objective`, `budget` | what a route promises, and what its flow may do |
 //! | `upstream` | `[upstreams.NAME]`: kinds, policies, operations, statements |
 //! | `values` | durations, sizes, environment variables, names, secrets as text |
 //! | `reader` | typed values with their positions; records every error and reads on |
@@ -22,6 +22,7 @@
 //! section's `read`. The JSON Schema and the table of `docs/configuration.md` follow from the struct; a test fails
 //! when the two disagree.
 
+mod budget;
 mod config;
 mod diagnostic;
 mod editing;
@@ -50,6 +51,7 @@ mod tracing;
 mod upstream;
 mod values;
 
+pub use budget::{Allowance, Budget};
 pub use config::{Config, FILE_NAME, Inspection};
 pub use diagnostic::{ConfigError, Diagnostic, Position, Severity, Source};
 pub use editing::{Editing, canonical, locate};
@@ -92,5 +94,6 @@ pub use upstream::statement_batch::StatementBatch;
 pub use upstream::tls::ClientTls;
 pub use values::duration::{format_duration, parse_duration};
 pub use values::origin::web_origin;
+pub use values::polynomial::Polynomial;
 pub use values::secret::MASK;
 pub use values::size::{format_size, parse_size};

@@ -8,6 +8,7 @@ use http::Method;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::budget::{self, Budget};
 use crate::diagnostic::Position;
 use crate::executor::{self, Executor, Threads};
 use crate::flow_limits::FlowLimits;
@@ -91,6 +92,11 @@ pub struct Route {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "serialize::optional_display")]
     #[schemars(with = "types::ObjectiveText")]
     pub objective: Option<Objective>,
+    /// What the flow may do at worst: `{ rounds = 2, calls = "2 + 3n", effects = 1 }`. The plan of `fanin check --plan` must prove it.
+    /// Otherwise the configuration is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Budget")]
+    pub budget: Option<Budget>,
     /// What runs the flow. With `"coroutines"`, a suspended flow costs memory only. With `{ threads = 600, waiting =
     /// 200 }`, each request holds a thread.
     #[schemars(with = "types::Or<types::Coroutines, Threads>")]
@@ -120,6 +126,7 @@ impl Route {
             allowed_origins: Vec::new(),
             grpc: None,
             objective: None,
+            budget: None,
             executor: Executor::Coroutines,
             limits: FlowLimits::default(),
         }
@@ -257,6 +264,7 @@ impl Route {
                 format!("requests end after {}; lower the time of the objective", format_duration(route.timeout));
             table.warning("objective", &message, &hint);
         }
+        route.budget = budget::read(table);
         route.executor = executor::read(table);
         if route.progressive && matches!(route.executor, Executor::Threads(_)) {
             let span = table.span_of("progressive").unwrap_or(table.span().clone());

@@ -14,6 +14,7 @@ use fanin_upstream::Upstreams;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
+use crate::budget;
 use crate::builtins;
 use crate::call::STREAM;
 use crate::call_record::Detail;
@@ -118,7 +119,7 @@ impl Flows {
                     diagnostics.push(at_route(config, route, message, hint));
                 }
             }
-            return Checked { flows: None, diagnostics, files: modules.into_sources() };
+            return Checked { flows: None, over_budget: None, diagnostics, files: modules.into_sources() };
         };
         let mut routes = Vec::new();
         let sequential_waits = Arc::new(SequentialWaits::default());
@@ -149,11 +150,30 @@ impl Flows {
         }
         let sound = !diagnostics.iter().any(|one| one.severity == Severity::Error);
         let pools = config.routes.iter().map(|route| pool(route, false)).collect();
-        Checked {
-            flows: sound.then_some(Flows { program, routes, sequential_waits, log_dropped, pools, channels }),
-            diagnostics,
-            files: modules.into_sources(),
+        let flows = sound.then_some(Flows { program, routes, sequential_waits, log_dropped, pools, channels });
+        // Of an upstream that is missing, nobody knows which calls are effects.
+        let judged = flows.as_ref().filter(|_| placeholders.is_empty());
+        let exceeded = judged.map(|flows| flows.exceeded(config)).unwrap_or_default();
+        let (flows, over_budget) = if exceeded.is_empty() { (flows, None) } else { (None, flows) };
+        diagnostics.extend(exceeded);
+        Checked { flows, over_budget, diagnostics, files: modules.into_sources() }
+    }
+
+    /// What routes do beyond their budgets. Only routes with a budget cost a plan.
+    fn exceeded(&self, config: &Config) -> Vec<Diagnostic> {
+        let mut source = None;
+        let mut found = Vec::new();
+        for (route, flow) in config.routes.iter().zip(&self.routes) {
+            if let Some(budget) = &route.budget {
+                let source = source.get_or_insert_with(|| configuration(config));
+                found.extend(budget::check(route, budget, &self.plan(flow), source));
+            }
         }
+        found
+    }
+
+    fn plan(&self, route: &RouteFlow) -> RoutePlan {
+        RoutePlan { route: route.name.clone(), flow: route.flow.clone(), plan: self.program.plan(route.function) }
     }
 
     /// The flows of a configuration that has been checked, compiled again without checks. With `coverage`, they count what of them runs.
@@ -192,14 +212,7 @@ impl Flows {
 
     /// The plan of each route's flow, in the order of the configuration.
     pub fn plans(&self) -> Vec<RoutePlan> {
-        self.routes
-            .iter()
-            .map(|route| RoutePlan {
-                route: route.name.clone(),
-                flow: route.flow.clone(),
-                plan: self.program.plan(route.function),
-            })
-            .collect()
+        self.routes.iter().map(|route| self.plan(route)).collect()
     }
 
     /// Takes over the pools of threads of `old`, the flows before a reload, for routes whose pool is unchanged.
@@ -310,20 +323,27 @@ pub struct LoadedProgram {
 pub struct Checked {
     /// The flows, if there is no error.
     pub flows: Option<Flows>,
+    /// The flows, if the only errors are that routes exceed their budgets: for their plans, not to be served.
+    pub over_budget: Option<Flows>,
     /// Errors and warnings.
     pub diagnostics: Vec<Diagnostic>,
     /// The flow files that were read, named from the configuration's folder.
     pub files: Vec<Arc<Source>>,
 }
 
-/// An error about the flow that a route names.
-fn at_route(config: &Config, route: &Route, message: String, hint: Option<String>) -> Diagnostic {
+/// The configuration file, for messages about it.
+fn configuration(config: &Config) -> Arc<Source> {
     let file = config.dir.join(FILE_NAME);
     let edited = config.editing.text(&file).map(ToOwned::to_owned);
     let text = edited.unwrap_or_else(|| std::fs::read_to_string(&file).unwrap_or_default());
+    Arc::new(Source::new(file.display().to_string(), text))
+}
+
+/// An error about the flow that a route names.
+fn at_route(config: &Config, route: &Route, message: String, hint: Option<String>) -> Diagnostic {
     Diagnostic {
         severity: Severity::Error,
-        source: Arc::new(Source::new(file.display().to_string(), text)),
+        source: configuration(config),
         at: route.flow.at,
         message,
         hint,

@@ -4,7 +4,8 @@
 //! flow. A [`Caller`] sends its calls. The crate must not know sockets, connections or listeners.
 //!
 //! - Loading: `flows` compiles and checks, `modules` finds files and upstreams, `placeholder` stands in for an invalid upstream,
-//!   `builtins` adds `response` and `abort`, `push` adds channels, `plan` prints `fanin check --plan`, `route` is one compiled flow.
+//!   `builtins` adds `response` and `abort`, `push` adds channels, `plan` prints `fanin check --plan`,
+//!   `plan_changes` and `plan_report` compare two, `budget` holds them against budgets, `route` is one compiled flow.
 //! - Running: `flow_future` is what the server polls. `executor` runs the machine of `fanin-lang` for one flow. `fair_scheduler`
 //!   alternates CPU-bound flows. `threads` is the executor with a pool of threads. `worker` is the state of one worker's flows.
 //! - Calls: `call` captures arguments and options, `kinds` has a file for each kind of upstream, `flow_host` is the machine's host:
@@ -22,6 +23,7 @@
 //! Timers are rare here: a flow awaits only calls, and every call ends by the request's deadline.
 
 mod answer;
+mod budget;
 mod builtins;
 mod call;
 mod call_record;
@@ -52,6 +54,8 @@ mod modules;
 mod partial;
 mod placeholder;
 mod plan;
+mod plan_changes;
+mod plan_report;
 mod playback;
 mod progressive;
 mod push;
@@ -82,6 +86,7 @@ pub use json::to_json;
 pub use json_thread::parse_inline;
 pub use modules::{Module, resolve};
 pub use plan::RoutePlan;
+pub use plan_changes::{ChangeKind, PlanChanges, RouteChange};
 pub use reply::{Incomplete, MessageStream, Reply, ReplyBody, ReplyStream, Success, Summary};
 pub use rpc_status::RpcStatus;
 pub use upload::ClientUpload;

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use fanin_config::Polynomial;
 use fanin_lang::{Bound, Plan, PlannedCall, Position};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -28,14 +29,28 @@ impl RoutePlan {
         parts.join("; ")
     }
 
+    /// Whether everything could be followed. Otherwise its numbers are lower bounds.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.plan.unknown.is_empty() && !self.plan.cut
+    }
+
+    fn at(&self) -> &'static str {
+        if self.is_complete() { "at most" } else { "at least" }
+    }
+
     /// Rounds and calls of the whole route.
     #[must_use]
     pub fn summary(&self) -> String {
-        let Plan { rounds, calls, steps, unknown, cut, .. } = &self.plan;
-        let least = if unknown.is_empty() && !cut { "at most" } else { "at least" };
-        let effects = steps.iter().filter(|call| call.writes).count();
-        format!("{least} {} rounds, {} calls, {effects} effects", Shown(rounds), Shown(calls))
+        let Plan { rounds, calls, effects, .. } = &self.plan;
+        format!("{} {} rounds, {} calls, {} effects", self.at(), Shown(rounds), Shown(calls), Shown(effects))
     }
+}
+
+/// A bound as if every loop had `n` items.
+pub(crate) fn polynomial(bound: &Bound) -> Polynomial {
+    let per_item = bound.per_item.iter().map(|(loops, each)| (loops.len(), u64::from(*each)));
+    Polynomial::of(per_item.chain([(0, u64::from(bound.constant))]))
 }
 
 /// `2 + 3 per item of L1`
@@ -62,7 +77,8 @@ fn names(loops: &[u32]) -> String {
     loops.iter().map(|number| format!("L{number}")).collect::<Vec<_>>().join(" × ")
 }
 
-fn short(position: &Position) -> String {
+/// `flows/page.star:7`
+pub(crate) fn short(position: &Position) -> String {
     format!("{}:{}", position.file, position.line)
 }
 
@@ -77,7 +93,8 @@ fn list(numbers: &[u32]) -> String {
     }
 }
 
-fn called(call: &PlannedCall) -> String {
+/// `catalog.get "/parts"`
+pub(crate) fn called(call: &PlannedCall) -> String {
     let path = call.path.as_ref().map_or(String::new(), |path| format!(" {path:?}"));
     format!("{}.{}{path}", call.upstreams.join("|"), call.method)
 }
@@ -114,14 +131,13 @@ fn remarks(call: &PlannedCall) -> Vec<String> {
 impl fmt::Display for RoutePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plan = &self.plan;
-        let effects = plan.steps.iter().filter(|call| call.writes).count();
         writeln!(f, "{}  {}", self.route, self.flow)?;
-        let least = if plan.unknown.is_empty() && !plan.cut { "at most" } else { "at least" };
+        let least = self.at();
         writeln!(f, "  rounds   {least} {}", Shown(&plan.rounds))?;
         writeln!(f, "  calls    {least} {}", Shown(&plan.calls))?;
-        match effects {
-            0 => writeln!(f, "  effects  none")?,
-            number => writeln!(f, "  effects  {number}")?,
+        match polynomial(&plan.effects) {
+            none if none == Polynomial::default() => writeln!(f, "  effects  none")?,
+            _ => writeln!(f, "  effects  {}", Shown(&plan.effects))?,
         }
         let width = plan.steps.iter().map(|call| called(call).chars().count()).max().unwrap_or(0);
         for call in &plan.steps {
@@ -235,13 +251,14 @@ impl Serialize for RoutePlan {
             .iter()
             .map(|(what, position)| json!({ "what": what, "at": position_json(position) }))
             .collect();
-        let mut fields = to.serialize_struct("RoutePlan", 11)?;
+        let mut fields = to.serialize_struct("RoutePlan", 12)?;
         fields.serialize_field("route", &self.route)?;
         fields.serialize_field("flow", &self.flow)?;
-        fields.serialize_field("complete", &(plan.unknown.is_empty() && !plan.cut))?;
+        fields.serialize_field("complete", &self.is_complete())?;
         fields.serialize_field("rounds", &bound(&plan.rounds))?;
         fields.serialize_field("calls", &bound(&plan.calls))?;
         fields.serialize_field("effects", &plan.steps.iter().filter(|call| call.writes).count())?;
+        fields.serialize_field("effects_bound", &bound(&plan.effects))?;
         fields.serialize_field("steps", &steps)?;
         fields.serialize_field("loops", &loops)?;
         fields.serialize_field("waits", &waits)?;

@@ -62,7 +62,8 @@ pub enum Command {
     #[command(after_help = "Examples:\n  \
         fanin check                     ./fanin.toml and its flows\n  \
         fanin check --json my-service   for editors and CI\n  \
-        fanin check --plan              what each route calls, and what waits for what\n\n\
+        fanin check --plan              what each route calls, and what waits for what\n  \
+        fanin check --plan --against ../base > plan.md   what a change does to it, for a pull request\n\n\
         Each problem is shown as file:line:column, with the line and a hint.\n\
         Exit status: 0 without errors (warnings are allowed, unless denied), 1 with errors, 2 for a\n\
         wrong command line.\n\

@@ -19,10 +19,12 @@ impl Project for Folders {
             return without_configuration(dir, editing);
         }
         let origin = Origin { dry_run: true, editing: editing.clone(), ..Origin::folder(dir.join(FILE_NAME)) };
-        let mut files = Vec::new();
-        let (app, diagnostics) = origin.examine(None, &mut files);
-        let plans = app.map_or_else(Vec::new, |app| app.flows().plans());
-        Checked { diagnostics, plans, files }
+        let found = origin.dry_run();
+        Checked {
+            diagnostics: found.diagnostics.clone(),
+            plans: found.plans().unwrap_or_default(),
+            files: found.files(),
+        }
     }
 
     fn describe(&self, dir: &Path, editing: &Editing) -> Vec<UpstreamDescription> {

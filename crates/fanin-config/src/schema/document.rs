@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
+use crate::budget::Budget;
 use crate::config::Config;
 use crate::executor::Threads;
 use crate::flow_limits::FlowLimits;
@@ -64,6 +65,7 @@ impl Config {
         strict(&mut sections["Cache"], &["ttl"], &without(value(&Cache::new(Duration::ZERO)), &["ttl"]));
         strict(&mut sections["Snapshot"], &["path"], &without(value(&Snapshot::new("")), &["path"]));
         strict(&mut sections["AdaptiveLimit"], &[], &value(&AdaptiveLimit::default()));
+        strict(&mut sections["Budget"], &[], &value(&Budget::default()));
         strict(&mut sections["Threads"], &[], &value(&Threads::default()));
         strict(&mut sections["Retry"], &[], &value(&Retry::default()));
         strict(&mut sections["Breaker"], &[], &value(&Breaker::default()));

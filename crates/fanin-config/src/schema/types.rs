@@ -108,6 +108,11 @@ leaf!(
     json_schema!({ "type": "string", "pattern": r"^\s*[0-9.]+\s*%\s*<\s*[0-9].*$|\$\{", "x-type": "objective" })
 );
 leaf!(
+    /// `"2 + 3n"`.
+    SumText,
+    json_schema!({ "type": "string", "pattern": r"^\s*[0-9n][0-9n^*+\s]*$|\$\{", "x-type": "sum" })
+);
+leaf!(
     /// What happens when the client leaves.
     DisconnectText,
     json_schema!({ "anyOf": [{ "enum": ["effect", "cancel", "finish"] }, variable()] })

@@ -5,6 +5,7 @@ pub(crate) mod env;
 pub(crate) mod http;
 pub(crate) mod names;
 pub(crate) mod origin;
+pub(crate) mod polynomial;
 pub(crate) mod secret;
 pub(crate) mod serialize;
 pub(crate) mod size;

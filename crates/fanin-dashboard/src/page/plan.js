@@ -62,7 +62,7 @@ class Plan {
       element("ul", {}, ...[...boxes.values()].map((box) => this.box(box, plan, boxOf)))));
     this.svg = drawing("svg", { class: "edges", "aria-hidden": "true" });
     const rest = plan.complete ? "at most " : "at least ";
-    const summary = "Rounds: " + rest + bound(plan.rounds) + ". Calls: " + rest + bound(plan.calls) + ". Effects: " + (plan.effects || "none") + ".";
+    const summary = "Rounds: " + rest + bound(plan.rounds) + ". Calls: " + rest + bound(plan.calls) + ". Effects: " + (plan.effects ? bound(plan.effects_bound) : "none") + ".";
     this.host.replaceChildren(element("p", { class: "faint" }, summary, " A call starts when all that lead to it have ended; dashed: when their answers were decided on. Times are those of all calls of the upstream in the window."),
       element("div", { class: "plan", tabindex: "0", role: "region", "aria-label": "Calls of " + plan.route }, this.svg, element("ol", { class: "rounds" }, ...columns)));
     this.edges();

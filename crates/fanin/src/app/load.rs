@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use fanin_broker::{Broker, Target};
 use fanin_config::{Config, Diagnostic, Editing, Inspection, Source};
-use fanin_flow::{Flows, Module};
+use fanin_flow::{Flows, Module, RoutePlan};
 use fanin_push::Channels;
 use fanin_server::{LoadError, Loader};
 use fanin_upstream::Upstreams;
@@ -51,11 +51,17 @@ impl Origin {
 
     /// The same, with warnings. If fanin.toml has errors, the flows are checked with what could be read of it.
     pub fn inspect(&self, old: Option<&App>) -> (Option<App>, Vec<Diagnostic>) {
-        self.examine(old, &mut Vec::new())
+        self.examine(old, &mut Seen::default())
     }
 
-    /// The same, with the flow files that were read.
-    pub fn examine(&self, old: Option<&App>, files: &mut Vec<Arc<Source>>) -> (Option<App>, Vec<Diagnostic>) {
+    /// The same for `check` and editors, with everything that was seen.
+    pub fn dry_run(&self) -> DryRun {
+        let mut seen = Seen::default();
+        let (app, diagnostics) = self.examine(None, &mut seen);
+        DryRun { app, diagnostics, seen }
+    }
+
+    fn examine(&self, old: Option<&App>, seen: &mut Seen) -> (Option<App>, Vec<Diagnostic>) {
         let variable = |name: &str| {
             let ours = self.variables.iter().find(|(ours, _)| ours == name).map(|(_, value)| value.clone());
             ours.or_else(|| std::env::var(name).ok())
@@ -110,7 +116,8 @@ impl Origin {
         };
         let more = modules_of_editors(&config);
         let checked = Flows::check_with(&config, &upstreams, &invalid_upstreams, broken, &more);
-        files.extend(checked.files);
+        seen.files = checked.files;
+        seen.over_budget = checked.over_budget.filter(|_| !broken);
         diagnostics.extend(checked.diagnostics);
         let (Some(mut flows), false) = (checked.flows, broken) else { return (None, diagnostics) };
         if let Some(old) = old {
@@ -194,6 +201,35 @@ impl Origin {
             Some(_) if !self.path.is_dir() => Path::new("."),
             _ => &self.path,
         }
+    }
+}
+
+/// What an examination comes by.
+#[derive(Default)]
+struct Seen {
+    /// The flow files that were read.
+    files: Vec<Arc<Source>>,
+    /// Flows that are not served because routes exceed their budgets, and for nothing else.
+    over_budget: Option<Flows>,
+}
+
+/// What is found in a folder that is not served.
+pub struct DryRun {
+    app: Option<App>,
+    /// Errors and warnings.
+    pub diagnostics: Vec<Diagnostic>,
+    seen: Seen,
+}
+
+impl DryRun {
+    /// The plan of each route, if nothing is wrong but budgets: the plan shows why one is exceeded.
+    pub fn plans(&self) -> Option<Vec<RoutePlan>> {
+        self.app.as_ref().map(App::flows).or(self.seen.over_budget.as_ref()).map(Flows::plans)
+    }
+
+    /// The flow files that were read.
+    pub fn files(self) -> Vec<Arc<Source>> {
+        self.seen.files
     }
 }
 

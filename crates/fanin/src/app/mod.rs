@@ -27,7 +27,7 @@ use fanin_upstream::Upstreams;
 use http::Method;
 use prometheus_client::registry::Registry;
 
-pub use load::{AppLoader, Origin};
+pub use load::{AppLoader, DryRun, Origin};
 pub use worker::AppWorker;
 
 use crate::logging;

@@ -161,7 +161,10 @@ async def features(client):
     assert edit.new_text == PAGE, edit
 
     # The configuration, too.
-    client.open(toml, TOML.replace("[[routes]]", "[[rotes]]"), "toml")
+    client.open(toml, TOML + "budget = { calls = 0 }\n", "toml")
+    [one] = await client.diagnostics(toml)
+    assert "its budget is 0" in one.message and one.range.start == lsp.Position(line=7, character=19), one
+    client.change(toml, TOML.replace("[[routes]]", "[[rotes]]"))
     assert any("rotes" in one.message for one in await client.diagnostics(toml)), client.found
 
 
