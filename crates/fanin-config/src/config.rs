@@ -12,12 +12,13 @@ use toml::de::DeTable;
 
 use crate::reader::Reader;
 use crate::reader::Table;
+use crate::route::ForAll;
 use crate::upstream::kind::has_key;
 use crate::values::env::Env;
 use crate::values::serialize;
 use crate::{
-    ConfigError, Diagnostic, Editing, FlowLimits, Grpc, Models, Otlp, Push, Recorder, Route, Server, Severity, Source,
-    Tracing, Upstream, route, server,
+    ConfigError, Cors, Diagnostic, Editing, FlowLimits, Grpc, Models, Otlp, Push, Recorder, Route, Server, Severity,
+    Source, Tracing, Upstream, route, server,
 };
 
 /// The configuration file's name in its folder.
@@ -58,6 +59,10 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Otlp")]
     pub otlp: Option<Otlp>,
+    /// Which pages of other origins may use the routes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Cors")]
+    pub cors: Option<Cors>,
     /// Methods and paths, each bound to a flow.
     pub routes: Vec<Route>,
     /// The folder of the file. Flow files are below it.
@@ -228,7 +233,9 @@ fn read(mut root: Table<'_, '_>) -> Config {
         }
         None => FlowLimits::default(),
     };
-    let routes = route::read_all(root.tables("routes"), &server, &flow);
+    let cors = root.table("cors").and_then(Cors::read);
+    let for_all = ForAll { server: &server, flow: &flow, cors: cors.as_ref() };
+    let routes = route::read_all(root.tables("routes"), &for_all);
     let longest = routes.iter().map(|route| route.timeout).max();
     let models = root.table("models").and_then(Models::read);
     let push = root.table("push").map(Push::read).unwrap_or_default();
@@ -245,7 +252,7 @@ fn read(mut root: Table<'_, '_>) -> Config {
         .map(|upstream| (upstream.name.clone(), upstream))
         .collect();
     root.finish();
-    Config { server, flow, upstreams, models, push, recorder, grpc, tracing, otlp, routes, ..Config::default() }
+    Config { server, flow, upstreams, models, push, recorder, grpc, tracing, otlp, cors, routes, ..Config::default() }
 }
 
 impl Config {

@@ -9,6 +9,7 @@
 //! | `config` | the whole file |
 //! | `server`, `route`, `flow_limits`, `executor`, `models`, `push`, `recorder`, `tracing`, `otlp` | a table each |
 //! | `objective`, `budget` | what a route promises, and what its flow may do |
+//! | `web` | what browsers and caches expect of responses |
 //! | `upstream` | `[upstreams.NAME]`: kinds, policies, operations, statements |
 //! | `values` | durations, sizes, environment variables, names, secrets as text |
 //! | `reader` | typed values with their positions; records every error and reads on |
@@ -50,6 +51,7 @@ mod server;
 mod tracing;
 mod upstream;
 mod values;
+mod web;
 
 pub use budget::{Allowance, Budget};
 pub use config::{Config, FILE_NAME, Inspection};
@@ -93,7 +95,8 @@ pub use upstream::statement::Statement;
 pub use upstream::statement_batch::StatementBatch;
 pub use upstream::tls::ClientTls;
 pub use values::duration::{format_duration, parse_duration};
-pub use values::origin::web_origin;
 pub use values::polynomial::Polynomial;
+pub use values::origin::{OriginPattern, web_origin};
 pub use values::secret::MASK;
 pub use values::size::{format_size, parse_size};
+pub use web::cors::Cors;

@@ -24,6 +24,7 @@ use crate::values::duration::format_duration;
 use crate::values::names::is_identifier;
 use crate::values::origin::web_origin;
 use crate::values::serialize;
+use crate::web::cors::Cors;
 
 /// One of `[[routes]]`: a method and a path bound to a flow. A GET route answers HEAD, too.
 ///
@@ -83,6 +84,10 @@ pub struct Route {
     /// `["*"]` for all. A page of another origin gets 403. Clients that send no `Origin` are no browsers, and always may.
     #[schemars(with = "Vec<types::OriginText>")]
     pub allowed_origins: Vec<String>,
+    /// Which pages of other origins may use this route: a table with the keys of `[cors]`, which replaces that section here. `"off"`: none.
+    #[serde(serialize_with = "serialize::table_or_off")]
+    #[schemars(with = "types::Or<Cors, types::Off>")]
+    pub cors: Option<Cors>,
     /// The gRPC method that the route serves, as `"package.Service/Method"`, in place of `method` and `path`. `[grpc]` describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "types::Text")]
@@ -124,6 +129,7 @@ impl Route {
             errors: false,
             progressive: false,
             allowed_origins: Vec::new(),
+            cors: None,
             grpc: None,
             objective: None,
             budget: None,
@@ -170,14 +176,21 @@ pub enum OnDisconnect {
     Finish,
 }
 
+/// The sections whose keys apply to all routes that do not have their own.
+pub(crate) struct ForAll<'a> {
+    pub server: &'a Server,
+    pub flow: &'a FlowLimits,
+    pub cors: Option<&'a Cors>,
+}
+
 /// Reads `[[routes]]`; no two may match the same request.
-pub(crate) fn read_all(tables: Vec<Table<'_, '_>>, server: &Server, flow: &FlowLimits) -> Vec<Route> {
+pub(crate) fn read_all(tables: Vec<Table<'_, '_>>, for_all: &ForAll<'_>) -> Vec<Route> {
     let mut paths = Paths::default();
     let mut routes = Vec::new();
     for mut table in tables {
         let reader = table.reader();
         let path_at = table.span_of("path").or_else(|| table.span_of("grpc"));
-        let route = Route::read(&mut table, server, flow);
+        let route = Route::read(&mut table, for_all);
         table.finish();
         let (Some(route), Some(path_at)) = (route, path_at) else { continue };
         for method in &route.methods {
@@ -204,7 +217,8 @@ impl Route {
 }
 
 impl Route {
-    fn read(table: &mut Table<'_, '_>, server: &Server, flow: &FlowLimits) -> Option<Route> {
+    fn read(table: &mut Table<'_, '_>, for_all: &ForAll<'_>) -> Option<Route> {
+        let ForAll { server, flow, cors } = *for_all;
         let methods = table.methods("method").unwrap_or_else(|| vec![Method::GET]);
         let grpc = table.parsed("grpc", "a method such as \"shop.v1.Products/Page\"", full_method).map(|at| at.value);
         for key in ["path", "method", "stream_body", "allowed_origins"]
@@ -256,6 +270,7 @@ impl Route {
         let origins =
             table.list("allowed_origins", "an origin such as \"https://shop.example\"", false, allowed_origin);
         route.allowed_origins = origins.unwrap_or_default().into_iter().map(|at| at.value).collect();
+        route.cors = Cors::of_route(table, route.grpc.is_none().then_some(&*route.methods), cors);
         let what = "a part and a time such as \"99 % < 200ms\"";
         route.objective = table.parsed("objective", what, parse_objective).map(|at| at.value);
         if let Some(objective) = route.objective.filter(|objective| objective.within > route.timeout) {

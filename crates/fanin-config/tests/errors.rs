@@ -28,6 +28,20 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         (operation("returns = 'array'"), "5:11", "`array` is not a shape; use one of object, list"),
         (operation("returns = { a = ['int', 'bool'] }"), "5:11", "a list needs one shape"),
         (operation("method = 'HEAD'\nreturns = 'object'"), "6:11", "the answer to a HEAD has none"),
+        // CORS.
+        ("[cors]\ncredentials = true\n".into(), "1:1", "cors needs `origins`"),
+        ("[cors]\norigins = []\n".into(), "2:11", "cors.origins: is empty"),
+        ("[cors]\norigins = ['shop.example']\n".into(), "2:12", "`shop.example` is no origin"),
+        ("[cors]\norigins = ['https://*.example']\n".into(), "2:12", "`https://*.example` is no origin"),
+        ("[cors]\norigins = ['*', 'https://a.example']\n".into(), "2:11", "\"*\" stands for all pages"),
+        ("[cors]\norigins = ['*']\ncredentials = true\n".into(), "3:15", "browsers send none where `origins` is \"*\""),
+        (
+            "[cors]\norigins = ['https://a.example']\ncredentials = true\nexpose = ['*']\n".into(),
+            "4:10",
+            "cors.expose: with `credentials`, browsers take \"*\" for a header of this name",
+        ),
+        (full_route("cors = 'on'"), "4:8", "`on` is not a table such as { origins = [...] }, or \"off\""),
+        (full_route("cors = { origins = ['*'], methods = ['PUT'] }"), "4:8", "methods: the route has no PUT"),
         // Unknown keys.
         ("[servers]\n".into(), "1:2", "unknown key `servers` (did you mean `server`?)"),
         ("[server]\nlimits = 1\n".into(), "2:1", "unknown key `limits` in server (did you mean `limit`?)"),

@@ -8,9 +8,9 @@ use std::time::Duration;
 use common::{FULL, folder, parse};
 use fanin_config::{
     AccessLog, Batch, Breaker, Cache, Config, EscapedSlashes, Executor, FILE_NAME, FieldNames, FlowLimits,
-    GrpcCompression, Hedge, HttpVersion, Int64, Limit, LogFormat, MASK, ModelSettings, OnDisconnect, Param, ParamKind,
-    ParamLocation, ParamType, Priority, QueryLists, RequestSlashes, Retry, Rows, Server, Snapshot, Threads, Upstream,
-    UpstreamKind, Versions,
+    GrpcCompression, Hedge, HttpVersion, Int64, Limit, LogFormat, MASK, ModelSettings, OnDisconnect, OriginPattern,
+    Param, ParamKind, ParamLocation, ParamType, Priority, QueryLists, RequestSlashes, Retry, Rows, Server, Snapshot,
+    Threads, Upstream, UpstreamKind, Versions,
 };
 use http::{Method, StatusCode};
 
@@ -415,4 +415,24 @@ headers = { authorization = "Bearer x" }
     assert_eq!(db["password"], MASK);
     assert_eq!(db["postgres"][0], "postgres://***@one/shop?sslmode=require");
     assert!(db.get("http").is_none() && db.get("headers").is_none(), "{db}");
+}
+
+#[test]
+fn rules_of_cors_are_of_all_routes_or_of_one() {
+    let dir = folder();
+    let route = |text: &str| format!("[[routes]]\npath = '/{}'\nflow = 'flows/page.star:page'\n{text}\n", text.len());
+    let all = "[cors]\norigins = ['https://Shop.example:443', 'https://*.partner.example']\ncredentials = true\n";
+    let own =
+        "cors = { origins = ['*'], methods = ['GET', 'HEAD'], headers = ['*'], expose = ['x-a'], max_age = '1h' }";
+    let text = [all.to_owned(), route(""), route("cors = 'off'"), route(own)].concat();
+    let config = parse(&text, dir.path()).unwrap();
+    let [of_all, off, own] = [0, 1, 2].map(|at| config.routes[at].cors.clone());
+    assert_eq!((of_all.as_ref(), off), (config.cors.as_ref(), None));
+    let origins = of_all.unwrap().origins.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(origins, ["https://shop.example", "https://*.partner.example"]);
+    let own = own.unwrap();
+    assert_eq!((own.origins, own.methods.map(|methods| methods.len())), (vec![OriginPattern::Any], Some(2)));
+    assert_eq!((own.headers[0].as_str(), own.max_age.as_secs(), own.credentials), ("*", 3600, false));
+    let masked = config.masked();
+    assert_eq!((&masked["routes"][1]["cors"], &masked["cors"]["max_age"]), (&"off".into(), &"10m".into()));
 }

@@ -140,6 +140,7 @@ fn the_reader_knows_what_the_schema_says() {
         ("Tracing", "[tracing]\nzzzzzzzzzzzz = 1"),
         ("Budget", "[[routes]]\n[routes.budget]\nzzzzzzzzzzzz = 1"),
         ("Threads", "[[routes]]\n[routes.executor]\nzzzzzzzzzzzz = 1"),
+        ("Cors", "[cors]\nzzzzzzzzzzzz = 1"),
     ] {
         assert_eq!(known(text), keys(&schema["$defs"][name]), "{name}");
     }

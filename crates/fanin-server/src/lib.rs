@@ -14,6 +14,7 @@
 //! | `connection` | sockets: protocol detection, timeouts, write coalescing, pre-request errors |
 //! | `serve` | one request: from the parsed head to the response |
 //! | `router`, `path`, `host` | routes, path checks, the `Host` header |
+//! | `web` | what browsers and caches expect of responses |
 //! | `rpc` | gRPC, gRPC-Web and Connect: which one a request uses, its messages, its end |
 //! | `admission` | limiters and permits |
 //! | `memory_budget`, `metrics`, `access_log`, `heartbeat` | what is measured and reported |
@@ -108,6 +109,7 @@ mod upgrade;
 mod upload;
 mod wall_clock;
 mod watchdog;
+mod web;
 mod worker;
 
 pub use admission::Permit;

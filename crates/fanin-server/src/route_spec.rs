@@ -25,6 +25,8 @@ pub struct RouteSpec {
     pub stream_body: bool,
     /// The application answers gRPC calls on it. On other routes they are not implemented.
     pub grpc: bool,
+    /// Which pages of other origins may use it.
+    pub cors: Option<fanin_config::Cors>,
     /// What the route promises. Metrics count the requests that keep it.
     pub objective: Option<fanin_config::Objective>,
     /// Orders the queue, and decides which requests are shed first.
@@ -44,6 +46,7 @@ impl RouteSpec {
             max_body: server.max_body,
             stream_body: false,
             grpc: false,
+            cors: None,
             objective: None,
             priority: Priority::Normal,
         }
@@ -71,6 +74,7 @@ impl From<&fanin_config::Route> for RouteSpec {
             max_body: route.max_body,
             stream_body: route.stream_body,
             grpc: route.grpc.is_some(),
+            cors: route.cors.clone(),
             objective: route.objective,
             priority: route.priority,
         }

@@ -29,6 +29,10 @@ pub(crate) fn list<T: Display, S: Serializer>(values: &[T], to: S) -> Result<S::
     to.collect_seq(values.iter().map(ToString::to_string))
 }
 
+pub(crate) fn optional_list<T: Display, S: Serializer>(values: &Option<Vec<T>>, to: S) -> Result<S::Ok, S::Error> {
+    list(values.as_deref().unwrap_or_default(), to)
+}
+
 /// A list of one is written as its element.
 pub(crate) fn one_or_more<T: Display, S: Serializer>(values: &[T], to: S) -> Result<S::Ok, S::Error> {
     match values {

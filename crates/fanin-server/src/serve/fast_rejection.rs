@@ -65,9 +65,12 @@ impl<A: Application> FastRejection for WorkerState<A> {
         let forwarded = server.forwarded_header.as_ref().filter(|_| self.log.borrow().enabled());
         let decides = [server.timeout_header.as_ref(), server.priority_header.as_ref(), forwarded]
             .map(|name| name.map(|n| n.as_str()));
-        let Some(path) = plain_get(bytes, decides) else { return false };
+        let Some(Plain { path, has_origin }) = plain_get(bytes, decides) else { return false };
         let Found::Route { route, .. } = generation.shared.router.find(&Method::GET, path) else { return false };
         let route = &generation.routes[route];
+        if route.web.as_ref().is_some_and(|web| web.concerns_refusal(has_origin)) {
+            return false;
+        }
         let now = Instant::now();
         let Some(refusal) = self.refusal(route, now) else { return false };
         self.on_request_start(now);
@@ -101,9 +104,17 @@ impl<A: Application> FastRejection for WorkerState<A> {
     }
 }
 
+/// What decides about a plain GET.
+#[derive(Debug, PartialEq)]
+struct Plain<'a> {
+    path: &'a str,
+    /// It is of a page, perhaps of another origin.
+    has_origin: bool,
+}
+
 /// The path of a request, if it is one whole GET in HTTP/1.1 without a body and without anything that needs the usual path: a connection
 /// that ends, an expectation, or one of the headers that influence admission.
-fn plain_get<'a>(bytes: &'a [u8], decides: [Option<&str>; 3]) -> Option<&'a str> {
+fn plain_get<'a>(bytes: &'a [u8], decides: [Option<&str>; 3]) -> Option<Plain<'a>> {
     if !bytes.starts_with(b"GET /") {
         return None;
     }
@@ -113,13 +124,14 @@ fn plain_get<'a>(bytes: &'a [u8], decides: [Option<&str>; 3]) -> Option<&'a str>
         Ok(Status::Complete(len)) if len == bytes.len() && request.version == Some(1) => {}
         _ => return None,
     }
-    let mut hosts = 0;
+    let (mut hosts, mut has_origin) = (0, false);
     for header in request.headers.iter() {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         match header.name.len() {
             4 if is("host") && !host::is_valid(header.value) => return None,
             4 if is("host") => hosts += 1,
             6 if is("expect") => return None,
+            6 if is("origin") => has_origin = true,
             7 if is("upgrade") => return None,
             10 if is("connection") && !header.value.eq_ignore_ascii_case(b"keep-alive") => return None,
             14 if is("content-length") => return None,
@@ -133,7 +145,8 @@ fn plain_get<'a>(bytes: &'a [u8], decides: [Option<&str>; 3]) -> Option<&'a str>
     let target = request.path.filter(|_| hosts == 1)?;
     // Only characters that are always valid: any other target might be refused for another reason.
     let usual = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%:@!$&'()*+,;=?".contains(&byte);
-    target.bytes().all(usual).then(|| target.split_once('?').map_or(target, |(path, _)| path))
+    let path = || target.split_once('?').map_or(target, |(path, _)| path);
+    target.bytes().all(usual).then(|| Plain { path: path(), has_origin })
 }
 
 /// A refusal as the usual path writes it, with room for what differs.
@@ -192,7 +205,7 @@ mod tests {
     use super::*;
 
     fn path(request: &str) -> Option<&str> {
-        plain_get(request.as_bytes(), [Some("x-priority"), None, None])
+        plain_get(request.as_bytes(), [Some("x-priority"), None, None]).map(|plain| plain.path)
     }
 
     #[test]
@@ -202,6 +215,8 @@ mod tests {
             path("GET /a?b=/c HTTP/1.1\r\nAccept: */*\r\nHost: a\r\nConnection: Keep-Alive\r\n\r\n"),
             Some("/a")
         );
+        let of_page = b"GET /a HTTP/1.1\r\nhost: a\r\nOrigin: https://a.example\r\n\r\n";
+        assert_eq!(plain_get(of_page, [None; 3]), Some(Plain { path: "/a", has_origin: true }));
     }
 
     #[test]

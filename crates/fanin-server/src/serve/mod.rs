@@ -42,8 +42,9 @@ use crate::client::{self, InProgress};
 use crate::connection::{ConnectionState, HeldBack};
 use crate::router::Found;
 use crate::rpc::{Call, Protocol};
+use crate::web::WebRequest;
 use crate::worker::{Route, WorkerGeneration, WorkerState};
-use crate::{Application, Params, Priority, Request, RequestId, Upload, Worker, host};
+use crate::{Application, Params, Priority, Request, RequestId, Upload, Worker, host, web};
 
 /// What hyper calls for each request of a connection.
 pub(crate) struct Service<A: Application> {
@@ -69,6 +70,8 @@ struct RequestMeta {
     can_upgrade: bool,
     /// The trace that it takes part in.
     trace: Option<Arc<TraceContext>>,
+    /// What its route configures for browsers and caches.
+    web: Option<Box<WebRequest>>,
     /// It counts for its client until it is answered or given up.
     in_progress: Option<InProgress>,
 }
@@ -110,6 +113,7 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
             call: if parts.version == Version::HTTP_2 { Call::grpc(&parts.headers) } else { None },
             can_upgrade: can_upgrade(&parts, &body),
             trace: None,
+            web: None,
             in_progress: None,
         };
         let generation = self.worker.generation();
@@ -200,6 +204,11 @@ fn check<A: Application>(
     if !body.is_end_stream() && !is_chunked_at_most(&parts.headers) {
         return Err(ServerResponse::TransferCoding);
     }
+    if parts.method == Method::OPTIONS
+        && let Some(answer) = preflight(generation, &parts)
+    {
+        return Err(answer);
+    }
     let (route, values) = match generation.shared.router.find(&parts.method, parts.uri.path()) {
         Found::Route { route, values } => (&generation.routes[route], values),
         Found::NoPath => return Err(ServerResponse::NotFound),
@@ -216,6 +225,9 @@ fn check<A: Application>(
         parts.uri = with_path(parts.uri, &path);
     }
     meta.route = Some(route.clone());
+    if let Some(web) = &route.web {
+        meta.web = Some(web.begin(&parts));
+    }
     let timeout = match &generation.server().timeout_header {
         None => route.timeout,
         Some(name) => {
@@ -274,6 +286,15 @@ fn check<A: Application>(
             Err(ServerResponse::Refused(refusal))
         }
     }
+}
+
+/// The answer to a browser that asks whether a page of another origin may send a request, if the route of that request says so.
+#[cold]
+fn preflight<A: Application>(generation: &WorkerGeneration<A>, parts: &Parts) -> Option<ServerResponse> {
+    let asked = web::preflight_method(&parts.headers)?;
+    let Found::Route { route, .. } = generation.shared.router.find(&asked, parts.uri.path()) else { return None };
+    let headers = generation.routes[route].web.as_ref()?.preflight(&asked, &parts.headers)?;
+    Some(ServerResponse::Preflight(Box::new(headers)))
 }
 
 /// hyper adds an extension to requests with `Upgrade`. Those of HTTP/2, and of other methods, get an ordinary response.

@@ -277,6 +277,9 @@ fn respond<A: Application>(
         sent = StatusCode::OK;
     }
     remove_connection_headers(&mut headers);
+    if let Some(web) = &meta.web {
+        web.finish(&mut headers);
+    }
     let is_stream = body.is_stream();
     let bytes = body.size_hint().exact();
     if meta.method == Method::HEAD {

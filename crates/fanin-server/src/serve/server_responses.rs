@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::header::ALLOW;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::admission::Refusal;
 use crate::client::{Bound, WINDOW};
@@ -27,6 +27,8 @@ pub(super) enum ServerResponse {
     Options {
         allow: HeaderValue,
     },
+    /// OPTIONS by which a browser asks whether a page may send a request, with the headers that tell.
+    Preflight(Box<HeaderMap>),
     NotAllowed {
         allow: HeaderValue,
     },
@@ -59,6 +61,12 @@ impl ServerResponse {
                 let mut response = Response::new(StatusCode::NO_CONTENT, Body::empty());
                 response.headers.insert(ALLOW, allow.clone());
                 return response;
+            }
+            ServerResponse::Preflight(headers) => {
+                return Response {
+                    headers: (**headers).clone(),
+                    ..Response::new(StatusCode::NO_CONTENT, Body::empty())
+                };
             }
             ServerResponse::Host(error) => bad(error.detail().into()),
             ServerResponse::TransferCoding => {

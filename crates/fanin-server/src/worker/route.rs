@@ -8,6 +8,7 @@ use crate::Priority;
 use crate::admission::RouteLimiters;
 use crate::metrics::RouteStats;
 use crate::rpc;
+use crate::web::Web;
 
 /// A route with everything resolved that a request needs.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub(crate) struct Route {
     pub(crate) stream_body: bool,
     pub(crate) grpc: bool,
     pub(crate) priority: Priority,
+    pub(crate) web: Option<Rc<Web>>,
     pub(crate) limiters: Rc<RouteLimiters>,
     pub(crate) stats: Arc<RouteStats>,
 }

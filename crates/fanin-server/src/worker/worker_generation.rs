@@ -8,6 +8,7 @@ use crate::admission::RouteLimiters;
 use crate::generation::Generation;
 use crate::json_text::escape;
 use crate::metrics::{Label, Metrics, RouteStats};
+use crate::web::Web;
 use crate::{Application, WorkerContext, router};
 
 /// What a worker uses to serve requests until the next reload. Running requests keep theirs.
@@ -39,6 +40,7 @@ impl<A: Application> WorkerGeneration<A> {
                     stream_body: spec.stream_body,
                     grpc: spec.grpc,
                     priority: spec.priority,
+                    web: Web::new(spec),
                     limiters: Rc::new(limiters),
                     stats: metrics.route(worker, label, Some(limiter), spec.objective),
                 })
