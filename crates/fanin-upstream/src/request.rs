@@ -83,7 +83,7 @@ pub struct Answer {
     pub status: StatusCode,
     /// Headers without hop-by-hop headers (RFC 9110, 7.6.1).
     pub headers: Headers,
-    /// The whole body. An answer that comes with gzip or deflate, unasked, is decoded.
+    /// The whole body. An answer that comes with gzip, deflate, br or zstd, unasked, is decoded.
     pub body: Bytes,
     /// Time from the call's start to the last byte, waiting and retries included.
     pub elapsed: Duration,
