@@ -17,8 +17,8 @@ use crate::upstream::kind::has_key;
 use crate::values::env::Env;
 use crate::values::serialize;
 use crate::{
-    ConfigError, Cors, Diagnostic, Editing, FlowLimits, Grpc, Models, Otlp, Push, Recorder, Route, Server, Severity,
-    Source, Tracing, Upstream, route, server,
+    Compression, ConfigError, Cors, Diagnostic, Editing, FlowLimits, Grpc, Models, Otlp, Push, Recorder, Route, Server,
+    Severity, Source, Tracing, Upstream, route, server,
 };
 
 /// The configuration file's name in its folder.
@@ -63,6 +63,10 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Cors")]
     pub cors: Option<Cors>,
+    /// Which responses are compressed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Compression")]
+    pub compression: Option<Compression>,
     /// Methods and paths, each bound to a flow.
     pub routes: Vec<Route>,
     /// The folder of the file. Flow files are below it.
@@ -234,7 +238,8 @@ fn read(mut root: Table<'_, '_>) -> Config {
         None => FlowLimits::default(),
     };
     let cors = root.table("cors").and_then(Cors::read);
-    let for_all = ForAll { server: &server, flow: &flow, cors: cors.as_ref() };
+    let compression = root.table("compression").map(Compression::read);
+    let for_all = ForAll { server: &server, flow: &flow, cors: cors.as_ref(), compression: compression.as_ref() };
     let routes = route::read_all(root.tables("routes"), &for_all);
     let longest = routes.iter().map(|route| route.timeout).max();
     let models = root.table("models").and_then(Models::read);
@@ -252,7 +257,21 @@ fn read(mut root: Table<'_, '_>) -> Config {
         .map(|upstream| (upstream.name.clone(), upstream))
         .collect();
     root.finish();
-    Config { server, flow, upstreams, models, push, recorder, grpc, tracing, otlp, cors, routes, ..Config::default() }
+    Config {
+        server,
+        flow,
+        upstreams,
+        models,
+        push,
+        recorder,
+        grpc,
+        tracing,
+        otlp,
+        cors,
+        compression,
+        routes,
+        ..Config::default()
+    }
 }
 
 impl Config {

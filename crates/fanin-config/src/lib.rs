@@ -99,4 +99,5 @@ pub use values::polynomial::Polynomial;
 pub use values::origin::{OriginPattern, web_origin};
 pub use values::secret::MASK;
 pub use values::size::{format_size, parse_size};
+pub use web::compression::{Compression, MediaType};
 pub use web::cors::Cors;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use http::Method;
+use http::{HeaderValue, Method};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -24,6 +24,8 @@ use crate::values::duration::format_duration;
 use crate::values::names::is_identifier;
 use crate::values::origin::web_origin;
 use crate::values::serialize;
+use crate::web::cache_control;
+use crate::web::compression::Compression;
 use crate::web::cors::Cors;
 
 /// One of `[[routes]]`: a method and a path bound to a flow. A GET route answers HEAD, too.
@@ -88,6 +90,19 @@ pub struct Route {
     #[serde(serialize_with = "serialize::table_or_off")]
     #[schemars(with = "types::Or<Cors, types::Off>")]
     pub cors: Option<Cors>,
+    /// Which responses of this route are compressed: a table with the keys of `[compression]`, which replaces that section here. `"off"`:
+    /// none.
+    #[serde(serialize_with = "serialize::table_or_off")]
+    #[schemars(with = "types::Or<Compression, types::Off>")]
+    pub compression: Option<Compression>,
+    /// Responses with status 200 to GET and HEAD get an `ETag`, a hash of the body, and a client that has the body already gets 304 without
+    /// one. An `ETag` or `Last-Modified` of the flow counts, too. Streams, and bodies above 1 MiB, get no hash.
+    #[schemars(with = "types::Flag")]
+    pub etag: bool,
+    /// `Cache-Control` of successful responses for which the flow sets none: `"public, max-age=60"`.
+    #[serde(serialize_with = "serialize::optional_header", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "types::Text")]
+    pub cache_control: Option<HeaderValue>,
     /// The gRPC method that the route serves, as `"package.Service/Method"`, in place of `method` and `path`. `[grpc]` describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "types::Text")]
@@ -130,6 +145,9 @@ impl Route {
             progressive: false,
             allowed_origins: Vec::new(),
             cors: None,
+            compression: None,
+            etag: false,
+            cache_control: None,
             grpc: None,
             objective: None,
             budget: None,
@@ -181,6 +199,7 @@ pub(crate) struct ForAll<'a> {
     pub server: &'a Server,
     pub flow: &'a FlowLimits,
     pub cors: Option<&'a Cors>,
+    pub compression: Option<&'a Compression>,
 }
 
 /// Reads `[[routes]]`; no two may match the same request.
@@ -218,7 +237,7 @@ impl Route {
 
 impl Route {
     fn read(table: &mut Table<'_, '_>, for_all: &ForAll<'_>) -> Option<Route> {
-        let ForAll { server, flow, cors } = *for_all;
+        let ForAll { server, flow, cors, compression } = *for_all;
         let methods = table.methods("method").unwrap_or_else(|| vec![Method::GET]);
         let grpc = table.parsed("grpc", "a method such as \"shop.v1.Products/Page\"", full_method).map(|at| at.value);
         for key in ["path", "method", "stream_body", "allowed_origins"]
@@ -271,6 +290,15 @@ impl Route {
             table.list("allowed_origins", "an origin such as \"https://shop.example\"", false, allowed_origin);
         route.allowed_origins = origins.unwrap_or_default().into_iter().map(|at| at.value).collect();
         route.cors = Cors::of_route(table, route.grpc.is_none().then_some(&*route.methods), cors);
+        route.compression = Compression::of_route(table, compression);
+        route.etag = table.boolean("etag").unwrap_or(false);
+        let what = "directives such as \"public, max-age=60\"";
+        route.cache_control = table.parsed("cache_control", what, cache_control::parse).map(|at| at.value);
+        for key in
+            ["compression", "etag", "cache_control"].into_iter().filter(|key| route.grpc.is_some() && table.has(key))
+        {
+            table.error(key, "does not apply to methods; remove it or `grpc`");
+        }
         let what = "a part and a time such as \"99 % < 200ms\"";
         route.objective = table.parsed("objective", what, parse_objective).map(|at| at.value);
         if let Some(objective) = route.objective.filter(|objective| objective.within > route.timeout) {

@@ -42,6 +42,19 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         ),
         (full_route("cors = 'on'"), "4:8", "`on` is not a table such as { origins = [...] }, or \"off\""),
         (full_route("cors = { origins = ['*'], methods = ['PUT'] }"), "4:8", "methods: the route has no PUT"),
+        // Compression and caches.
+        ("[compression]\ngzip = 10\n".into(), "2:8", "compression.gzip: 10 is out of range; write 1 to 9"),
+        ("[compression]\nbrotli = 'on'\n".into(), "2:10", "compression.brotli must be a whole number, not a string"),
+        ("[compression]\ngzip = 'off'\nbrotli = 'off'\nzstd = 'off'\n".into(), "2:8", "every encoding is off"),
+        ("[compression]\ntypes = ['json']\n".into(), "2:10", "`json` is not a media type"),
+        (full_route("compression = true"), "4:15", "must be a table such as { gzip = 6 }, or \"off\""),
+        (full_route("cache_control = 'public max-age=60'"), "4:17", "is not a directive of Cache-Control"),
+        (
+            "[[routes]]\ngrpc = 'a.B/C'\nflow = 'flows/page.star:page'\netag = true\n[grpc]\nproto = 'cert.pem'\n"
+                .into(),
+            "4:8",
+            "etag: does not apply to methods",
+        ),
         // Unknown keys.
         ("[servers]\n".into(), "1:2", "unknown key `servers` (did you mean `server`?)"),
         ("[server]\nlimits = 1\n".into(), "2:1", "unknown key `limits` in server (did you mean `limit`?)"),

@@ -436,3 +436,25 @@ fn rules_of_cors_are_of_all_routes_or_of_one() {
     let masked = config.masked();
     assert_eq!((&masked["routes"][1]["cors"], &masked["cors"]["max_age"]), (&"off".into(), &"10m".into()));
 }
+
+#[test]
+fn rules_of_compression_are_of_all_routes_or_of_one() {
+    let dir = folder();
+    let route = |text: &str| format!("[[routes]]\npath = '/{}'\nflow = 'flows/page.star:page'\n{text}\n", text.len());
+    let own =
+        "compression = { gzip = 'off', types = ['text/*'], min_size = 0 }\netag = true\ncache_control = 'no-store'";
+    let text = ["[compression]\nzstd = 1\n".to_owned(), route(""), route("compression = 'off'"), route(own)].concat();
+    let config = parse(&text, dir.path()).unwrap();
+    let [of_all, off, own] = [0, 1, 2].map(|at| config.routes[at].compression.clone());
+    assert_eq!((of_all.as_ref(), off), (config.compression.as_ref(), None));
+    let of_all = of_all.unwrap();
+    assert_eq!((of_all.zstd, of_all.brotli, of_all.gzip, of_all.min_size), (Some(1), Some(5), Some(6), 1024));
+    let own = own.unwrap();
+    assert_eq!((own.zstd, own.gzip, own.min_size, own.types.len()), (Some(3), None, 0, 1));
+    let last = &config.routes[2];
+    assert_eq!((last.etag, last.cache_control.as_ref().map(|value| value.as_bytes())), (true, Some(&b"no-store"[..])));
+    let masked = config.masked();
+    let of_route = &masked["routes"][2]["compression"];
+    assert_eq!((&of_route["gzip"], &of_route["types"][0]), (&"off".into(), &"text/*".into()));
+    assert_eq!(masked["routes"][1]["compression"], "off");
+}

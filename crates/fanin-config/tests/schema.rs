@@ -140,12 +140,13 @@ fn the_reader_knows_what_the_schema_says() {
         ("Tracing", "[tracing]\nzzzzzzzzzzzz = 1"),
         ("Budget", "[[routes]]\n[routes.budget]\nzzzzzzzzzzzz = 1"),
         ("Threads", "[[routes]]\n[routes.executor]\nzzzzzzzzzzzz = 1"),
+        ("Compression", "[compression]\nzzzzzzzzzzzz = 1"),
         ("Cors", "[cors]\nzzzzzzzzzzzz = 1"),
     ] {
         assert_eq!(known(text), keys(&schema["$defs"][name]), "{name}");
     }
     let sections = schema["$defs"].as_object().expect("sections");
-    assert_eq!(sections.len(), 25, "a section that is not compared above: {:?}", sections.keys());
+    assert_eq!(sections.len(), 26, "a section that is not compared above: {:?}", sections.keys());
 }
 
 #[test]

@@ -151,6 +151,24 @@ impl Body {
         self.len() == 0 && !self.is_stream()
     }
 
+    /// Its bytes, piece by piece; none of a stream.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+        let (one, many) = match self.whole() {
+            Inner::One(bytes) => (Some(bytes), None),
+            Inner::Many { pieces, .. } => (None, Some(pieces)),
+            _ => (None, None),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    /// What it is without its trailers.
+    fn whole(&self) -> &Inner {
+        match &self.0 {
+            Inner::Trailed(trailed) => trailed.body.whole(),
+            other => other,
+        }
+    }
+
     /// All bytes in one piece; none of a stream. Copies only if there are several.
     pub fn to_bytes(&self) -> Bytes {
         match &self.0 {

@@ -3,6 +3,15 @@
 pub use crate::client::fuzz::{forwarded, proxy_header};
 pub use crate::connection::fuzz::requests;
 
+/// Reads any bytes as `Accept-Encoding` and as a list of entity tags. Whether a client that sends this gets an encoded response.
+///
+/// # Panics
+/// On a defect.
+pub fn accept(bytes: &[u8]) -> bool {
+    crate::web::fuzz::tags(bytes);
+    crate::web::fuzz::accept_encoding(bytes)
+}
+
 /// Reads any bytes as the bodies of all protocols that call methods, and as a query. Whether one of them takes the bytes.
 ///
 /// # Panics

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::Method;
+use http::{HeaderValue, Method};
 
 use crate::Priority;
 
@@ -27,6 +27,12 @@ pub struct RouteSpec {
     pub grpc: bool,
     /// Which pages of other origins may use it.
     pub cors: Option<fanin_config::Cors>,
+    /// Which responses are compressed.
+    pub compression: Option<fanin_config::Compression>,
+    /// Responses have entity tags, and conditional requests are answered.
+    pub etag: bool,
+    /// `Cache-Control` of responses that do not have it.
+    pub cache_control: Option<HeaderValue>,
     /// What the route promises. Metrics count the requests that keep it.
     pub objective: Option<fanin_config::Objective>,
     /// Orders the queue, and decides which requests are shed first.
@@ -47,6 +53,9 @@ impl RouteSpec {
             stream_body: false,
             grpc: false,
             cors: None,
+            compression: None,
+            etag: false,
+            cache_control: None,
             objective: None,
             priority: Priority::Normal,
         }
@@ -75,6 +84,9 @@ impl From<&fanin_config::Route> for RouteSpec {
             stream_body: route.stream_body,
             grpc: route.grpc.is_some(),
             cors: route.cors.clone(),
+            compression: route.compression.clone(),
+            etag: route.etag,
+            cache_control: route.cache_control.clone(),
             objective: route.objective,
             priority: route.priority,
         }

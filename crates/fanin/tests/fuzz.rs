@@ -106,6 +106,11 @@ fn requests_to_the_server() {
 }
 
 #[test]
+fn encodings_and_tags_that_clients_accept() {
+    assert_eq!(run("accept", 20_000, fanin_server::fuzzing::accept), corpus("accept").len());
+}
+
+#[test]
 fn frames_of_websocket_clients() {
     let corpus = corpus("websocket");
     // Those that neither close nor are refused.

@@ -97,6 +97,15 @@ impl Table<'_, '_> {
         }
     }
 
+    /// A small number in a range, or `"off"`.
+    pub fn level_or_off(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<Option<u8>> {
+        let item = self.item(key)?;
+        match item.get() {
+            DeValue::String(text) if text == "off" => Some(None),
+            _ => item.number(&range).map(|number| u8::try_from(number).ok()),
+        }
+    }
+
     /// A whole number in a range, as `u64`.
     pub fn number(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         self.item(key)?.number(&range)

@@ -30,6 +30,7 @@ use crate::upstream::param::{Param, ParamType};
 use crate::upstream::retry::Retry;
 use crate::upstream::snapshot::Snapshot;
 use crate::upstream::statement_batch::StatementBatch;
+use crate::web::compression::Compression;
 use crate::web::cors::Cors;
 
 impl Config {
@@ -48,6 +49,7 @@ impl Config {
         strict(&mut sections["Recorder"], &[], &value(&Recorder::default()));
         strict(&mut sections["Grpc"], &[], &value(&Grpc::default()));
         strict(&mut sections["Cors"], &["origins"], &without(value(&Cors::new(Vec::new())), &["origins"]));
+        strict(&mut sections["Compression"], &[], &value(&Compression::default()));
         let otlp = without(value(&Otlp::default()), &["endpoint"]);
         strict(&mut sections["Otlp"], &[], &otlp);
         strict(&mut sections["Tracing"], &[], &value(&Tracing::default()));
@@ -91,7 +93,7 @@ impl Config {
 
         // A route may have the keys of [flow], too. Their default is then the value in [flow].
         let mut on_route = sections["FlowLimits"]["properties"].clone();
-        let mut inherited = vec!["path", "flow", "limit", "max_waiting", "max_body", "cors"];
+        let mut inherited = vec!["path", "flow", "limit", "max_waiting", "max_body", "cors", "compression"];
         for (key, schema) in on_route.as_object_mut().into_iter().flatten() {
             *schema = without(schema.take(), &["default"]);
             sections["Route"]["properties"][key.as_str()] = schema.clone();

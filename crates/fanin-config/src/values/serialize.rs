@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use indexmap::IndexMap;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -21,6 +21,13 @@ pub(crate) fn display<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::
 pub(crate) fn optional_display<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => to.collect_str(value),
+        None => to.serialize_none(),
+    }
+}
+
+pub(crate) fn optional_header<S: Serializer>(value: &Option<HeaderValue>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => to.collect_str(&String::from_utf8_lossy(value.as_bytes())),
         None => to.serialize_none(),
     }
 }
@@ -51,6 +58,13 @@ pub(crate) fn or_off<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Res
 pub(crate) fn count_or_off<S: Serializer>(value: &Option<usize>, to: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => to.serialize_u64(*value as u64),
+        None => to.serialize_str("off"),
+    }
+}
+
+pub(crate) fn level_or_off<S: Serializer>(value: &Option<u8>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => to.serialize_u8(*value),
         None => to.serialize_str("off"),
     }
 }

@@ -1,3 +1,5 @@
 //! What browsers and caches expect of responses, for all routes or for one.
 
+pub(crate) mod cache_control;
+pub(crate) mod compression;
 pub(crate) mod cors;

@@ -4,8 +4,9 @@
 //! - `read_body`: the request's body. `response_body`: the response's.
 //! - `trace`: the trace that a request takes part in.
 //! - `server_responses`: what the server answers without the application.
-//! - `fast_rejection`: refusals that hyper never sees.
+//! - `fast_rejection`: refusals that hyper never sees. `connection_headers`: headers that only the server writes.
 
+mod connection_headers;
 mod fast_rejection;
 mod panic;
 mod read_body;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fanin_tracecontext::TraceContext;
-use http::header::{self, CONTENT_LENGTH, HeaderMap, HeaderValue};
+use http::header::{self, CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode, Version};
 use http_body::Body as _;
@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
+use super::connection_headers::remove_connection_headers;
 use super::panic::catch_panic;
 use super::read_body::{BodyError, ReadBody};
 use super::response_body::{ResponseBody, StreamEnd};
@@ -267,23 +268,28 @@ fn respond<A: Application>(
         tracing::error!(status = %response.status, "the application answered with an informational status");
         response = ServerResponse::BadResponse.response(meta.id);
     }
+    if let Some(web) = &meta.web
+        && meta.call.is_none()
+    {
+        web.finish(&mut response);
+    }
     // Logs and metrics have the status that it is, not the one that a call is answered with.
     let status = response.status;
     if let Some(call) = meta.call {
         response = rpc::convert(call, response);
+        if let Some(web) = &meta.web {
+            web.finish(&mut response);
+        }
     }
     let Response { status: mut sent, mut headers, mut body, report } = response;
     if meta.call.is_some_and(Call::is_always_ok) {
         sent = StatusCode::OK;
     }
     remove_connection_headers(&mut headers);
-    if let Some(web) = &meta.web {
-        web.finish(&mut headers);
-    }
     let is_stream = body.is_stream();
     let bytes = body.size_hint().exact();
     if meta.method == Method::HEAD {
-        if let Some(bytes) = bytes {
+        if let Some(bytes) = bytes.filter(|_| sent != StatusCode::NOT_MODIFIED) {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
         }
         body = Body::empty();
@@ -464,34 +470,4 @@ fn end_trace<A: Application>(
     };
     // What it does cannot fail the request, which has ended.
     let _ = catch_panic(|| generation.app.request_ended(&end));
-}
-
-/// Removes headers that the server owns. A response copied from an upstream may have them.
-fn remove_connection_headers(headers: &mut HeaderMap) {
-    let ours =
-        [CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION, header::UPGRADE, header::TRAILER, header::TE];
-    let is_ours = |name: &http::HeaderName| ours.contains(name) || name == "keep-alive" || name == "proxy-connection";
-    // Comparing known names is cheap; removing each would hash it.
-    if headers.keys().any(is_ours) {
-        for name in ours {
-            headers.remove(name);
-        }
-        headers.remove("keep-alive");
-        headers.remove("proxy-connection");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connection_headers_are_removed() {
-        let mut headers = HeaderMap::new();
-        for name in ["content-length", "connection", "keep-alive", "x-mine", "transfer-encoding"] {
-            headers.insert(name, HeaderValue::from_static("1"));
-        }
-        remove_connection_headers(&mut headers);
-        assert_eq!(headers.keys().map(http::HeaderName::as_str).collect::<Vec<_>>(), ["x-mine"]);
-    }
 }

@@ -3,24 +3,41 @@
 //! A route that configures nothing of it has no [`Web`], and its requests pass by.
 //!
 //! - `cors`: pages of other origins.
+//! - `compress`: content encodings.
+//! - `conditional`, `entity_tag`: responses that the client has already.
 //! - `vary`: what a response depends on.
 
+mod compress;
+mod conditional;
 mod cors;
+mod entity_tag;
 mod vary;
 
 use std::rc::Rc;
 
+use http::header::CACHE_CONTROL;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use crate::RouteSpec;
+use crate::{Response, RouteSpec};
+use compress::{Coding, Compress};
+use conditional::Condition;
 use cors::Cors;
 pub(crate) use cors::preflight_method;
+
+/// Readers of what clients send, for [`crate::fuzzing`].
+pub(crate) mod fuzz {
+    pub(crate) use super::compress::fuzz::accept_encoding;
+    pub(crate) use super::entity_tag::fuzz as tags;
+}
 
 /// What a route configures.
 #[derive(Debug)]
 pub(crate) struct Web {
     cors: Option<Cors>,
+    compress: Option<Compress>,
+    etag: bool,
+    cache_control: Option<HeaderValue>,
 }
 
 /// What it means for one request.
@@ -29,19 +46,37 @@ pub(crate) struct WebRequest {
     web: Rc<Web>,
     /// The page's origin, if its pages may read the response.
     origin: Option<HeaderValue>,
+    /// The encoding that the client wants.
+    coding: Option<Coding>,
+    /// What the client has, where that matters.
+    condition: Option<Condition>,
 }
 
 impl Web {
     /// `None` if the route configures nothing of it.
     pub(crate) fn new(spec: &RouteSpec) -> Option<Rc<Web>> {
-        let cors = spec.cors.as_ref().map(|config| Cors::new(config, spec));
-        cors.is_some().then(|| Rc::new(Web { cors }))
+        let web = Web {
+            cors: spec.cors.as_ref().map(|config| Cors::new(config, spec)),
+            // The protocols of methods have encodings of their own.
+            compress: spec.compression.as_ref().filter(|_| !spec.grpc).map(Compress::new),
+            etag: spec.etag,
+            cache_control: spec.cache_control.clone(),
+        };
+        let Web { cors, compress, etag, cache_control } = &web;
+        let is_any = cors.is_some() || compress.is_some() || *etag || cache_control.is_some();
+        is_any.then(|| Rc::new(web))
     }
 
     /// Notes of a request's head what its response needs.
     pub(crate) fn begin(self: &Rc<Web>, parts: &Parts) -> Box<WebRequest> {
+        let is_read = matches!(parts.method, Method::GET | Method::HEAD);
         let origin = self.cors.as_ref().and_then(|cors| cors.allowed(&parts.method, &parts.headers));
-        Box::new(WebRequest { web: self.clone(), origin: origin.cloned() })
+        Box::new(WebRequest {
+            web: self.clone(),
+            origin: origin.cloned(),
+            coding: self.compress.as_ref().and_then(|compress| compress.wanted(&parts.headers)),
+            condition: (self.etag && is_read).then(|| Condition::of(&parts.headers)),
+        })
     }
 
     /// Whether a refusal of a request must have headers of its own.
@@ -56,10 +91,27 @@ impl Web {
 }
 
 impl WebRequest {
-    /// Completes the headers of the response.
-    pub(crate) fn finish(&self, headers: &mut HeaderMap) {
-        if let Some(cors) = &self.web.cors {
-            cors.apply(self.origin.as_ref(), headers);
+    /// Makes the response what is sent.
+    pub(crate) fn finish(&self, response: &mut Response) {
+        let web = &*self.web;
+        if let Some(value) = &web.cache_control
+            && (response.status.is_success() || response.status == StatusCode::NOT_MODIFIED)
+        {
+            response.headers.entry(CACHE_CONTROL).or_insert_with(|| value.clone());
+        }
+        let is_known = self.condition.as_ref().is_some_and(|condition| condition.is_met_by(response));
+        let plan = web.compress.as_ref().and_then(|compress| compress.plan(self.coding, response));
+        match plan {
+            // The tag of what would be sent.
+            Some(_) if is_known => entity_tag::weaken(&mut response.headers),
+            Some(plan) => plan.apply(response),
+            None => {}
+        }
+        if is_known {
+            conditional::not_modified(response);
+        }
+        if let Some(cors) = &web.cors {
+            cors.apply(self.origin.as_ref(), &mut response.headers);
         }
     }
 }

@@ -4,6 +4,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod compression;
+mod conditional;
 mod cors;
 
 use std::path::Path;
