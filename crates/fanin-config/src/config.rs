@@ -17,8 +17,8 @@ use crate::upstream::kind::has_key;
 use crate::values::env::Env;
 use crate::values::serialize;
 use crate::{
-    Compression, ConfigError, Cors, Diagnostic, Editing, FlowLimits, Grpc, Models, Otlp, Push, Recorder, Route, Server,
-    Severity, Source, Tracing, Upstream, route, server,
+    Compression, ConfigError, Cors, Diagnostic, Editing, FlowLimits, Grpc, HeaderRules, Models, Otlp, Push, Recorder,
+    Route, Server, Severity, Source, Tracing, Upstream, route, server,
 };
 
 /// The configuration file's name in its folder.
@@ -67,6 +67,10 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Compression")]
     pub compression: Option<Compression>,
+    /// Headers that responses get, or must not have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "HeaderRules")]
+    pub response_headers: Option<HeaderRules>,
     /// Methods and paths, each bound to a flow.
     pub routes: Vec<Route>,
     /// The folder of the file. Flow files are below it.
@@ -239,7 +243,14 @@ fn read(mut root: Table<'_, '_>) -> Config {
     };
     let cors = root.table("cors").and_then(Cors::read);
     let compression = root.table("compression").map(Compression::read);
-    let for_all = ForAll { server: &server, flow: &flow, cors: cors.as_ref(), compression: compression.as_ref() };
+    let response_headers = root.table("response_headers").map(HeaderRules::read);
+    let for_all = ForAll {
+        server: &server,
+        flow: &flow,
+        cors: cors.as_ref(),
+        compression: compression.as_ref(),
+        response_headers: response_headers.as_ref(),
+    };
     let routes = route::read_all(root.tables("routes"), &for_all);
     let longest = routes.iter().map(|route| route.timeout).max();
     let models = root.table("models").and_then(Models::read);
@@ -269,6 +280,7 @@ fn read(mut root: Table<'_, '_>) -> Config {
         otlp,
         cors,
         compression,
+        response_headers,
         routes,
         ..Config::default()
     }

@@ -101,3 +101,4 @@ pub use values::secret::MASK;
 pub use values::size::{format_size, parse_size};
 pub use web::compression::{Compression, MediaType};
 pub use web::cors::Cors;
+pub use web::response_headers::HeaderRules;

@@ -27,6 +27,7 @@ use crate::values::serialize;
 use crate::web::cache_control;
 use crate::web::compression::Compression;
 use crate::web::cors::Cors;
+use crate::web::response_headers::HeaderRules;
 
 /// One of `[[routes]]`: a method and a path bound to a flow. A GET route answers HEAD, too.
 ///
@@ -103,6 +104,11 @@ pub struct Route {
     #[serde(serialize_with = "serialize::optional_header", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "types::Text")]
     pub cache_control: Option<HeaderValue>,
+    /// Headers that responses of this route get, or must not have: a table with the keys of `[response_headers]`, which replaces that
+    /// section here. `"off"`: no rules.
+    #[serde(serialize_with = "serialize::table_or_off")]
+    #[schemars(with = "types::Or<HeaderRules, types::Off>")]
+    pub response_headers: Option<HeaderRules>,
     /// The gRPC method that the route serves, as `"package.Service/Method"`, in place of `method` and `path`. `[grpc]` describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "types::Text")]
@@ -148,6 +154,7 @@ impl Route {
             compression: None,
             etag: false,
             cache_control: None,
+            response_headers: None,
             grpc: None,
             objective: None,
             budget: None,
@@ -200,6 +207,7 @@ pub(crate) struct ForAll<'a> {
     pub flow: &'a FlowLimits,
     pub cors: Option<&'a Cors>,
     pub compression: Option<&'a Compression>,
+    pub response_headers: Option<&'a HeaderRules>,
 }
 
 /// Reads `[[routes]]`; no two may match the same request.
@@ -237,7 +245,7 @@ impl Route {
 
 impl Route {
     fn read(table: &mut Table<'_, '_>, for_all: &ForAll<'_>) -> Option<Route> {
-        let ForAll { server, flow, cors, compression } = *for_all;
+        let ForAll { server, flow, cors, compression, response_headers } = *for_all;
         let methods = table.methods("method").unwrap_or_else(|| vec![Method::GET]);
         let grpc = table.parsed("grpc", "a method such as \"shop.v1.Products/Page\"", full_method).map(|at| at.value);
         for key in ["path", "method", "stream_body", "allowed_origins"]
@@ -291,6 +299,7 @@ impl Route {
         route.allowed_origins = origins.unwrap_or_default().into_iter().map(|at| at.value).collect();
         route.cors = Cors::of_route(table, route.grpc.is_none().then_some(&*route.methods), cors);
         route.compression = Compression::of_route(table, compression);
+        route.response_headers = HeaderRules::of_route(table, response_headers);
         route.etag = table.boolean("etag").unwrap_or(false);
         let what = "directives such as \"public, max-age=60\"";
         route.cache_control = table.parsed("cache_control", what, cache_control::parse).map(|at| at.value);

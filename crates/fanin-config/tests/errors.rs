@@ -55,6 +55,19 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
             "4:8",
             "etag: does not apply to methods",
         ),
+        // Headers of responses.
+        ("[response_headers]\n".into(), "1:1", "response_headers needs `set`"),
+        ("[response_headers]\nset = { 'a b' = 'c' }\n".into(), "2:9", "`a b` is not the name of a header"),
+        ("[response_headers]\nset = { connection = 'c' }\n".into(), "2:9", "`connection` is set by Fanin"),
+        ("[response_headers]\nset = { Content-Encoding = 'c' }\n".into(), "2:9", "depends on the request"),
+        (
+            "[response_headers]\nset = { a = \"b\\u0007\" }\n".into(),
+            "2:9",
+            "characters that are not allowed in a header",
+        ),
+        ("[response_headers]\nset = { a = 'b' }\nremove = ['A']\n".into(), "3:11", "`a` is set, too"),
+        ("[response_headers]\nremove = ['date']\n".into(), "2:11", "`date` is set by Fanin"),
+        (full_route("response_headers = []"), "4:20", "must be a table such as"),
         // Unknown keys.
         ("[servers]\n".into(), "1:2", "unknown key `servers` (did you mean `server`?)"),
         ("[server]\nlimits = 1\n".into(), "2:1", "unknown key `limits` in server (did you mean `limit`?)"),

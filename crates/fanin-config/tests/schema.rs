@@ -141,12 +141,13 @@ fn the_reader_knows_what_the_schema_says() {
         ("Budget", "[[routes]]\n[routes.budget]\nzzzzzzzzzzzz = 1"),
         ("Threads", "[[routes]]\n[routes.executor]\nzzzzzzzzzzzz = 1"),
         ("Compression", "[compression]\nzzzzzzzzzzzz = 1"),
+        ("HeaderRules", "[response_headers]\nzzzzzzzzzzzz = 1"),
         ("Cors", "[cors]\nzzzzzzzzzzzz = 1"),
     ] {
         assert_eq!(known(text), keys(&schema["$defs"][name]), "{name}");
     }
     let sections = schema["$defs"].as_object().expect("sections");
-    assert_eq!(sections.len(), 26, "a section that is not compared above: {:?}", sections.keys());
+    assert_eq!(sections.len(), 27, "a section that is not compared above: {:?}", sections.keys());
 }
 
 #[test]

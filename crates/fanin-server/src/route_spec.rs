@@ -33,6 +33,8 @@ pub struct RouteSpec {
     pub etag: bool,
     /// `Cache-Control` of responses that do not have it.
     pub cache_control: Option<HeaderValue>,
+    /// Headers that responses get, or must not have.
+    pub response_headers: Option<fanin_config::HeaderRules>,
     /// What the route promises. Metrics count the requests that keep it.
     pub objective: Option<fanin_config::Objective>,
     /// Orders the queue, and decides which requests are shed first.
@@ -56,6 +58,7 @@ impl RouteSpec {
             compression: None,
             etag: false,
             cache_control: None,
+            response_headers: None,
             objective: None,
             priority: Priority::Normal,
         }
@@ -87,6 +90,7 @@ impl From<&fanin_config::Route> for RouteSpec {
             compression: route.compression.clone(),
             etag: route.etag,
             cache_control: route.cache_control.clone(),
+            response_headers: route.response_headers.clone(),
             objective: route.objective,
             priority: route.priority,
         }

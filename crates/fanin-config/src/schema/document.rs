@@ -32,6 +32,7 @@ use crate::upstream::snapshot::Snapshot;
 use crate::upstream::statement_batch::StatementBatch;
 use crate::web::compression::Compression;
 use crate::web::cors::Cors;
+use crate::web::response_headers::HeaderRules;
 
 impl Config {
     /// The JSON Schema of `fanin.toml` (draft 2020-12), for editors and the documentation. Every key has its description
@@ -50,6 +51,7 @@ impl Config {
         strict(&mut sections["Grpc"], &[], &value(&Grpc::default()));
         strict(&mut sections["Cors"], &["origins"], &without(value(&Cors::new(Vec::new())), &["origins"]));
         strict(&mut sections["Compression"], &[], &value(&Compression::default()));
+        strict(&mut sections["HeaderRules"], &[], &value(&HeaderRules::default()));
         let otlp = without(value(&Otlp::default()), &["endpoint"]);
         strict(&mut sections["Otlp"], &[], &otlp);
         strict(&mut sections["Tracing"], &[], &value(&Tracing::default()));
@@ -93,7 +95,8 @@ impl Config {
 
         // A route may have the keys of [flow], too. Their default is then the value in [flow].
         let mut on_route = sections["FlowLimits"]["properties"].clone();
-        let mut inherited = vec!["path", "flow", "limit", "max_waiting", "max_body", "cors", "compression"];
+        let mut inherited =
+            vec!["path", "flow", "limit", "max_waiting", "max_body", "cors", "compression", "response_headers"];
         for (key, schema) in on_route.as_object_mut().into_iter().flatten() {
             *schema = without(schema.take(), &["default"]);
             sections["Route"]["properties"][key.as_str()] = schema.clone();

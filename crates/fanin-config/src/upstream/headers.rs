@@ -3,22 +3,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::reader::Table;
-use crate::values::http::header_name;
+use crate::values::http::{FRAMING, header_name};
 use crate::values::secret::is_secret;
-
-/// Hop-by-hop headers, and headers that frame the message. Fanin sets them itself.
-const FRAMING: [&str; 10] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Reads `headers`.
 pub(super) fn read_headers(table: &mut Table<'_, '_>) -> HeaderMap {

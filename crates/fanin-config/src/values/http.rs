@@ -7,6 +7,20 @@ use http::HeaderName;
 /// The HTTP methods of routes and operations.
 pub(crate) const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
+/// Hop-by-hop headers, and headers that frame the message. Fanin sets them itself.
+pub(crate) const FRAMING: [&str; 10] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 /// Parses the name of a header.
 pub(crate) fn header_name(text: &str) -> Result<HeaderName, String> {
     HeaderName::from_bytes(text.as_bytes()).map_err(|_| format!("`{text}` is not the name of a header"))

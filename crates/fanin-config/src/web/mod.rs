@@ -3,3 +3,4 @@
 pub(crate) mod cache_control;
 pub(crate) mod compression;
 pub(crate) mod cors;
+pub(crate) mod response_headers;

@@ -5,16 +5,19 @@
 //! - `cors`: pages of other origins.
 //! - `compress`: content encodings.
 //! - `conditional`, `entity_tag`: responses that the client has already.
+//! - `header_rules`: headers that every response gets, or must not have.
 //! - `vary`: what a response depends on.
 
 mod compress;
 mod conditional;
 mod cors;
 mod entity_tag;
+mod header_rules;
 mod vary;
 
 use std::rc::Rc;
 
+use fanin_config::HeaderRules;
 use http::header::CACHE_CONTROL;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -38,6 +41,7 @@ pub(crate) struct Web {
     compress: Option<Compress>,
     etag: bool,
     cache_control: Option<HeaderValue>,
+    headers: Option<HeaderRules>,
 }
 
 /// What it means for one request.
@@ -61,9 +65,10 @@ impl Web {
             compress: spec.compression.as_ref().filter(|_| !spec.grpc).map(Compress::new),
             etag: spec.etag,
             cache_control: spec.cache_control.clone(),
+            headers: spec.response_headers.clone(),
         };
-        let Web { cors, compress, etag, cache_control } = &web;
-        let is_any = cors.is_some() || compress.is_some() || *etag || cache_control.is_some();
+        let Web { cors, compress, etag, cache_control, headers } = &web;
+        let is_any = cors.is_some() || compress.is_some() || *etag || cache_control.is_some() || headers.is_some();
         is_any.then(|| Rc::new(web))
     }
 
@@ -81,7 +86,7 @@ impl Web {
 
     /// Whether a refusal of a request must have headers of its own.
     pub(crate) fn concerns_refusal(&self, has_origin: bool) -> bool {
-        has_origin && self.cors.is_some()
+        (has_origin && self.cors.is_some()) || self.headers.is_some()
     }
 
     /// The headers of the answer to a preflight for this route.
@@ -94,6 +99,9 @@ impl WebRequest {
     /// Makes the response what is sent.
     pub(crate) fn finish(&self, response: &mut Response) {
         let web = &*self.web;
+        if let Some(rules) = &web.headers {
+            header_rules::apply(rules, &mut response.headers);
+        }
         if let Some(value) = &web.cache_control
             && (response.status.is_success() || response.status == StatusCode::NOT_MODIFIED)
         {

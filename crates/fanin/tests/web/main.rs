@@ -7,6 +7,7 @@ mod common;
 mod compression;
 mod conditional;
 mod cors;
+mod response_headers;
 
 use std::path::Path;
 use std::process::Command;
