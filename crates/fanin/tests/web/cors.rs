@@ -3,7 +3,8 @@
 use fanin_testbed::tab::Tab;
 use serde_json::json;
 
-use crate::{curl, header, service};
+use crate::common::Serving;
+use crate::{curl, header, service, write};
 
 const API: &str = r#"
 def read(req):
@@ -128,4 +129,36 @@ fn headers_of_preflights_and_responses() {
     assert_eq!(of(&get("/closed", "https://evil.example"))[0], "*");
     let head = curl(&["-I", "-H", "Origin: https://shop.example", &url("/items")]);
     assert_eq!((of(&head)[0].as_str(), head.starts_with("HTTP/1.1 200")), ("https://shop.example", true), "{head}");
+}
+
+#[test]
+fn routes_for_methods_take_the_headers_of_their_protocols() {
+    const PROTO: &str =
+        "syntax = \"proto3\";\npackage t;\nservice T { rpc Echo(M) returns (M); }\nmessage M { string id = 1; }\n";
+    const FLOW: &str = "def echo(req):\n    if req.body[\"id\"] == \"none\":\n        abort(\"NOT_FOUND\", \"there is none\")\n    return req.body\n";
+    let toml = "[cors]\norigins = [\"https://shop.example\"]\nheaders = [\"x-mine\"]\n[compression]\n[grpc]\nproto = \"t.proto\"\n\
+                [[routes]]\ngrpc = \"t.T/Echo\"\nflow = \"web.star:echo\"\n";
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("t.proto"), PROTO).expect("written");
+    write(dir.path(), toml, FLOW);
+    let serving = Serving::start(dir.path());
+    let url = format!("http://{}/t.T/Echo", serving.listen);
+    let page = ["-i", "-H", "Origin: https://shop.example"];
+    let asked = ["-X", "OPTIONS", "-H", "Access-Control-Request-Method: POST", &url];
+    let answer = curl(&[&page[..], &asked].concat());
+    let headers = header(&answer, "access-control-allow-headers").expect("some").to_owned();
+    for name in ["x-mine", "content-type", "x-grpc-web", "connect-protocol-version"] {
+        assert!(headers.split(", ").any(|known| known == name), "{name} in {headers}");
+    }
+    assert_eq!(header(&answer, "access-control-allow-methods"), Some("POST"));
+    let json = ["-H", "Content-Type: application/json", "-H", "Accept-Encoding: gzip"];
+    for (body, status) in [("{\"id\": \"7\"}", "HTTP/1.1 200"), ("{\"id\": \"none\"}", "HTTP/1.1 404")] {
+        let answer = curl(&[&page[..], &json, &["-d", body, &url]].concat());
+        assert!(answer.starts_with(status), "{answer}");
+        let values = ["access-control-allow-origin", "access-control-expose-headers", "content-encoding"];
+        let shown = "grpc-message, grpc-status, grpc-status-details-bin";
+        let expected = [Some("https://shop.example"), Some(shown), None];
+        assert_eq!(values.map(|name| header(&answer, name)), expected, "{answer}");
+        assert!(answer.lines().any(|line| line == "vary: origin"), "{answer}");
+    }
 }
