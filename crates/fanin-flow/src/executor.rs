@@ -115,13 +115,8 @@ impl Flow {
         if let Some(instance) = instance.as_mut().filter(|_| is_full) {
             instance.record_waits();
         }
-        if req.has_large_body()
-            && !again
-            && route.large_bodies.are_read()
-            && instance.is_some()
-            && let Some(parsing) = req.parse_ahead()
-        {
-            stage = Stage::Parsing(Box::new(parsing));
+        if req.has_large_body() && !again && route.large_bodies.are_read() && instance.is_some() {
+            stage = Stage::Parsing(Box::new(req.parse_ahead()));
         }
         worker.scheduler.flow_started();
         Flow { host: FlowHost::new(worker, route, req, detail, full, playback), instance, stage, _permit: permit }

@@ -83,12 +83,9 @@ impl Future for InFlight {
                         Content::Text => Ok(Body::Text),
                         Content::Missing => Err(Unreadable::NoBody),
                         Content::Json if answer.body.len() > OFFLOAD => {
-                            if let Some(checked) = json_thread::parse(answer.body.clone(), max_depth, Reading::Unknown)
-                            {
-                                this.state = State::Check(Box::new(Check { answer: Some(answer), checked }));
-                                continue;
-                            }
-                            Doc::parse(answer.body.clone(), max_depth).map(Body::Json).map_err(Unreadable::from)
+                            let checked = json_thread::parse(answer.body.clone(), max_depth, Reading::Unknown);
+                            this.state = State::Check(Box::new(Check { answer: Some(answer), checked }));
+                            continue;
                         }
                         // Flows read most bodies of this size, and indexing costs little.
                         Content::Json if answer.body.len() <= INDEXED => {

@@ -242,8 +242,8 @@ impl RequestObject {
         Ok(self.lazy().headers.get_or_init(|| doc))
     }
 
-    /// Parses a large body ahead of its first use, on the thread for JSON. `None`: the first use parses it.
-    pub(crate) fn parse_ahead(&self) -> Option<Parsing> {
+    /// Parses a large body ahead of its first use, on the thread for JSON.
+    pub(crate) fn parse_ahead(&self) -> Parsing {
         json_thread::parse(self.content.clone(), self.max_depth as usize, Reading::Expected)
     }
 

@@ -48,7 +48,6 @@ pub use attempt_log::{AttemptLog, LoggedAttempt};
 pub use call::{Bodies, BodySlot, StreamBounds, StreamedBody};
 pub use error::{BuildError, CallError, ErrorKind, Fault};
 pub use limiter::poll_scope;
-pub use offload::lower_priority;
 pub use request::{Answer, CallContext, Request};
 pub use transport::model::{ModelAnswer, ModelBackend, ModelFailure, ModelFuture, ModelRequest};
 pub use transport::part_source::Ending;

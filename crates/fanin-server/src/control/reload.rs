@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use arc_swap::ArcSwap;
+use fanin_io::job_thread::lower_priority;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use crate::access_log::LogSender;
@@ -89,6 +90,7 @@ impl<L: Loader> Reloader<L> {
         let (sender, receiver) = oneshot::channel();
         let (loader, app) = (self.loader.clone(), old.app.clone());
         let load = move || {
+            // A reload would otherwise take half of a busy core, and requests would queue behind it.
             lower_priority();
             drop(sender.send(loader.load(Some(&app))));
         };
@@ -126,16 +128,5 @@ impl<L: Loader> Reloader<L> {
             let _ = is_done.await;
         }
         Ok(())
-    }
-}
-
-/// The nice value of the reload thread.
-const NICE: i32 = 10;
-
-/// Lowers this thread's priority below that of the workers. On busy cores a reload would otherwise take half of one of them, and requests
-/// would queue behind it. On Linux the nice value is per thread.
-fn lower_priority() {
-    if let Err(error) = rustix::process::nice(NICE) {
-        tracing::debug!(%error, "the reload runs at the priority of the workers");
     }
 }

@@ -20,7 +20,7 @@ pub(crate) async fn convert<T: Send + 'static>(
     if bytes > LARGE
         && let Some(slot) = offload::next_slot().await
     {
-        return slot.run(|_| work()).await;
+        return offload::run(slot, |_| work()).await;
     }
     Ok(work())
 }

@@ -133,7 +133,7 @@ impl Decoding {
             return Ok(self.bytes);
         }
         match offload::slot() {
-            Some(slot) => slot.run(move |is_abandoned| self.run(is_abandoned)).await?,
+            Some(slot) => offload::run(slot, move |is_abandoned| self.run(is_abandoned)).await?,
             None => {
                 while !self.run_until(&mut stopwatch())? {
                     yield_now().await;
