@@ -17,6 +17,12 @@ use std::task::{Context, Poll, Waker};
 /// Capacity beyond this is released after a batch, in bytes.
 const MAX_KEPT: usize = 256 << 10;
 
+/// Capacity up to this is kept, however small the batches are.
+const MIN_KEPT: usize = 8 << 10;
+
+/// After so many batches, a capacity that none of them needed is released.
+const BATCHES: u16 = 256;
+
 /// What batched bytes are written to. `C` is what the target needs besides the bytes, such as the waker of whoever awaits the answer.
 pub trait BatchTarget<C> {
     /// Takes the bytes at the end of the event loop iteration. Called by the [`Writer`], once for each [`WriteBatch::append`].
@@ -35,6 +41,30 @@ struct Pending<C> {
     entries: Vec<Entry<C>>,
     /// The bytes of all entries, in order.
     bytes: Vec<u8>,
+    /// Bytes of the largest of the last batches that were collected here, and how many these are.
+    largest: usize,
+    batches: u16,
+}
+
+impl<C> Pending<C> {
+    /// Empties it after a batch. A burst must not keep its memory for ever: what the last batches needed stays.
+    fn clear(&mut self) {
+        self.largest = self.largest.max(self.bytes.len());
+        self.bytes.clear();
+        self.bytes.shrink_to(MAX_KEPT);
+        self.batches += 1;
+        if self.batches == BATCHES {
+            self.release();
+        }
+    }
+
+    #[cold]
+    fn release(&mut self) {
+        if self.bytes.capacity() > 2 * self.largest {
+            self.bytes.shrink_to(self.largest.max(MIN_KEPT));
+        }
+        (self.largest, self.batches) = (0, 0);
+    }
 }
 
 struct Entry<C> {
@@ -54,7 +84,7 @@ enum WriterState {
 
 impl<C> Default for Pending<C> {
     fn default() -> Pending<C> {
-        Pending { entries: Vec::new(), bytes: Vec::new() }
+        Pending { entries: Vec::new(), bytes: Vec::new(), largest: 0, batches: 0 }
     }
 }
 
@@ -127,8 +157,7 @@ impl<C> WriteBatch<C> {
         for Entry { target, bytes, context } in pending.entries.drain(..) {
             target.write(&pending.bytes[bytes], &context);
         }
-        pending.bytes.clear();
-        pending.bytes.shrink_to(MAX_KEPT);
+        pending.clear();
         self.spare.set(Some(pending));
     }
 }
@@ -251,6 +280,33 @@ mod tests {
             append(&batch, &target, b"abc", Waker::noop());
             event_loop_iteration().await;
             assert_eq!(*one.0.borrow(), [b"abc"]);
+        });
+    }
+
+    #[test]
+    fn the_memory_of_a_burst_is_released_and_that_of_usual_batches_is_kept() {
+        let batch = Rc::<WriteBatch<Waker>>::default();
+        let (_, target) = socket();
+        let capacity = || {
+            let mut pending = batch.spare.take().expect("a batch has been written");
+            let capacity = pending.bytes.capacity();
+            let other = batch.pending.borrow().bytes.capacity();
+            pending.entries.clear();
+            batch.spare.set(Some(pending));
+            capacity.max(other)
+        };
+        run(async {
+            for size in [100_000, 100_000, 20_000] {
+                append(&batch, &target, &vec![b'a'; size], Waker::noop());
+                event_loop_iteration().await;
+            }
+            assert!(capacity() >= 100_000);
+            // Two take turns, and each counts its own.
+            for _ in 0..4 * BATCHES {
+                append(&batch, &target, &[b'a'; 20_000], Waker::noop());
+                event_loop_iteration().await;
+            }
+            assert!((20_000..=40_000).contains(&capacity()), "{}", capacity());
         });
     }
 

@@ -13,6 +13,9 @@ use slab::Slab;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 
+/// Entries of a table that is kept when it becomes empty. A larger one is that of a burst.
+const KEPT: usize = 256;
+
 /// The coarse timeouts of one worker. [`run`](Self::run) must run for them to fire.
 #[derive(Debug)]
 pub(crate) struct CoarseTimeouts {
@@ -39,6 +42,9 @@ impl CoarseTimeouts {
     pub(crate) async fn run(self: Rc<CoarseTimeouts>) {
         loop {
             if self.entries.borrow().is_empty() {
+                if self.entries.borrow().capacity() > KEPT {
+                    self.entries.take();
+                }
                 self.first.notified().await;
                 continue;
             }
@@ -159,6 +165,28 @@ mod tests {
             assert!(start.elapsed() >= 200 * MS);
             drop(kept);
             assert!(timeouts.entries.borrow().is_empty());
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_table_of_a_burst_is_released_when_it_is_empty() {
+        with_sweep(10 * MS, async |timeouts| {
+            let due = Instant::now() + 1000 * MS;
+            let timeout = || {
+                let timeout = Timeout::new(&timeouts);
+                let mut cx = Context::from_waker(Waker::noop());
+                assert!(timeout.poll(due, &mut cx).is_pending());
+                timeout
+            };
+            let all: Vec<_> = (0..5 * KEPT).map(|_| timeout()).collect();
+            assert!(timeouts.entries.borrow().capacity() >= 5 * KEPT);
+            drop(all);
+            tokio::time::sleep(100 * MS).await;
+            assert_eq!(timeouts.entries.borrow().capacity(), 0);
+            let next = timeout();
+            poll_fn(|cx| next.poll(due, cx)).await;
+            assert!(Instant::now() >= due);
         })
         .await;
     }
