@@ -44,7 +44,7 @@ pub(crate) fn tensor(node: Node<'_>, binary: Option<Bytes>) -> Result<Tensor, St
             data_of(datatype, data).map_err(|problem| about(&problem))?
         }
     };
-    Ok(Tensor { name: (&*name).into(), datatype, shape, data })
+    Ok(Tensor { name: (&*name).into(), datatype, shape, data }.with_packed_strings())
 }
 
 /// Elements of a flat or nested list, in a tensor's type.

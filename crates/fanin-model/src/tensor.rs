@@ -1,6 +1,7 @@
 //! Tensors and signatures, in the Open Inference Protocol's terms.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -198,6 +199,14 @@ impl Tensor {
         }
     }
 
+    /// The same with strings as they travel raw. A list of short ones takes many times their bytes, and as long to drop.
+    pub(crate) fn with_packed_strings(self) -> Tensor {
+        match self.data {
+            Data::Bytes(_) => Tensor { data: Data::Raw(self.to_raw()), ..self },
+            _ => self,
+        }
+    }
+
     /// The elements unpacked, so that no variant but [`Data::Raw`] of FP16 stays raw.
     ///
     /// # Errors
@@ -240,24 +249,30 @@ impl Tensor {
     }
 }
 
-/// Strings as they travel raw: each after its length.
+/// Strings as they travel raw.
 fn strings(raw: &Bytes) -> Result<Vec<Bytes>, String> {
     let mut all = Vec::new();
-    let mut at = 0;
+    each_string(raw, |place| all.push(raw.slice(place)))?;
+    Ok(all)
+}
+
+/// The places of strings as they travel raw: each after its length.
+fn each_string(raw: &[u8], mut found: impl FnMut(Range<usize>)) -> Result<(), String> {
+    let (mut at, mut count) = (0, 0_usize);
     while at < raw.len() {
-        let Some(length) = raw.get(at..at + 4) else {
-            return Err(format!("raw BYTES end within the length of element {}", all.len()));
+        let Some(length) = raw[at..].first_chunk::<4>() else {
+            return Err(format!("raw BYTES end within the length of element {count}"));
         };
-        // Four bytes, by the slice above.
-        let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]) as usize;
+        let length = u32::from_le_bytes(*length) as usize;
         at += 4;
         if raw.len() - at < length {
-            return Err(format!("element {} says {length} bytes, {} are left", all.len(), raw.len() - at));
+            return Err(format!("element {count} says {length} bytes, {} are left", raw.len() - at));
         }
-        all.push(raw.slice(at..at + length));
+        found(at..at + length);
         at += length;
+        count += 1;
     }
-    Ok(all)
+    Ok(())
 }
 
 /// What a model takes or gives under a name.
@@ -314,7 +329,11 @@ impl TensorSpec {
                     }
                     elements
                 }
-                None => strings(raw).map_err(|problem| format!("input `{}`: {problem}", self.name))?.len(),
+                None => {
+                    let mut count = 0;
+                    each_string(raw, |_| count += 1).map_err(|problem| format!("input `{}`: {problem}", self.name))?;
+                    count
+                }
             },
             other => other.len(),
         };

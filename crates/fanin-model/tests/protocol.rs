@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -102,6 +102,63 @@ fn bad_requests_get_the_protocols_own_statuses() {
     let config = fanin_config::Models { max_message: 100_000, control: false, ..repository.config() };
     let server = Server::start(&config);
     server.python("bad", &[]);
+    server.end();
+}
+
+/// Sends a request of JSON, and gives status and body.
+fn infer(server: &Server, body: &str) -> (u16, String) {
+    let mut stream = std::net::TcpStream::connect(server.address).expect("connected");
+    let head = format!(
+        "POST /v2/models/spam/infer HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("sent");
+    stream.write_all(body.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    (head[9..12].parse().expect("a status"), body.to_owned())
+}
+
+#[cfg(target_os = "linux")]
+fn has_thread(name: &str) -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("there are threads");
+    tasks.flatten().any(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == name))
+}
+
+/// A large body is read, and a large answer written, on a thread of its own. The event loop never does either.
+#[test]
+#[cfg(target_os = "linux")]
+fn large_requests_are_converted_off_the_event_loop() {
+    let repository = repository();
+    let server = Server::start(&repository.config());
+    let rows = |count: usize| {
+        let data = vec!["[1.5, 2.5, 3.5, 4.5]"; count].join(",");
+        format!("{{\"inputs\":[{{\"name\":\"input\",\"datatype\":\"FP64\",\"shape\":[{count},4],\"data\":[{data}]}}]}}")
+    };
+    let (status, small) = infer(&server, &rows(1));
+    assert_eq!(status, 200, "{small}");
+    let (status, large) = infer(&server, &rows(20_000));
+    assert_eq!(status, 200, "{}", &large[..large.len().min(200)]);
+    assert!(has_thread("fanin-tensors"));
+    let outputs = |text: &str| -> Vec<serde_json::Value> {
+        let answer: serde_json::Value = serde_json::from_str(text).expect("JSON");
+        answer["outputs"].as_array().expect("a list").clone()
+    };
+    for (one, many) in outputs(&small).iter().zip(&outputs(&large)) {
+        let (one, many) = (one["data"].as_array().expect("a list"), many["data"].as_array().expect("a list"));
+        assert_eq!(many.len(), 20_000 * one.len());
+        assert!(many.chunks(one.len()).all(|row| row == one));
+    }
+    // More tensors than any model has are refused before they are all read.
+    let tensor = "{\"name\":\"x\",\"datatype\":\"FP64\",\"shape\":[0],\"data\":[]}";
+    let (status, refused) = infer(&server, &format!("{{\"inputs\":[{}]}}", vec![tensor; 1001].join(",")));
+    assert_eq!(status, 400);
+    assert!(refused.contains("more than 1000 inputs"), "{refused}");
+    let outputs = vec!["{\"name\":\"raw\"}"; 1001].join(",");
+    let (status, refused) = infer(&server, &format!("{{\"inputs\":[],\"outputs\":[{outputs}]}}"));
+    assert_eq!(status, 400);
+    assert!(refused.contains("more than 1000 outputs"), "{refused}");
     server.end();
 }
 

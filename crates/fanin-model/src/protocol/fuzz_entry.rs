@@ -35,7 +35,5 @@ pub(crate) fn inputs(request: &mut proto::ModelInferRequest) -> Result<Vec<Tenso
 }
 
 pub(crate) fn body(bytes: Bytes, length: usize) -> Result<Vec<Tensor>, String> {
-    let request_message = JsonRequest::read(bytes, length)?;
-    request_message.outputs()?;
-    Ok(request_message.inputs)
+    JsonRequest::read(bytes, length).map(|request| request.inputs)
 }

@@ -12,11 +12,16 @@ use crate::{Answer, Tensor, json as tensors};
 /// The header that holds the length of the JSON if binary data follows it.
 pub(super) const LENGTH: &str = "inference-header-content-length";
 
+/// Inputs of a request, and outputs that it names. Models have fewer.
+pub(super) const MAX_TENSORS: usize = 1000;
+
 /// A parsed request.
 #[derive(Debug)]
 pub(crate) struct JsonRequest {
     doc: Doc,
     pub inputs: Vec<Tensor>,
+    /// Names of the requested outputs; empty means all.
+    pub outputs: Vec<String>,
 }
 
 impl JsonRequest {
@@ -44,30 +49,27 @@ impl JsonRequest {
                     Some(tensor_codec::take(&mut rest, size).ok_or_else(error)?)
                 }
             };
+            if inputs.len() == MAX_TENSORS {
+                return Err(format!("the body has more than {MAX_TENSORS} inputs"));
+            }
             inputs.push(tensors::tensor(node, binary)?);
         }
         if !rest.is_empty() {
             return Err(format!("{} bytes of binary data belong to no tensor", rest.len()));
         }
-        Ok(JsonRequest { doc, inputs })
-    }
-
-    /// Names of the requested outputs; empty means all.
-    ///
-    /// # Errors
-    /// One has no name.
-    pub fn outputs(&self) -> Result<Vec<Cow<'_, str>>, String> {
-        let names = self.requested_outputs().map(name_of).collect::<Option<Vec<_>>>();
-        names.ok_or_else(|| "an output has no `name`".to_owned())
-    }
-
-    fn requested_outputs(&self) -> impl Iterator<Item = Node<'_>> {
-        self.doc.root().get("outputs").into_iter().flat_map(Node::elements)
+        let mut outputs = Vec::new();
+        for output in requested_outputs(&doc) {
+            if outputs.len() == MAX_TENSORS {
+                return Err(format!("the body has more than {MAX_TENSORS} outputs"));
+            }
+            outputs.push(name_of(output).ok_or("an output has no `name`")?.into_owned());
+        }
+        Ok(JsonRequest { doc, inputs, outputs })
     }
 
     /// Whether an output is requested in binary form.
     fn is_binary(&self, name: &str) -> bool {
-        let output = self.requested_outputs().find(|output| name_of(*output).as_deref() == Some(name));
+        let output = requested_outputs(&self.doc).find(|output| name_of(*output).as_deref() == Some(name));
         let request_message = output.and_then(|output| flag(output, "binary_data"));
         request_message.unwrap_or_else(|| flag(self.doc.root(), "binary_data_output").unwrap_or(false))
     }
@@ -122,6 +124,10 @@ impl JsonRequest {
         binary.iter().for_each(|raw| text.extend_from_slice(raw));
         Ok((text.into(), length))
     }
+}
+
+fn requested_outputs(doc: &Doc) -> impl Iterator<Item = Node<'_>> {
+    doc.root().get("outputs").into_iter().flat_map(Node::elements)
 }
 
 fn name_of(output: Node<'_>) -> Option<Cow<'_, str>> {

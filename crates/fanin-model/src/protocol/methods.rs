@@ -7,14 +7,17 @@ use prost::Message;
 use tokio::time::Instant;
 
 use super::framing::framed;
+use super::json_body::MAX_TENSORS;
+use super::large::{LARGE, off_worker};
+use super::proto::model_infer_request::InferRequestedOutputTensor;
 use super::proto::model_metadata_response::TensorMetadata;
 use super::proto::repository_index_response::ModelIndex;
 use super::proto::*;
-use super::request_head::parse_head;
+use super::request_head::{decoding_cost, parse_head};
 use super::service::Service;
 use super::status::{Code, Status};
 use super::{json_messages, tensor_codec};
-use crate::{Infer, Models, TensorSpec, Version};
+use crate::{Infer, Models, Tensor, TensorSpec, Version};
 
 /// A method of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,13 +72,18 @@ pub(super) async fn call(
 ) -> Result<Bytes, Status> {
     let models = &service.models;
     Ok(match method {
+        Method::Infer if decoding_cost(&message, LARGE) > LARGE => {
+            let request = off_worker(usize::MAX, deadline, move || InferRequest::large(message)).await??;
+            let rows = request.inputs.first().and_then(|input| input.shape.first()).map_or(1, |rows| (*rows).max(1));
+            check(service, &request.model, &request.version, usize::try_from(rows).unwrap_or(1), deadline)?;
+            infer(models, request, deadline).await?
+        }
         Method::Infer => {
             // Most of what an overloaded server reads it refuses.
             if let Some(about) = parse_head(&message) {
-                service.check_memory_for_model(about.model)?;
-                models.check_deadline(about.model, about.version, about.rows, deadline)?;
+                check(service, about.model, about.version, about.rows, deadline)?;
             }
-            framed(&infer(models, decoded(message)?, deadline).await?)
+            infer(models, InferRequest::read(message)?, deadline).await?
         }
         Method::Live => framed(&ServerLiveResponse { live: true }),
         Method::Ready => framed(&ServerReadyResponse { ready: models.is_ready() }),
@@ -147,18 +155,58 @@ pub(super) async fn change(models: &Models, peer: SocketAddr, change: Change, mo
     Ok(result?)
 }
 
-async fn infer(
-    models: &Models,
-    mut request: ModelInferRequest,
-    deadline: Instant,
-) -> Result<ModelInferResponse, Status> {
-    let invalid = |problem: String| Status::new(Code::InvalidArgument, problem);
-    let (inputs, raw) = tensor_codec::inputs(&mut request).map_err(invalid)?;
-    let outputs: smallvec::SmallVec<[&str; 4]> = request.outputs.iter().map(|output| output.name.as_str()).collect();
-    let request_message =
-        Infer { model: &request.model_name, version: &request.model_version, inputs, outputs: &outputs, deadline };
-    let answer = models.infer(request_message).await?;
-    tensor_codec::response(answer, request.id, raw).map_err(|problem| Status::new(Code::Internal, problem))
+/// Whether memory and deadline allow an inference.
+fn check(service: &Service, model: &str, version: &str, rows: usize, deadline: Instant) -> Result<(), Status> {
+    service.check_memory_for_model(model)?;
+    Ok(service.models.check_deadline(model, version, rows, deadline)?)
+}
+
+/// A request to a model.
+struct InferRequest {
+    model: String,
+    version: String,
+    id: String,
+    inputs: Vec<Tensor>,
+    outputs: Vec<InferRequestedOutputTensor>,
+    /// The inputs came raw, and so do the outputs.
+    is_raw: bool,
+}
+
+impl InferRequest {
+    fn read(message: Bytes) -> Result<InferRequest, Status> {
+        let mut request: ModelInferRequest = decoded(message)?;
+        if request.inputs.len().max(request.outputs.len()) > MAX_TENSORS {
+            return Err(invalid(format!("a request has at most {MAX_TENSORS} inputs and outputs")));
+        }
+        let (inputs, is_raw) = tensor_codec::inputs(&mut request).map_err(invalid)?;
+        let ModelInferRequest { model_name: model, model_version: version, id, outputs, .. } = request;
+        Ok(InferRequest { model, version, id, inputs, outputs, is_raw })
+    }
+
+    /// A large one. What is left of it is dropped at once, wherever that is.
+    fn large(message: Bytes) -> Result<InferRequest, Status> {
+        let mut request = InferRequest::read(message)?;
+        request.outputs.iter_mut().for_each(|output| output.parameters.clear());
+        request.inputs = request.inputs.into_iter().map(Tensor::with_packed_strings).collect();
+        Ok(request)
+    }
+}
+
+fn invalid(problem: String) -> Status {
+    Status::new(Code::InvalidArgument, problem)
+}
+
+/// Runs an inference. Gives the response with its frame.
+async fn infer(models: &Models, request: InferRequest, deadline: Instant) -> Result<Bytes, Status> {
+    let InferRequest { model, version, id, inputs, outputs, is_raw } = request;
+    let outputs: smallvec::SmallVec<[&str; 4]> = outputs.iter().map(|output| output.name.as_str()).collect();
+    let infer = Infer { model: &model, version: &version, inputs, outputs: &outputs, deadline };
+    let answer = models.infer(infer).await?;
+    // Raw outputs are only copied.
+    let cost = if is_raw { answer.bytes() / 32 } else { answer.bytes() };
+    let encode = move || tensor_codec::response(answer, id, is_raw).map(|response| framed(&response));
+    let encoded = off_worker(cost, deadline, encode).await?;
+    encoded.map_err(|problem| Status::new(Code::Internal, problem))
 }
 
 pub(super) fn metadata(models: &Models, name: &str, version: &str) -> Result<ModelMetadataResponse, Status> {

@@ -13,6 +13,7 @@
 //! | `grpc`, `framing`, `request_head` | gRPC requests, message framing, the part of a message that admission needs |
 //! | `standard` | health and reflection |
 //! | `rest`, `json_body`, `json_messages` | HTTP requests, tensors and messages as JSON |
+//! | `large` | a thread for large messages |
 //! | `methods`, `tensor_codec`, `status` | the methods themselves, tensors of gRPC messages, errors |
 
 mod connection;
@@ -23,6 +24,7 @@ mod grpc;
 mod in_flight;
 mod json_body;
 mod json_messages;
+mod large;
 mod listener;
 mod methods;
 pub(crate) mod proto;

@@ -30,6 +30,23 @@ pub(super) fn parse_head(mut message: &[u8]) -> Option<RequestHead<'_>> {
     Some(found)
 }
 
+/// What it takes to decode a message, in bytes. Raw tensors are not copied, so only their number counts. It looks no further than `most`.
+pub(super) fn decoding_cost(mut message: &[u8], most: usize) -> usize {
+    const RAW_INPUT_CONTENTS: u64 = 7;
+    const FIELD: usize = 16;
+    let mut cost = 0;
+    while !message.is_empty() && cost <= most {
+        let rest = message.len();
+        match field(&mut message) {
+            Some((RAW_INPUT_CONTENTS, _)) => cost += FIELD,
+            Some((_, bytes)) => cost += FIELD + bytes.len(),
+            // Only the decoder can judge what follows.
+            None => return cost + rest,
+        }
+    }
+    cost
+}
+
 /// The first dimension of an input tensor.
 fn rows(mut tensor: &[u8]) -> Option<usize> {
     while !tensor.is_empty() {
@@ -106,6 +123,21 @@ mod tests {
         request.model_version.clear();
         assert_eq!(parse_head(&request.encode_to_vec()), Some(RequestHead { model: "spam", version: "", rows: 1 }));
         assert_eq!(parse_head(&[]), Some(RequestHead { model: "", version: "", rows: 1 }));
+    }
+
+    #[test]
+    fn decoding_costs_what_is_not_raw() {
+        let mut request = request();
+        assert!(decoding_cost(&request.encode_to_vec(), 1 << 20) < 200);
+        request.raw_input_contents = vec![bytes::Bytes::new(); 10_000];
+        let cost = decoding_cost(&request.encode_to_vec(), 1000);
+        assert!((1001..1100).contains(&cost), "{cost}");
+        request.raw_input_contents.clear();
+        request.id = "x".repeat(5000);
+        assert!(decoding_cost(&request.encode_to_vec(), 1000) > 5000);
+        // A group, which the decoder skips.
+        let group = [b"\x73\x74", &request.encode_to_vec()[..]].concat();
+        assert!(decoding_cost(&group, 1 << 20) > 5000);
     }
 
     #[test]

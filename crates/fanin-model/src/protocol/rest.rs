@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::in_flight::InFlightPermit;
 use super::json_body::{JsonRequest, LENGTH};
 use super::json_messages;
+use super::large::off_worker;
 use super::methods::{self, Change, EXTENSIONS};
 use super::read_body::{BodyError, MAX_READ_TIME, read_body};
 use super::reply::Reply;
@@ -146,9 +147,12 @@ fn wrong_method(method: &Method) -> Status {
 /// Reads a body of JSON. An empty one is an empty object.
 async fn document(service: &Arc<Service>, incoming: Incoming, permit: &mut InFlightPermit) -> Result<Doc, Status> {
     let bounds = service.models().bounds();
+    let deadline = Instant::now() + bounds.timeout;
     let bytes = whole(incoming, bounds.max_message, bounds.timeout, permit).await?;
     let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes };
-    Doc::parse(bytes, tensors::MAX_DEPTH).map_err(|error| invalid(format!("the body is not JSON: {error}")))
+    let parse = |bytes| Doc::parse_for_reading(bytes, tensors::MAX_DEPTH);
+    let doc = off_worker(bytes.len(), deadline, move || parse(bytes)).await?;
+    doc.map_err(|error| invalid(format!("the body is not JSON: {error}")))
 }
 
 async fn whole(
@@ -195,13 +199,16 @@ async fn infer(
             length.ok_or_else(|| invalid(format!("the header {LENGTH} is not a number")))?
         }
     };
-    let mut request_message = JsonRequest::read(bytes, length).map_err(invalid)?;
-    let inputs = std::mem::take(&mut request_message.inputs);
-    let outputs = request_message.outputs().map_err(invalid)?;
-    let outputs: Vec<&str> = outputs.iter().map(|name| &**name).collect();
+    // Data beside the JSON is not looked at.
+    let cost = length.min(bytes.len());
+    let read = move || JsonRequest::read(bytes, length).map_err(invalid);
+    let mut json = off_worker(cost, deadline, read).await??;
+    let inputs = std::mem::take(&mut json.inputs);
+    let outputs: Vec<&str> = json.outputs.iter().map(|name| &**name).collect();
     let answer = service.models().infer(Infer { model: name, version, inputs, outputs: &outputs, deadline }).await?;
-    let (text, binary) =
-        request_message.encode_answer(&answer).map_err(|problem| Status::new(Code::Internal, problem))?;
+    let cost = answer.bytes();
+    let encode = move || json.encode_answer(&answer).map_err(|problem| Status::new(Code::Internal, problem));
+    let (text, binary) = off_worker(cost, deadline, encode).await??;
     permit.replace_by_answer(text.len())?;
     let kind = if binary.is_some() { "application/octet-stream" } else { "application/json" };
     let mut response = Response::new(Reply::new(text, None, Some(permit)));

@@ -35,6 +35,13 @@ pub struct Answer {
     pub outputs: Vec<Tensor>,
 }
 
+impl Answer {
+    /// Bytes of all outputs.
+    pub(crate) fn bytes(&self) -> usize {
+        self.outputs.iter().map(Tensor::bytes).sum()
+    }
+}
+
 impl Models {
     /// Refuses a request that cannot meet its deadline, before its inputs are decoded. Checks nothing else.
     ///
