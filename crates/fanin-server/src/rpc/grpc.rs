@@ -6,7 +6,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use prost::Message;
 
-use super::status::Status;
+use super::status::{Detail, Status};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -39,6 +39,21 @@ struct Any {
     type_url: String,
     #[prost(bytes = "bytes", tag = "2")]
     value: bytes::Bytes,
+}
+
+/// The messages of `grpc-status-details-bin`, which another server has sent; none if they cannot be read.
+#[cold]
+pub(super) fn read_details(value: &HeaderValue) -> Vec<Detail> {
+    // Servers differ in whether they pad.
+    let text = value.as_bytes().trim_ascii_end();
+    let text = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
+    let Ok(bytes) = STANDARD_NO_PAD.decode(text) else { return Vec::new() };
+    let status = RpcStatus::decode(bytes::Bytes::from(bytes)).unwrap_or_default();
+    let detail = |Any { type_url, value }: Any| {
+        let kind = type_url.rsplit('/').next().unwrap_or_default().to_owned();
+        Detail { kind, value, json: None }
+    };
+    status.details.into_iter().map(detail).collect()
 }
 
 /// Adds a status to headers or trailers.
@@ -111,6 +126,13 @@ mod tests {
         let details = RpcStatus::decode(&STANDARD_NO_PAD.decode(&trailers[DETAILS]).unwrap()[..]).unwrap();
         assert_eq!((details.code, &*details.message), (5, "50 % für\n"));
         assert_eq!(details.details[0].type_url, "type.googleapis.com/a.B");
+        // They are read again, also when another server has padded them.
+        assert_eq!(read_details(&trailers[DETAILS]), status.details);
+        let padded = STANDARD.encode(details.encode_to_vec());
+        assert_eq!(read_details(&padded.parse().unwrap()), status.details);
+        for broken in ["*", "AAAA", ""] {
+            assert_eq!(read_details(&HeaderValue::from_static(broken)), [], "{broken}");
+        }
         let mut long = HeaderMap::new();
         add_status(&Status::new(3, format!("{}ü", "x".repeat(MAX_MESSAGE - 1))), &mut long);
         assert_eq!(long[MESSAGE], "x".repeat(MAX_MESSAGE - 1));

@@ -29,7 +29,7 @@ pub use method::Method;
 pub use served::{Form, Served};
 pub use services::Services;
 pub use shape::{Mismatch, Shape, find_mismatch, nearest};
-pub use status::{code_named, error_names};
+pub use status::{DETAILS, code_named, error_names};
 
 pub(crate) use convert::convert;
 pub(crate) use frame::{Frame, Frames, PREFIX};

@@ -11,6 +11,8 @@ use crate::error::{ERROR_HEADER, error_header_value};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+/// The details of a status: `google.rpc.Status` in base64.
+pub const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 /// The status codes and their HTTP statuses, as gateways map them (`google.rpc.Code`).

@@ -17,6 +17,7 @@ package t;
 service T {
   rpc Gated(M) returns (stream M) { option idempotency_level = NO_SIDE_EFFECTS; }
   rpc Late(M) returns (stream M) { option idempotency_level = NO_SIDE_EFFECTS; }
+  rpc Gone(M) returns (stream M) { option idempotency_level = NO_SIDE_EFFECTS; }
   rpc Early(M) returns (stream M) { option idempotency_level = NO_SIDE_EFFECTS; }
   rpc Hang(M) returns (stream M) { option idempotency_level = NO_SIDE_EFFECTS; }
   rpc Broken(M) returns (stream M) { option idempotency_level = NO_SIDE_EFFECTS; }
@@ -27,6 +28,9 @@ service T {
 }
 message M { string id = 1; }
 "#;
+
+/// The details of every status: `google.rpc.Status` with code 11 and one `t.M` whose id is `d`.
+pub const DETAILS: &str = "CAsaHgoXdHlwZS5nb29nbGVhcGlzLmNvbS90Lk0SAwoBZA==";
 
 /// A message `M` with its prefix.
 pub fn message(id: &str) -> Bytes {
@@ -110,6 +114,10 @@ async fn answer(
             say(&mut stream, "b");
             end(&mut stream, "14");
         }
+        "Gone" => {
+            say(&mut stream, "a");
+            end(&mut stream, "11");
+        }
         "Large" => {
             say(&mut stream, "a");
             say(&mut stream, &"x".repeat(100_000));
@@ -147,5 +155,6 @@ fn end(stream: &mut SendStream<Bytes>, status: &'static str) {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", HeaderValue::from_static(status));
     trailers.insert("grpc-message", HeaderValue::from_static("internal name"));
+    trailers.insert("grpc-status-details-bin", HeaderValue::from_static(DETAILS));
     let _sent = stream.send_trailers(trailers);
 }

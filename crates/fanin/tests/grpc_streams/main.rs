@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use common::{Serving, TIMEOUT, run};
-use far::{Far, PROTO, message};
+use far::{DETAILS, Far, PROTO, message};
 use http::{HeaderMap, Request};
 use tempfile::TempDir;
 
@@ -21,9 +21,11 @@ package s;
 service S {
   rpc Gated(M) returns (stream M);
   rpc Late(M) returns (stream M);
+  rpc Gone(M) returns (stream M);
   rpc Early(M) returns (stream M);
   rpc Endless(M) returns (stream M);
   rpc Quiet(M) returns (stream M);
+  rpc Broken(M) returns (stream M);
   rpc Large(M) returns (stream M);
   rpc Unfit(M) returns (stream Other);
   rpc One(M) returns (M);
@@ -42,6 +44,9 @@ def events(req):
 
 def late(req):
     return stream(far.Late())
+
+def gone(req):
+    return stream(far.Gone())
 
 def early(req):
     answer = stream(far.Early(ok = [404]))
@@ -79,10 +84,11 @@ def late_call(req):
         return stream(answer)
 "#;
 
-const ROUTES: [&str; 13] = [
+const ROUTES: [&str; 14] = [
     "gated",
     "events",
     "late",
+    "gone",
     "early",
     "refused",
     "silent",
@@ -116,9 +122,11 @@ fn folder(flow: &str, routes: &[&str], port: u16) -> TempDir {
     for (method, name) in [
         ("Gated", "gated"),
         ("Late", "late"),
+        ("Gone", "gone"),
         ("Early", "early"),
         ("Endless", "endless"),
         ("Quiet", "quiet"),
+        ("Broken", "broken"),
         ("Large", "large"),
         ("Unfit", "late"),
         ("One", "late"),
@@ -336,6 +344,15 @@ fn a_route_of_grpc_passes_messages_on_as_protobuf() {
         assert!(trailers["grpc-status"] == "14" && trailers["grpc-message"] == "far: status", "{trailers:?}");
         let (_, bytes, trailers) = call(&tier, "Large").await;
         assert!(bytes == message("a") && trailers["grpc-status"] == "14", "{trailers:?}");
+        let (_, bytes, trailers) = call(&tier, "Broken").await;
+        assert_eq!(bytes, message("a"));
+        assert!(trailers["grpc-status"] == "14" && trailers["grpc-message"] == "far: protocol", "{trailers:?}");
+        // A status that speaks of the request is passed on with its message and details. `CA..` is code 11, now without padding.
+        let (_, bytes, trailers) = call(&tier, "Gone").await;
+        assert_eq!(bytes, message("a"));
+        assert!(trailers["grpc-status"] == "11" && trailers["grpc-message"] == "internal name", "{trailers:?}");
+        let details = trailers["grpc-status-details-bin"].to_str().expect("text");
+        assert!(details.ends_with(DETAILS[4..].trim_end_matches('=')), "{details}");
         // The first error of the stream is that of the call, and its messages must fit the route's method.
         for (method, status, logged) in [
             ("Early", "5", ""),

@@ -8,6 +8,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use fanin_flow::{FlowError, MessageStream};
 use fanin_server::rpc::{End, Status, Writer};
 use fanin_server::{Aborted, Body, BodyStream, Report};
+use fanin_upstream::grpc::DETAILS;
 use http::StatusCode;
 use http_body::{Body as _, Frame};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -42,12 +43,25 @@ impl Source {
             Source::Messages(messages) => Poll::Ready(match ready!(messages.poll_message(cx)) {
                 None => Ok(None),
                 Some(Ok(json)) => Ok(Some(json)),
-                Some(Err(FlowError { status, detail, .. })) => {
-                    let code = if status == StatusCode::GATEWAY_TIMEOUT { DEADLINE_EXCEEDED } else { UNAVAILABLE };
-                    Err(Status::new(code, detail))
-                }
+                Some(Err(error)) => Err(failed(error)),
             }),
         }
+    }
+}
+
+/// The end of a call whose source has failed: with the status that the upstream has sent, if it has sent one.
+#[cold]
+fn failed(FlowError { status, detail, rpc, .. }: FlowError) -> Status {
+    match rpc {
+        Some(rpc) => {
+            let status = Status::new(rpc.code, rpc.message);
+            match rpc.trailers.get(&DETAILS) {
+                Some(details) => status.with_details_of(details),
+                None => status,
+            }
+        }
+        None if status == StatusCode::GATEWAY_TIMEOUT => Status::new(DEADLINE_EXCEEDED, detail),
+        None => Status::new(UNAVAILABLE, detail),
     }
 }
 
