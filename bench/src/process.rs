@@ -117,12 +117,24 @@ impl Server {
     }
 
     /// Starts a command on a core and waits until `addr` takes connections.
-    pub fn command(name: &str, addr: SocketAddr, mut command: Command, patience: Duration) -> io::Result<Self> {
+    pub fn command(name: &str, addr: SocketAddr, command: Command, patience: Duration) -> io::Result<Self> {
+        Self::command_with(name, addr, &[], command, patience)
+    }
+
+    /// The same of a program that listens on `also`, too: it need not open all its ports at the same moment.
+    pub fn command_with(
+        name: &str,
+        addr: SocketAddr,
+        also: &[SocketAddr],
+        mut command: Command,
+        patience: Duration,
+    ) -> io::Result<Self> {
         let mut child = command.stdin(Stdio::null()).spawn().map_err(|error| {
             io::Error::new(error.kind(), format!("{name}: {}: {error}", command.get_program().display()))
         })?;
         let end = Instant::now() + patience;
-        while !is_ready(addr) {
+        let is_complete = || also.iter().chain([&addr]).all(|addr| is_ready(*addr));
+        while !is_complete() {
             let ended = child.try_wait()?;
             if ended.is_some() || Instant::now() > end {
                 drop(child.kill());
@@ -265,6 +277,22 @@ mod tests {
             socket.connect(addr).await.unwrap().into_std().unwrap()
         });
         assert!(is_connected_to_itself(&stream));
+    }
+
+    #[test]
+    fn a_server_has_started_when_all_its_ports_are_open() {
+        let (first, last) = (free_port().unwrap(), free_port().unwrap());
+        let _first = TcpListener::bind(first).unwrap();
+        let opened = std::thread::spawn(move || {
+            pause(Duration::from_millis(100));
+            TcpListener::bind(last).unwrap()
+        });
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        let server = Server::command_with("sleep", first, &[last], command, Duration::from_secs(30)).unwrap();
+        assert!(is_ready(last));
+        assert_eq!(server.addr, first);
+        drop(opened.join().unwrap());
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub fn alone(dir: &str, variables: &[(&str, &str)]) -> Result<Server, Failure> {
     let (listen, admin) = (process::free_port()?, process::free_port()?);
     command.env("FANIN_BENCH_LISTEN", listen.to_string()).env("FANIN_BENCH_ADMIN", admin.to_string());
     command.envs(variables.iter().copied());
-    Ok(Server::command("fanin", listen, command, Duration::from_secs(10))?)
+    Ok(Server::command_with("fanin", listen, &[admin], command, Duration::from_secs(10))?)
 }
 
 /// `fanin serve DIR` on the server's core.

@@ -149,7 +149,9 @@ fn start(stub: &Server, tls: bool) -> Result<Target, Failure> {
     let mut command = servers::fanin_command(files.as_ref().map_or(&source, |files| files.path()))?;
     command.env("FANIN_BENCH_LISTEN", listen.to_string()).env("FANIN_BENCH_ADMIN", admin.to_string());
     command.env("FANIN_BENCH_MODELS", models.to_string()).env("FANIN_BENCH_BACKEND", stub.addr.to_string());
-    let fanin = Server::command("fanin", listen, command, Duration::from_secs(10))?;
+    // With TLS there are no models.
+    let also = if tls { vec![admin] } else { vec![admin, models] };
+    let fanin = Server::command_with("fanin", listen, &also, command, Duration::from_secs(10))?;
     Ok(Target { fanin, admin, models, _files: files })
 }
 

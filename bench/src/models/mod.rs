@@ -102,6 +102,8 @@ impl Folder {
         more: &str,
     ) -> Result<Server, Failure> {
         let listen = process::free_port()?;
+        // The server opens them after the models' port.
+        let others: Vec<SocketAddr> = [listen].into_iter().chain(admin).collect();
         let admin = admin.map_or("off".to_owned(), |admin| admin.to_string());
         let toml = format!(
             "[server]\nlisten = \"{listen}\"\nadmin = \"{admin}\"\nworkers = 1\nlog = \"warn\"\n[models]\nrepository = \
@@ -112,6 +114,6 @@ impl Folder {
         if let Some(group) = group {
             command = group.command(&command);
         }
-        Ok(Server::command("fanin", models, command, Duration::from_secs(10))?)
+        Ok(Server::command_with("fanin", models, &others, command, Duration::from_secs(10))?)
     }
 }

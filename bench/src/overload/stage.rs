@@ -147,5 +147,5 @@ fn server(stub: &Server, shaky: SocketAddr) -> Result<(Server, SocketAddr), Fail
     command.env("FANIN_BENCH_LISTEN", listen.to_string()).env("FANIN_BENCH_ADMIN", admin.to_string());
     command.env("FANIN_BENCH_BACKEND", stub.addr.to_string()).env("FANIN_BENCH_FAILING", stub.addr.to_string());
     command.env("FANIN_BENCH_SHAKY", shaky.to_string());
-    Ok((Server::command("fanin", listen, command, Duration::from_secs(10))?, admin))
+    Ok((Server::command_with("fanin", listen, &[admin], command, Duration::from_secs(10))?, admin))
 }
