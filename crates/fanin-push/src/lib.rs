@@ -12,11 +12,14 @@
 //! - `relay` is the seam to other instances, `received` what comes from them.
 //! - `log` is the bounded log. `mailbox` is how a publisher wakes a worker. `channels` is the process's part, `hub` the worker's,
 //!   `subscription` the subscriber's, and `messages` has its events as JSON. `metrics` counts.
+//! - `fuzzing` is for the fuzz target.
 //!
 //! The crate must not know flows, requests or sockets.
 
 mod channels;
 mod event;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hub;
 mod log;
 mod mailbox;

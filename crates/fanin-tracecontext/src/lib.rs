@@ -1,10 +1,13 @@
 //! The trace context of a request (W3C Trace Context, level 2): what came in, what is passed on, and the ids of its spans.
 //!
+//! - `fuzzing`: for the fuzz target.
 //! - `ids`: ids of traces and spans. `traceparent`, `tracestate`: the two headers. `context`: the part of one request in its trace.
 //!
 //! This crate must not know who sends requests or where spans go.
 
 mod context;
+#[doc(hidden)]
+pub mod fuzzing;
 mod ids;
 mod traceparent;
 mod tracestate;

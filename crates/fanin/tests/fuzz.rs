@@ -86,6 +86,16 @@ fn clients_that_proxies_name() {
 }
 
 #[test]
+fn headers_of_a_trace() {
+    assert_eq!(run("trace", 20_000, fanin_tracecontext::fuzzing::headers), corpus("trace").len());
+}
+
+#[test]
+fn ids_of_last_events() {
+    assert_eq!(run("event_id", 20_000, fanin_push::fuzzing::event_id), corpus("event_id").len());
+}
+
+#[test]
 fn access_logs_to_size_by() {
     assert_eq!(run("access_log", 20_000, fanin_lab::fuzzing::access_log), corpus("access_log").len());
 }
