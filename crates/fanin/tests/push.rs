@@ -268,6 +268,35 @@ fn subscribers_over_http2_share_a_connection() {
     }));
 }
 
+#[test]
+fn a_thousand_subscriptions_that_are_reset_leave_nothing_behind() {
+    let (_dir, serving) = serve("[push]\nmax_subscribers = 100");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let reset = async {
+        let stream = tokio::net::TcpStream::connect(&serving.listen).await.expect("connected");
+        let (mut client, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+        let connection = tokio::spawn(connection);
+        for _ in 0..1000 {
+            let uri = "http://localhost/events?token=sesame&channels=news";
+            let request = hyper::Request::get(uri).body(()).expect("a request");
+            // The server may have told it to calm down.
+            let Ok(ready) = client.ready().await else { return };
+            client = ready;
+            let Ok((_response, mut stream)) = client.send_request(request, false) else { return };
+            stream.send_reset(h2::Reason::CANCEL);
+            tokio::task::yield_now().await;
+        }
+        drop(client);
+        let _ended = connection.await;
+    };
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, reset).await.expect("in time") });
+    // All places are free again.
+    eventually("nobody is subscribed", || {
+        let all: Vec<_> = (0..100).map(|_| Client::ask(&serving, "channels=news", "")).collect();
+        all.iter().all(|(_, head)| head.starts_with("HTTP/1.1 200"))
+    });
+}
+
 async fn next(body: &mut hyper::body::Incoming) -> String {
     let frame = body.frame().await.expect("not the end").expect("no error");
     String::from_utf8(frame.into_data().expect("data").to_vec()).expect("text")

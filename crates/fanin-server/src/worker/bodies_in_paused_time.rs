@@ -339,6 +339,27 @@ fn a_client_that_stops_to_read_a_stream_is_closed() {
 }
 
 #[test]
+fn a_client_that_reads_a_byte_a_second_is_closed() {
+    served(
+        |_| (),
+        async |server| {
+            let (mut read, mut write) = tokio::io::split(server.connect());
+            write.write_all(b"GET /made/1000000 HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+            let begun = Instant::now();
+            while server.slow_readers() == 0 {
+                assert!(begun.elapsed() < 200 * SECOND, "it may go on");
+                sleep(SECOND).await;
+                let _byte = read.read_u8().await;
+            }
+            // What it holds at the server is gone: the rest is what the socket had.
+            let mut rest = Vec::new();
+            let _reset = read.read_to_end(&mut rest).await;
+            assert!(rest.len() <= 64 << 10, "{}", rest.len());
+        },
+    );
+}
+
+#[test]
 fn a_stream_that_its_client_reads_may_be_silent() {
     served(
         |_| (),

@@ -114,3 +114,15 @@ fn after_requests_that_came_together_nothing_is_shed_on_that_connection() {
     assert_eq!(shed(&server), 0.0);
     assert_eq!(server.connect().get("/limited").status, 503);
 }
+
+/// The rest of a request whose beginning hyper holds may look like a whole one. It is none.
+#[test]
+fn the_rest_of_a_half_request_is_not_taken_for_a_request() {
+    let server = start();
+    let _full = full(&server);
+    let mut client = server.connect();
+    client.send("GET /limited HTTP/1.1\r\nhost: a\r\n\r\nGET /hello HTTP/1.1\r\nx-inner: ");
+    assert_eq!(client.reply().status, 503);
+    client.send("GET /limited HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!((client.reply().status, shed(&server)), (200, 0.0));
+}
