@@ -39,15 +39,16 @@ pub fn return_soon() {
     }
 }
 
-/// Gives memory of this thread that is free, and for long enough, back to the system.
+/// Gives memory of this thread that is free back to the system.
 ///
 /// mimalloc looks for such memory when a thread releases whole pages. A thread that has released much at once and then
-/// does little keeps it otherwise.
+/// does little keeps it otherwise. `true`: also the empty page
+/// of each size, of up to 512 KiB, that it keeps for a while.
 pub fn collect() {
     // SAFETY: may be called at any time on any thread; it touches free memory only.
     #[allow(unsafe_code)]
     unsafe {
-        mi_collect(false);
+        mi_collect(true);
     }
 }
 

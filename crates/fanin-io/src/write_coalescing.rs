@@ -20,9 +20,6 @@ const MAX_KEPT: usize = 256 << 10;
 /// Capacity up to this is kept, however small the batches are.
 const MIN_KEPT: usize = 8 << 10;
 
-/// After so many batches, a capacity that none of them needed is released.
-const BATCHES: u16 = 256;
-
 /// What batched bytes are written to. `C` is what the target needs besides the bytes, such as the waker of whoever awaits the answer.
 pub trait BatchTarget<C> {
     /// Takes the bytes at the end of the event loop iteration. Called by the [`Writer`], once for each [`WriteBatch::append`].
@@ -41,29 +38,26 @@ struct Pending<C> {
     entries: Vec<Entry<C>>,
     /// The bytes of all entries, in order.
     bytes: Vec<u8>,
-    /// Bytes of the largest of the last batches that were collected here, and how many these are.
+    /// Bytes of the largest batch since the last [`WriteBatch::relax`].
     largest: usize,
-    batches: u16,
 }
 
 impl<C> Pending<C> {
-    /// Empties it after a batch. A burst must not keep its memory for ever: what the last batches needed stays.
+    /// Empties it after a batch.
     fn clear(&mut self) {
         self.largest = self.largest.max(self.bytes.len());
         self.bytes.clear();
         self.bytes.shrink_to(MAX_KEPT);
-        self.batches += 1;
-        if self.batches == BATCHES {
-            self.release();
-        }
     }
 
-    #[cold]
-    fn release(&mut self) {
-        if self.bytes.capacity() > 2 * self.largest {
-            self.bytes.shrink_to(self.largest.max(MIN_KEPT));
+    /// Releases a capacity that batches have not needed lately. Waiting bytes stay.
+    fn relax(&mut self) {
+        let needed = self.largest.max(MIN_KEPT);
+        if self.bytes.capacity() > 2 * needed {
+            self.bytes.shrink_to(needed);
+            self.entries.shrink_to(0);
         }
-        (self.largest, self.batches) = (0, 0);
+        self.largest = 0;
     }
 }
 
@@ -84,7 +78,7 @@ enum WriterState {
 
 impl<C> Default for Pending<C> {
     fn default() -> Pending<C> {
-        Pending { entries: Vec::new(), bytes: Vec::new(), largest: 0, batches: 0 }
+        Pending { entries: Vec::new(), bytes: Vec::new(), largest: 0 }
     }
 }
 
@@ -149,6 +143,15 @@ impl<C> WriteBatch<C> {
     pub fn writer(self: &Rc<Self>) -> Writer<C> {
         self.writer.replace(WriterState::Scheduled);
         Writer(self.clone())
+    }
+
+    /// Releases memory of a burst. To be called now and then: what batches have needed since the last time stays.
+    pub fn relax(&self) {
+        self.pending.borrow_mut().relax();
+        if let Some(mut spare) = self.spare.take() {
+            spare.relax();
+            self.spare.set(Some(spare));
+        }
     }
 
     fn write_pending(&self) {
@@ -286,7 +289,7 @@ mod tests {
     #[test]
     fn the_memory_of_a_burst_is_released_and_that_of_usual_batches_is_kept() {
         let batch = Rc::<WriteBatch<Waker>>::default();
-        let (_, target) = socket();
+        let (socket, target) = socket();
         let capacity = || {
             let mut pending = batch.spare.take().expect("a batch has been written");
             let capacity = pending.bytes.capacity();
@@ -301,12 +304,17 @@ mod tests {
                 event_loop_iteration().await;
             }
             assert!(capacity() >= 100_000);
-            // Two take turns, and each counts its own.
-            for _ in 0..4 * BATCHES {
+            batch.relax();
+            assert!(capacity() >= 100_000, "the batches since the last time were large");
+            for _ in 0..2 {
                 append(&batch, &target, &[b'a'; 20_000], Waker::noop());
                 event_loop_iteration().await;
             }
+            append(&batch, &target, b"it stays", Waker::noop());
+            batch.relax();
             assert!((20_000..=40_000).contains(&capacity()), "{}", capacity());
+            event_loop_iteration().await;
+            assert_eq!(socket.0.borrow().last().unwrap(), b"it stays");
         });
     }
 

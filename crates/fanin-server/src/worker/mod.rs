@@ -91,6 +91,7 @@ pub(crate) async fn run<A: Application>(setup: Setup<A>, ready: impl FnOnce(io::
     };
     spawn_local(worker.timeouts.clone().run());
     spawn_local(worker.response_batch.writer());
+    spawn_local(release_unused(worker.clone()));
     spawn_local(housekeeping(worker.clone()));
     spawn_local(queueing_probe::run(worker.clone()));
     let observing = worker.clone();
@@ -153,6 +154,17 @@ fn wake_all<A: Application>(worker: &WorkerState<A>) {
 fn housekeeping_interval(server: &fanin_config::Server) -> Duration {
     let shortest = server.header_timeout.min(server.idle_timeout);
     (shortest / 10).clamp(Duration::from_millis(10), Duration::from_millis(200))
+}
+
+/// How long what a burst has left may stay: at most twice this.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Gives back what a burst has left, for as long as the worker runs.
+async fn release_unused<A: Application>(worker: Rc<WorkerState<A>>) {
+    loop {
+        sleep(RELEASE_INTERVAL).await;
+        worker.response_batch.relax();
+    }
 }
 
 /// Runs several times a second while connections are open: times connections out, hands log lines over.
