@@ -15,6 +15,8 @@ pub enum Detail {
     Calls,
     /// Also their paths and queries.
     Paths,
+    /// As `Full` if that takes little memory, otherwise as `Paths`.
+    Sample,
     /// Also waits, attempts, and the answers, so that the flow can be run again with other times.
     Full,
 }

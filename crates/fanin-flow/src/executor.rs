@@ -103,7 +103,7 @@ impl Flow {
     ) -> Flow {
         let permit = incoming.permit.take();
         let detail = incoming.detail.max(worker.detail);
-        let full = (detail == Detail::Full).then(|| Box::new(FullRecord::new(&incoming)));
+        let full = if detail >= Detail::Sample { FullRecord::begin(detail, &incoming) } else { None };
         let (is_full, again) = (full.is_some(), playback.is_some());
         let req = Rc::new(RequestObject::new(incoming, route.limits.max_json_depth));
         let args = vec![Value::Object(ObjectRef::shared(req.clone()))];

@@ -17,6 +17,9 @@ use crate::incoming_request::IncomingRequest;
 /// Bytes of a request and the answers of its calls that are kept. More, and the flow cannot be run again.
 const MAX_BYTES: usize = 16 << 20;
 
+/// The same of a sample. A few large ones, which any client can cause, would take the place of many and much memory.
+const MAX_SAMPLE: usize = 64 << 10;
+
 /// The full record of a flow.
 pub(crate) struct FullRecord {
     pub(crate) request: RecordedRequest,
@@ -27,6 +30,9 @@ pub(crate) struct FullRecord {
     pub(crate) unrepeatable: Option<&'static str>,
     /// Bytes of the request and of the answers.
     pub(crate) bytes: usize,
+    is_sample: bool,
+    /// They are more than it may keep.
+    is_too_large: bool,
 }
 
 /// A call.
@@ -86,8 +92,15 @@ impl RecordedRequest {
 }
 
 impl FullRecord {
-    pub(crate) fn new(incoming: &IncomingRequest) -> FullRecord {
-        FullRecord {
+    /// The record of a flow that begins, if so much of it is recorded and its request may be kept.
+    pub(crate) fn begin(detail: Detail, incoming: &IncomingRequest) -> Option<Box<FullRecord>> {
+        let bytes = incoming.body.len() + incoming.headers.iter().map(|(_, value)| value.len()).sum::<usize>();
+        let is_sample = match detail {
+            Detail::Full => false,
+            Detail::Sample if bytes <= MAX_SAMPLE => true,
+            _ => return None,
+        };
+        Some(Box::new(FullRecord {
             request: RecordedRequest {
                 method: incoming.method.clone(),
                 uri: incoming.uri.clone(),
@@ -101,14 +114,22 @@ impl FullRecord {
             slices: Vec::new(),
             waits: Vec::new(),
             unrepeatable: incoming.upload.is_some().then_some("its body is passed on without being collected"),
-            bytes: incoming.body.len() + incoming.headers.iter().map(|(_, value)| value.len()).sum::<usize>(),
-        }
+            bytes,
+            is_sample,
+            is_too_large: false,
+        }))
+    }
+
+    /// Whether it can be kept once its flow has ended.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        !(self.is_sample && self.is_too_large)
     }
 
     /// Keeps what a call was answered.
     pub(crate) fn answered(&mut self, index: usize, result: SharedResult) {
         let kept = self.bytes + result.as_ref().map_or(0, |ready| ready.answer.body.len());
-        if kept > MAX_BYTES {
+        if kept > if self.is_sample { MAX_SAMPLE } else { MAX_BYTES } {
+            self.is_too_large = true;
             self.unrepeatable = Some("its answers are too large to be kept");
             self.calls.iter_mut().for_each(|call| call.result = None);
         } else if let Some(call) = self.calls.get_mut(index) {

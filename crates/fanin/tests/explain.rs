@@ -38,10 +38,13 @@ def quiet(req):
 
 def passed(req):
     return stream(far.get("/fast"))
+
+def large(req):
+    return far.get("/large")
 "#;
 
 fn toml(far: SocketAddr, more: &str) -> String {
-    let routes = ["page", "flaky", "gone", "quiet", "passed"]
+    let routes = ["page", "flaky", "gone", "quiet", "passed", "large"]
         .map(|name| format!("[[routes]]\npath = \"/{name}\"\nflow = \"flow.star:{name}\"\ntimeout = \"20s\"\n"));
     format!(
         "[server]\nlisten = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\nworkers = 2\n{more}\n\
@@ -79,7 +82,11 @@ fn answer(mut stream: TcpStream) {
         if head.starts_with("GET /slow") {
             thread::sleep(Duration::from_millis(300));
         }
-        let text = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 7\r\n\r\n{\"n\":7}";
+        let fill = if head.starts_with("GET /large") { " ".repeat(100_000) } else { String::new() };
+        let length = 7 + fill.len();
+        let text = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{fill}{{\"n\":7}}"
+        );
         if stream.write_all(text.as_bytes()).is_err() {
             return;
         }
@@ -209,6 +216,27 @@ fn nobody_else_gets_a_full_record() {
     assert!(admin(&serving, "GET /requests/mine").0.starts_with("HTTP/1.1 404"));
     let (_, page) = admin(&serving, "GET /requests");
     assert_eq!(page["requests"][0]["calls"][0]["target"], "", "{page}");
+}
+
+/// Clients decide what is sampled. A few large answers must not stay in memory for it.
+#[test]
+fn large_requests_are_recorded_in_full_only_on_demand() {
+    let dir = folder("trusted = [\"127.0.0.1\"]\n[recorder]\nfull_rate = 1000\n");
+    let serving = Serving::start(dir.path());
+    let get = |path: &str, header: &str| {
+        let mut stream = serving.connect();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n{header}connection: close\r\n\r\n").expect("sent");
+        stream.read_to_string(&mut String::new()).expect("an answer");
+    };
+    let effect = |id: &str| admin(&serving, &format!("GET /requests/{id}")).1["calls"][0]["effect"].clone();
+    for (path, is_full) in [("/flaky", true), ("/large", false)] {
+        get(path, "");
+        let (_, page) = admin(&serving, &format!("GET /requests?route=GET+%2F{}", &path[1..]));
+        let id = page["requests"][0]["id"].as_str().unwrap_or_else(|| panic!("{page}"));
+        assert_eq!(effect(id).is_object(), is_full, "{path}: {}", effect(id));
+    }
+    get("/large", "fanin-explain: big\r\n");
+    assert!(effect("big").is_object());
 }
 
 #[test]

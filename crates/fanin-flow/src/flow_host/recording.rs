@@ -213,7 +213,8 @@ impl FlowHost {
 
     /// The record of the flow, which has ended.
     pub(super) fn take_record(&mut self) -> Option<Arc<FlowRecord>> {
-        let record = self.rare.as_mut()?.record.take()?;
+        let mut record = self.rare.as_mut()?.record.take()?;
+        record.full.take_if(|full| !full.may_be_kept());
         let objects = self.calls.iter().map(|entry| entry.object.clone()).collect();
         Some(Arc::new(FlowRecord { route: self.route.clone(), record, objects }))
     }

@@ -117,7 +117,11 @@ impl Recorder {
         let end = (0..=path.len().min(MAX_PATH)).rev().find(|at| path.is_char_boundary(*at)).unwrap_or(0);
         Some(Running {
             id: request.id,
-            detail: if name.is_some() || is_sample { Detail::Full } else { Detail::Calls },
+            detail: match name {
+                Some(_) => Detail::Full,
+                None if is_sample => Detail::Sample,
+                None => Detail::Calls,
+            },
             name,
             route: route.clone(),
             method: request.method.clone(),
