@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fanin_load::{Arrivals, Outcome, Plan, Request, Shape};
+use fanin_load::{Arrivals, Outcome, Plan, Protocol, Request, Shape};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -87,22 +87,26 @@ struct Held {
 
 fn hold(runtime: &Runtime, stub: &Server, attack: &Attack, lasts: Duration) -> Result<Held, Failure> {
     let target = start(stub, attack.port == Port::Tls)?;
-    let load = |lasts| -> Result<Outcome, Failure> {
+    let load = |lasts, protocol| -> Result<Outcome, Failure> {
         let scheme = if attack.port == Port::Tls { "https" } else { "http" };
         let mut plan =
             Plan::new(Request::get(&format!("{scheme}://{}/raw", target.fanin.addr))?, Shape::constant(RATE, lasts));
         plan.arrivals = Arrivals::Poisson { seed: 7 };
+        plan.protocol = protocol;
         plan.trust = fanin_load::Trust::Anything;
         Ok(runtime.block_on(fanin_load::run(&plan, |_| ()))?)
     };
-    load(Duration::from_secs(1))?;
-    let idle = load(lasts)?;
+    // Ordinary clients speak both. What a protocol's code takes is no growth.
+    for protocol in [Protocol::Http2, Protocol::Http1] {
+        load(Duration::from_secs(1), protocol)?;
+    }
+    let idle = load(lasts, Protocol::Http1)?;
     let base = megabytes(target.fanin.usage()?.rss);
     let progress = Arc::new(Progress::default());
     let attacker = client::spawn(attack.clone(), target.addr(attack.port), progress.clone());
     // Until the attack is on.
     process::pause(Duration::from_secs(1));
-    let beside = load(lasts)?;
+    let beside = load(lasts, Protocol::Http1)?;
     progress.stop();
     attacker.join().map_err(|_| Failure::Wrong(format!("{}: the attacker panicked", attack.name)))??;
     let end = Instant::now() + SETTLES;
@@ -111,7 +115,7 @@ fn hold(runtime: &Runtime, stub: &Server, attack: &Attack, lasts: Duration) -> R
         process::pause(Duration::from_secs(1));
         after = megabytes(target.fanin.usage()?.rss);
     }
-    let back = load(Duration::from_secs(1))?;
+    let back = load(Duration::from_secs(1), Protocol::Http1)?;
     if back.good < back.offered {
         return Err(Failure::Wrong(format!("{}: {} requests fail after it", attack.name, back.offered - back.good)));
     }
