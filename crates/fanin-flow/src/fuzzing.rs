@@ -83,7 +83,7 @@ pub fn headers(bytes: &[u8]) -> bool {
 pub fn json_body(bytes: &[u8]) -> bool {
     let body = Bytes::copy_from_slice(bytes);
     // As on the thread for large bodies, and as on the worker.
-    let ahead = Doc::parse_for_reading(body.clone(), MAX_DEPTH);
+    let ahead = Doc::parse_for_reading(body.clone(), MAX_DEPTH, || ());
     ahead.is_ok_and(|doc| {
         look(doc.root());
         read(&request(Uri::from_static("/"), HeaderMap::new(), body), "body")

@@ -58,13 +58,14 @@ impl Doc {
     }
 
     /// The same, and the indexes of all large containers: no later look takes time in proportion to the body. For a thread that may
-    /// compute for some milliseconds.
+    /// compute for some milliseconds. `pause` is called each millisecond or so.
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
-    pub fn parse_for_reading(bytes: Bytes, max_depth: usize) -> Result<Self, JsonError> {
+    pub fn parse_for_reading(bytes: Bytes, max_depth: usize, pause: fn()) -> Result<Self, JsonError> {
         let doc = Self::parse_indexed(bytes, max_depth)?;
-        doc.tape().index_large(doc.bytes());
+        pause();
+        doc.tape().index_large(doc.bytes(), pause);
         Ok(doc)
     }
 

@@ -113,6 +113,9 @@ struct Builder<'a, const VALIDATED: bool> {
 
 const NONE: u32 = u32::MAX;
 
+/// Keys that are hashed between two pauses: some 200 microseconds.
+const KEYS: usize = 2048;
+
 /// The scanner refuses bodies whose offsets do not fit.
 #[inline(always)]
 fn offset(at: usize) -> u32 {
@@ -268,18 +271,19 @@ impl Tape {
     }
 
     /// Builds the indexes of all large containers, which otherwise the first look into each builds.
-    pub(crate) fn index_large(&self, bytes: &[u8]) {
+    pub(crate) fn index_large(&self, bytes: &[u8], pause: fn()) {
         for (at, children) in &self.large {
-            children.get_or_init(|| self.index_children(bytes, *at));
+            children.get_or_init(|| self.index_children(bytes, *at, pause));
         }
     }
 
     fn children(&self, bytes: &[u8], at: u32) -> Option<&Children> {
         let place = self.large.binary_search_by_key(&at, |(position, _)| *position).ok()?;
-        Some(self.large[place].1.get_or_init(|| self.index_children(bytes, at)))
+        Some(self.large[place].1.get_or_init(|| self.index_children(bytes, at, || ())))
     }
 
-    fn index_children(&self, bytes: &[u8], at: u32) -> Children {
+    /// Calls `pause` each [`KEYS`] keys.
+    fn index_children(&self, bytes: &[u8], at: u32, pause: fn()) -> Children {
         let container = self.entry(at);
         let object = bytes[container.start as usize] == b'{';
         let mut positions = Vec::with_capacity(container.written() as usize);
@@ -292,11 +296,13 @@ impl Tape {
             return Children::Elements(positions.into_boxed_slice());
         }
         // The position is in the lower half: equal keys stay in the order of the text.
-        let mut hashed: Vec<u64> = positions
-            .into_iter()
-            .map(|key| u64::from(hash_key(bytes, self.entry(key))) << 32 | u64::from(key))
-            .collect();
+        let mut hashed: Vec<u64> = Vec::with_capacity(positions.len());
+        for keys in positions.chunks(KEYS) {
+            hashed.extend(keys.iter().map(|key| u64::from(hash_key(bytes, self.entry(*key))) << 32 | u64::from(*key)));
+            pause();
+        }
         hashed.sort_unstable();
+        pause();
         let mut by_hash: Vec<Member> = Vec::with_capacity(hashed.len());
         for of_hash in hashed.chunk_by(|a, b| a >> 32 == b >> 32) {
             let member = |hashed: u64| {

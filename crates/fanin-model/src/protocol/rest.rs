@@ -150,7 +150,7 @@ async fn document(service: &Arc<Service>, incoming: Incoming, permit: &mut InFli
     let deadline = Instant::now() + bounds.timeout;
     let bytes = whole(incoming, bounds.max_message, bounds.timeout, permit).await?;
     let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes };
-    let parse = |bytes| Doc::parse_for_reading(bytes, tensors::MAX_DEPTH);
+    let parse = |bytes| Doc::parse_for_reading(bytes, tensors::MAX_DEPTH, std::thread::yield_now);
     let doc = off_worker(bytes.len(), deadline, move || parse(bytes)).await?;
     doc.map_err(|error| invalid(format!("the body is not JSON: {error}")))
 }
