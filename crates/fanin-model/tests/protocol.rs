@@ -106,6 +106,7 @@ fn bad_requests_get_the_protocols_own_statuses() {
 }
 
 /// Sends a request of JSON, and gives status and body.
+#[allow(clippy::disallowed_methods, reason = "a test's own thread")]
 fn infer(server: &Server, body: &str) -> (u16, String) {
     let mut stream = std::net::TcpStream::connect(server.address).expect("connected");
     let head = format!(
