@@ -10,6 +10,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use toml::de::DeTable;
 
+use crate::access::Named;
+use crate::auth::Auth;
+use crate::rate_limit::RateLimit;
 use crate::reader::Reader;
 use crate::reader::Table;
 use crate::route::ForAll;
@@ -71,6 +74,14 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "HeaderRules")]
     pub response_headers: Option<HeaderRules>,
+    /// How clients prove who they are, by the name under which routes use it.
+    #[serde(serialize_with = "serialize::named")]
+    #[schemars(with = "std::collections::BTreeMap<String, Auth>")]
+    pub auth: IndexMap<String, Auth>,
+    /// How many requests in how much time, by the name under which routes use it.
+    #[serde(serialize_with = "serialize::named")]
+    #[schemars(with = "std::collections::BTreeMap<String, RateLimit>")]
+    pub rate_limits: IndexMap<String, RateLimit>,
     /// Methods and paths, each bound to a flow.
     pub routes: Vec<Route>,
     /// The folder of the file. Flow files are below it.
@@ -241,6 +252,7 @@ fn read(mut root: Table<'_, '_>) -> Config {
         }
         None => FlowLimits::default(),
     };
+    let ((auth, named_upstreams), rate_limits) = (Auth::read_all(&mut root), RateLimit::read_all(&mut root));
     let cors = root.table("cors").and_then(Cors::read);
     let compression = root.table("compression").map(Compression::read);
     let response_headers = root.table("response_headers").map(HeaderRules::read);
@@ -250,6 +262,7 @@ fn read(mut root: Table<'_, '_>) -> Config {
         cors: cors.as_ref(),
         compression: compression.as_ref(),
         response_headers: response_headers.as_ref(),
+        named: Named { auth: &auth, rate_limits: &rate_limits },
     };
     let routes = route::read_all(root.tables("routes"), &for_all);
     let longest = routes.iter().map(|route| route.timeout).max();
@@ -261,14 +274,19 @@ fn read(mut root: Table<'_, '_>) -> Config {
     let otlp = root.table("otlp").map(Otlp::read);
     // Spans belong to traces.
     let tracing = tracing.or_else(|| otlp.as_ref().map(|_| Tracing::default()));
-    let upstreams = root
+    let upstreams: IndexMap<String, Upstream> = root
         .named_tables("upstreams")
         .into_iter()
         .filter_map(|(name, table)| Upstream::read(name, table, longest, models.as_ref()))
         .map(|upstream| (upstream.name.clone(), upstream))
         .collect();
+    for at in &named_upstreams {
+        auth[&at.0].check_upstream(at, root.reader(), &upstreams);
+    }
     root.finish();
     Config {
+        auth,
+        rate_limits,
         server,
         flow,
         upstreams,

@@ -8,8 +8,9 @@
 //! |---|---|
 //! | `config` | the whole file |
 //! | `server`, `route`, `flow_limits`, `executor`, `models`, `push`, `recorder`, `tracing`, `otlp` | a table each |
-//! | `objective`, `budget` | what a route promises, and what its flow may do |
 //! | `web` | what browsers and caches expect of responses |
+//! | `access`, `auth`, `rate_limit` | who may use a route, and how often |
+//! | `objective`, `flow_ref`, `budget` | what a route promises; the flow that it names, and what that may do |
 //! | `upstream` | `[upstreams.NAME]`: kinds, policies, operations, statements |
 //! | `values` | durations, sizes, environment variables, names, secrets as text |
 //! | `reader` | typed values with their positions; records every error and reads on |
@@ -23,12 +24,15 @@
 //! section's `read`. The JSON Schema and the table of `docs/configuration.md` follow from the struct; a test fails
 //! when the two disagree.
 
+mod access;
+mod auth;
 mod budget;
 mod config;
 mod diagnostic;
 mod editing;
 mod executor;
 mod flow_limits;
+mod flow_ref;
 #[doc(hidden)]
 pub mod fuzzing;
 mod grpc;
@@ -41,6 +45,7 @@ mod path_pattern;
 mod path_segments;
 mod priority;
 mod push;
+mod rate_limit;
 mod reader;
 mod recorder;
 mod render;
@@ -53,12 +58,15 @@ mod upstream;
 mod values;
 mod web;
 
+pub use access::Access;
+pub use auth::{Algorithm, Auth, AuthKind};
 pub use budget::{Allowance, Budget};
 pub use config::{Config, FILE_NAME, Inspection};
 pub use diagnostic::{ConfigError, Diagnostic, Position, Severity, Source};
 pub use editing::{Editing, canonical, locate};
 pub use executor::{Executor, Threads};
 pub use flow_limits::FlowLimits;
+pub use flow_ref::FlowRef;
 pub use grpc::Grpc;
 pub use memory_budget::MemoryBudget;
 pub use models::{ModelSettings, Models, Versions};
@@ -68,9 +76,10 @@ pub use otlp::{Otlp, OtlpProtocol};
 pub use path_segments::{UnsafeSegment, check_segments, check_value, has_whole_escapes};
 pub use priority::Priority;
 pub use push::Push;
+pub use rate_limit::{RateLimit, RateLimitKey};
 pub use recorder::Recorder;
 pub use render::{render, render_all};
-pub use route::{FlowRef, OnDisconnect, Route};
+pub use route::{OnDisconnect, Route};
 pub use server::{AccessLog, LogFormat, RequestSlashes, Server, ServerTls};
 pub use tracing::{TraceTrust, Tracing};
 pub use upstream::batch::Batch;

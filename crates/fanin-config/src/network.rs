@@ -1,8 +1,10 @@
-//! Addresses and networks of trusted clients.
+//! Addresses and networks of clients.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+
+use crate::reader::Table;
 
 /// An address, or all addresses that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,19 @@ impl fmt::Display for Network {
         let most = if self.address.is_ipv4() { 32 } else { 128 };
         if self.bits == most { self.address.fmt(f) } else { write!(f, "{}/{}", self.address, self.bits) }
     }
+}
+
+/// Most networks of one list: a request compares its client with each.
+const MAX_NETWORKS: usize = 1000;
+
+/// Reads a list of addresses and networks.
+pub(crate) fn networks(table: &mut Table<'_, '_>, key: &'static str) -> Vec<Network> {
+    let found = table.list(key, "an address or a network such as \"10.0.0.0/8\"", false, str::parse);
+    let found: Vec<Network> = found.into_iter().flatten().map(|network| network.value).collect();
+    if found.len() > MAX_NETWORKS {
+        table.error(key, format_args!("has more than {MAX_NETWORKS} networks; put a firewall in front"));
+    }
+    found
 }
 
 #[cfg(test)]

@@ -1,27 +1,25 @@
 //! `[[routes]]`: method and path bound to a flow.
 
-use std::fmt;
-use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use http::{HeaderValue, Method};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::access::{Access, Named};
 use crate::budget::{self, Budget};
-use crate::diagnostic::Position;
 use crate::executor::{self, Executor, Threads};
 use crate::flow_limits::FlowLimits;
+use crate::flow_ref::{FlowRef, read_flow};
 use crate::grpc::full_method;
 use crate::objective::{Objective, parse_objective};
 use crate::path_pattern::{check_pattern, colon_segment};
 use crate::priority::{self, Priority};
-use crate::reader::{Located, Reader, Table};
+use crate::reader::Table;
 use crate::route_conflicts::Paths;
 use crate::schema::types;
 use crate::server::Server;
 use crate::values::duration::format_duration;
-use crate::values::names::is_identifier;
 use crate::values::origin::web_origin;
 use crate::values::serialize;
 use crate::web::cache_control;
@@ -127,6 +125,9 @@ pub struct Route {
     /// 200 }`, each request holds a thread.
     #[schemars(with = "types::Or<types::Coroutines, Threads>")]
     pub executor: Executor,
+    /// Who may use the route, and how often.
+    #[serde(flatten)]
+    pub access: Access,
     /// Limits of one request: those of `[flow]`, overridden by keys of this route.
     #[serde(flatten)]
     pub limits: FlowLimits,
@@ -159,32 +160,9 @@ impl Route {
             objective: None,
             budget: None,
             executor: Executor::Coroutines,
+            access: Access::open(),
             limits: FlowLimits::default(),
         }
-    }
-}
-
-/// A function of a flow file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FlowRef {
-    /// The file, relative to the configuration's folder and below it, with `/` between folders.
-    pub file: PathBuf,
-    /// The function's name.
-    pub function: String,
-    /// Where fanin.toml names it, for messages.
-    pub at: Position,
-}
-
-impl FlowRef {
-    /// A function of a flow file that no configuration file names.
-    pub fn new(file: impl Into<PathBuf>, function: impl Into<String>) -> FlowRef {
-        FlowRef { file: file.into(), function: function.into(), at: Position::default() }
-    }
-}
-
-impl fmt::Display for FlowRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file.display(), self.function)
     }
 }
 
@@ -208,6 +186,7 @@ pub(crate) struct ForAll<'a> {
     pub cors: Option<&'a Cors>,
     pub compression: Option<&'a Compression>,
     pub response_headers: Option<&'a HeaderRules>,
+    pub named: Named<'a>,
 }
 
 /// Reads `[[routes]]`; no two may match the same request.
@@ -245,7 +224,7 @@ impl Route {
 
 impl Route {
     fn read(table: &mut Table<'_, '_>, for_all: &ForAll<'_>) -> Option<Route> {
-        let ForAll { server, flow, cors, compression, response_headers } = *for_all;
+        let ForAll { server, flow, cors, compression, response_headers, named } = *for_all;
         let methods = table.methods("method").unwrap_or_else(|| vec![Method::GET]);
         let grpc = table.parsed("grpc", "a method such as \"shop.v1.Products/Page\"", full_method).map(|at| at.value);
         for key in ["path", "method", "stream_body", "allowed_origins"]
@@ -256,7 +235,7 @@ impl Route {
         }
         let path = table
             .parsed("path", "a path such as \"/products/{id}\"", |text| check_pattern(text).map(|()| text.to_owned()));
-        let flow_ref = table.parsed("flow", "a file and a function such as \"flows/page.star:page\"", flow_ref);
+        let flow_ref = read_flow(table, "flow");
         if !table.has("path") && !table.has("grpc") {
             table.missing("path", "path = \"/...\"");
         }
@@ -267,11 +246,7 @@ impl Route {
             let message = format!("the segment `{segment}` is literal text");
             table.warning("path", &message, &format!("a parameter is written {{{}}}", &segment[1..]));
         }
-        if let Some(flow) = &flow_ref {
-            check_file(table.reader(), flow);
-        }
         let path = path.map(|at| at.value).or_else(|| grpc.as_ref().map(|method| format!("/{method}")));
-        let (path, flow_ref) = (path, flow_ref.map(|at| at_position(at, table.reader())));
         // The rest is read even when one of these is missing, so that all that is wrong is found.
         let stand_in = FlowRef::new("", "");
         let mut route = Route::new(Method::GET, path.clone().unwrap_or_default(), flow_ref.clone().unwrap_or(stand_in));
@@ -335,6 +310,7 @@ impl Route {
         if route.stream_body && matches!(route.executor, Executor::Threads(_)) {
             table.error("stream_body", "does not work with threads; remove `executor` from this route");
         }
+        route.access = Access::read(table, &named);
         route.limits = FlowLimits::read(table, flow);
         (path.is_some() && flow_ref.is_some()).then_some(route)
     }
@@ -346,44 +322,5 @@ fn allowed_origin(text: &str) -> Result<String, String> {
         _ => web_origin(text).ok_or_else(|| {
             format!("`{text}` is no origin; write scheme, host and perhaps port, and nothing behind them")
         }),
-    }
-}
-
-fn at_position(at: Located<FlowRef>, reader: &Reader<'_>) -> FlowRef {
-    FlowRef { at: reader.position(&at.span), ..at.value }
-}
-
-/// Reads `file.star:function`.
-fn flow_ref(text: &str) -> Result<FlowRef, String> {
-    let Some((file, function)) = text.rsplit_once(':') else {
-        return Err(format!("`{text}` names no function; write \"file.star:function\""));
-    };
-    if !is_identifier(function) {
-        return Err(format!("`{function}` is not a function's name"));
-    }
-    if !file.ends_with(".star") {
-        return Err(format!("`{file}` is not a .star file"));
-    }
-    let inside = Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if !inside || file.contains('\\') {
-        return Err(format!("`{file}` is outside the configuration's folder; move it below that folder"));
-    }
-    let plain: PathBuf = Path::new(file).components().filter(|part| !matches!(part, Component::CurDir)).collect();
-    Ok(FlowRef::new(plain, function))
-}
-
-/// The flow's file must be there, and links must not lead out of the folder.
-fn check_file(reader: &Reader<'_>, flow: &Located<FlowRef>) {
-    let file = reader.dir().join(&flow.value.file);
-    if !file.is_file() {
-        reader.error(&flow.span, format!("there is no flow file {}", file.display()));
-        return;
-    }
-    let real = |path: &Path| path.canonicalize().ok();
-    if let (Some(file_at), Some(dir)) = (real(&file), real(reader.dir()))
-        && !file_at.starts_with(&dir)
-    {
-        let message = format!("the flow file {} is a link to outside the configuration's folder", file.display());
-        reader.error(&flow.span, message);
     }
 }

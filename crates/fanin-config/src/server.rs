@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::memory_budget::{self, MemoryBudget};
-use crate::network::Network;
+use crate::network::{Network, networks};
 use crate::reader::Table;
 use crate::schema::types;
 use crate::values::http::address;
@@ -80,6 +80,15 @@ pub struct Server {
     #[serde(serialize_with = "serialize::list")]
     #[schemars(with = "Vec<types::NetworkText>")]
     pub trusted: Vec<Network>,
+    /// Addresses and networks of clients that may use any route: `["10.0.0.0/8"]`. Others get 403. An empty list: all may. A route
+    /// can demand more.
+    #[serde(serialize_with = "serialize::list")]
+    #[schemars(with = "Vec<types::NetworkText>")]
+    pub allow: Vec<Network>,
+    /// Addresses and networks of clients that may use no route, even if `allow` names them.
+    #[serde(serialize_with = "serialize::list")]
+    #[schemars(with = "Vec<types::NetworkText>")]
+    pub deny: Vec<Network>,
     /// Requires a PROXY header (version 1 or 2) on each connection from `trusted`. It names the client; `req.remote`
     /// and the access log then show that one. It must come within `header_timeout`. A connection without a valid one
     /// is closed. Connections from others have none.
@@ -222,6 +231,8 @@ impl Default for Server {
             memory: MemoryBudget::Auto,
             priority_header: None,
             trusted: Vec::new(),
+            allow: Vec::new(),
+            deny: Vec::new(),
             proxy_protocol: false,
             forwarded_header: None,
             max_connections: 10_000,
@@ -371,8 +382,7 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         None => default.access_log,
     };
     let priority_header = table.header_or_off("priority_header").unwrap_or(default.priority_header);
-    let trusted = table.list("trusted", "an address or a network such as \"10.0.0.0/8\"", false, str::parse);
-    let trusted: Vec<Network> = trusted.into_iter().flatten().map(|network| network.value).collect();
+    let trusted = networks(&mut table, "trusted");
     let forwarded_header = table.header_or_off("forwarded_header").unwrap_or(default.forwarded_header);
     let proxy_protocol = table.boolean("proxy_protocol").unwrap_or(default.proxy_protocol);
     let timeout_header = table.header_or_off("timeout_header").unwrap_or(default.timeout_header);
@@ -402,6 +412,8 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         memory: memory_budget::read(&mut table).unwrap_or(default.memory),
         priority_header,
         trusted,
+        allow: networks(&mut table, "allow"),
+        deny: networks(&mut table, "deny"),
         proxy_protocol,
         forwarded_header,
         max_connections,

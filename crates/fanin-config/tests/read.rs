@@ -187,7 +187,7 @@ fn every_key_is_read() {
     let url = "http://catalog.internal:8080".parse().expect("a URL");
     assert_eq!(config.upstreams["catalog"], Upstream::new("catalog", url));
 
-    let [page, home] = &config.routes[..] else { panic!("two routes") };
+    let [page, home, orders] = &config.routes[..] else { panic!("three routes") };
     assert_eq!((&page.methods[..], page.path.as_str()), (&[Method::POST][..], "/pages/{id}/{*rest}"));
     assert_eq!((page.flow.file.as_path(), page.flow.function.as_str()), (Path::new("flows/page.star"), "page"));
     assert_eq!(page.timeout, Duration::from_millis(400));
@@ -202,6 +202,20 @@ fn every_key_is_read() {
     assert_eq!((home.limit, home.max_waiting, home.max_body), (500, 0, 2_000_000), "the server's");
     assert_eq!(home.limits, flow, "what [flow] says");
     assert_eq!(&FULL[home.flow.at.start..home.flow.at.end], "\"flows/page.star:home\"");
+
+    let access = &orders.access;
+    assert_eq!(
+        (&access.auth[..], &access.rate_limit[..]),
+        (&["shop", "partners"].map(String::from)[..], &["tenant".into()][..])
+    );
+    assert_eq!((access.rate_cost, access.require["level"].len(), access.allow.len(), access.deny.len()), (3, 2, 1, 1));
+    assert_eq!(access.before.as_ref().map(ToString::to_string).as_deref(), Some("flows/page.star:guard"));
+    let shop = &config.auth["shop"];
+    assert_eq!((shop.upstream.as_deref(), shop.jwks_path.as_str(), shop.keys.len()), (Some("catalog"), "/keys", 1));
+    assert_eq!((shop.leeway, shop.max_cached), (Duration::from_secs(5), 0));
+    let tenant = &config.rate_limits["tenant"];
+    assert_eq!((tenant.requests, tenant.per, tenant.burst, tenant.headers), (5, Duration::from_secs(1), 9, false));
+    assert_eq!(tenant.key.to_string(), "claim:org.id");
 }
 
 #[test]

@@ -88,6 +88,12 @@ fn bad_files_are_not_valid() {
         "[upstreams.a]\nurl = 'http://a'\n[upstreams.a.operations.b]\npath = '/'\nbatch = { max_keys = 3 }",
         "[upstreams.a]\nurl = 'http://a'\n[upstreams.a.operations.b]\npath = '/'\ncache = {}",
         "[upstreams.a]\nurl = 'http://a'\nsnapshot = {}",
+        "[auth.a]\nissuers = []",
+        "[auth.a]\nkind = 'magic'",
+        "[auth.a]\nkind = 'jwt'\nalgorithms = ['none']",
+        "[rate_limits.a]\nrequests = 1",
+        "[rate_limits.a]\nrequests = 1\nper = '1s'\nkey = 'cookie'",
+        "[[routes]]\npath = '/'\nflow = 'a.star:b'\nauth = []",
         "[[routes]]\npath = '/'",
         "[[routes]]\npath = 'a'\nflow = 'a.star:b'",
         "[[routes]]\npath = '/'\nflow = 'a.star'",
@@ -138,6 +144,8 @@ fn the_reader_knows_what_the_schema_says() {
         ("Recorder", "[recorder]\nzzzzzzzzzzzz = 1"),
         ("Otlp", "[otlp]\nzzzzzzzzzzzz = 1"),
         ("Tracing", "[tracing]\nzzzzzzzzzzzz = 1"),
+        ("Auth", "[auth.a]\nkind = 'jwt'\nzzzzzzzzzzzz = 1"),
+        ("RateLimit", "[rate_limits.a]\nzzzzzzzzzzzz = 1"),
         ("Budget", "[[routes]]\n[routes.budget]\nzzzzzzzzzzzz = 1"),
         ("Threads", "[[routes]]\n[routes.executor]\nzzzzzzzzzzzz = 1"),
         ("Compression", "[compression]\nzzzzzzzzzzzz = 1"),
@@ -147,7 +155,7 @@ fn the_reader_knows_what_the_schema_says() {
         assert_eq!(known(text), keys(&schema["$defs"][name]), "{name}");
     }
     let sections = schema["$defs"].as_object().expect("sections");
-    assert_eq!(sections.len(), 28, "a section that is not compared above: {:?}", sections.keys());
+    assert_eq!(sections.len(), 30, "a section that is not compared above: {:?}", sections.keys());
 }
 
 #[test]

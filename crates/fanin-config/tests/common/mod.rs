@@ -210,4 +210,51 @@ max_calls = 11
 [[routes]]
 path = "/"
 flow = "flows/page.star:home"
+
+[auth.shop]
+kind = "jwt"
+header = "x-token"
+query = "token"
+issuers = ["https://idp.example"]
+audiences = ["shop"]
+algorithms = ["PS256"]
+upstream = "catalog"
+jwks_path = "/keys"
+keys = ["key.pem"]
+refresh = "10m"
+min_interval = "1m"
+max_stale = "2h"
+leeway = "5s"
+required_claims = ["sub"]
+principal_claim = "email"
+max_cached = 0
+
+[auth.jobs]
+kind = "jwt"
+issuers = []
+audiences = []
+secret = "${TOKEN}-s3cret-from-env-again"
+
+[auth.partners]
+kind = "api_keys"
+file = "key.pem"
+
+[rate_limits.tenant]
+requests = 5
+per = "1s"
+burst = 9
+key = "claim:org.id"
+max_keys = 10
+headers = false
+
+[[routes]]
+path = "/orders"
+flow = "flows/page.star:home"
+auth = ["shop", "partners"]
+require = { scope = "orders:write", level = [1, 2], verified = true }
+allow = ["10.0.0.0/8"]
+deny = ["10.9.0.0/16"]
+rate_limit = "tenant"
+rate_cost = 3
+before = "flows/page.star:guard"
 "#;
