@@ -6,7 +6,9 @@ use std::sync::Arc;
 use http::Method;
 use prometheus_client::registry::Registry;
 
-use crate::{Activity, LoadError, MemoryPressure, Request, RequestEnd, Response, RouteSpec};
+use crate::{
+    Activity, GuardedHead, LoadError, MemoryPressure, Pass, Request, RequestEnd, Response, RouteSpec, Verdict,
+};
 
 /// One loaded configuration with everything compiled. All workers share it. A reload replaces it as a whole; requests that run on the
 /// old one end there.
@@ -96,6 +98,11 @@ pub trait Worker: 'static {
     /// after [`Request::deadline`]: the application should end by itself at the deadline and report what it was waiting for.
     fn handle(&self, request: Request) -> Self::Future;
 
+    /// Decides about a request to a [guarded](crate::RouteSpec::guarded) route, before it is admitted and its body is read.
+    fn guard(&self, _head: &GuardedHead<'_>) -> Verdict {
+        Verdict::Pass(Pass::default())
+    }
+
     /// A request has ended whose trace is recorded, whoever answered it.
     fn request_ended(&self, _end: &RequestEnd<'_>) {}
 
@@ -134,12 +141,17 @@ pub trait Loader: Send + Sync + 'static {
     /// Whether a change of this file below [`watch`](Self::watch) causes a reload. By default: TOML,
     /// Starlark, JSON, certificate and protobuf files, and the links by which Kubernetes switches mounted folders.
     fn concerns(&self, path: &Path) -> bool {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
-        name.starts_with("..data")
-            || (!name.starts_with('.')
-                && matches!(extension, "toml" | "star" | "json" | "pem" | "crt" | "key" | "proto" | "binpb" | "desc"))
+        is_configuration(path)
     }
+}
+
+/// Whether a file is of a kind that configurations are made of: what [`Loader::concerns`] tells by default.
+pub fn is_configuration(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
+    name.starts_with("..data")
+        || (!name.starts_with('.')
+            && matches!(extension, "toml" | "star" | "json" | "pem" | "crt" | "key" | "proto" | "binpb" | "desc"))
 }
 
 /// Which worker an application's part is made for.

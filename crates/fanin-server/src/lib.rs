@@ -6,7 +6,7 @@
 //! # Map
 //! | module | contents |
 //! |---|---|
-//! | `application`, `request`, `response`, `body`, `problem`, `report`, `route_spec` | the interface to the application |
+//! | `application`, `guard`, `request`, `response`, `body`, `problem`, `report`, `route_spec` | the interface to the application |
 //! | `server`, `control`, `generation`, `watchdog` | start, reload, drain, admin pages, stall detection |
 //! | `worker` | a thread with an event loop: accept, run queue, overload detector |
 //! | `client` | the client's address behind load balancers, and the bounds of each client |
@@ -30,7 +30,7 @@
 //! 4. The response is measured, logged and sent.
 //!
 //! # Admission
-//! First the bounds of the client, if any are set (`client`). Then three checks, in this order, before any work is done for the
+//! First the bounds of the client, if any are set (`client`), and the application's guard of the route ([`Worker::guard`]). Then three checks, in this order, before any work is done for the
 //! request:
 //! 1. the memory budget (`memory_budget`),
 //! 2. the run queue of a worker that cannot keep up (`worker::run_queue`),
@@ -81,6 +81,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod generation;
+mod guard;
 mod heartbeat;
 mod host;
 mod http_date;
@@ -113,11 +114,12 @@ mod web;
 mod worker;
 
 pub use admission::Permit;
-pub use application::{Application, DebugPage, DebugWork, Loader, PageLink, Worker, WorkerContext};
+pub use application::{Application, DebugPage, DebugWork, Loader, PageLink, Worker, WorkerContext, is_configuration};
 pub use body::{Aborted, Body, BodyStream, Pieces};
 pub use control::Exit;
 pub use error::{LoadError, StartError};
 pub use fanin_config::Priority;
+pub use guard::{GuardedHead, Identity, Pass, Verdict};
 pub use heartbeat::Activity;
 pub use memory_budget::MemoryPressure;
 pub use metrics::MetricsPage;

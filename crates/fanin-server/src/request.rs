@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::Upload;
-use crate::{Permit, Priority, RequestId};
+use crate::{Identity, Permit, Priority, RequestId};
 
 /// A request that has been admitted and whose body has been read.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub struct Request {
     pub deadline: Instant,
     /// The route's priority, or the one that a trusted client gave.
     pub priority: Priority,
+    /// Who sends it, if the application's guard knows.
+    pub identity: Option<Arc<dyn Identity>>,
     /// Its trace, if it takes part in one.
     pub trace: Option<Arc<TraceContext>>,
     /// The client asks for another protocol, and the connection can go on in one: [`Response::switching_protocols`](crate::Response::switching_protocols).

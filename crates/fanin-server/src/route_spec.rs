@@ -37,6 +37,8 @@ pub struct RouteSpec {
     pub response_headers: Option<fanin_config::HeaderRules>,
     /// What the route promises. Metrics count the requests that keep it.
     pub objective: Option<fanin_config::Objective>,
+    /// The application decides about each request: [`Worker::guard`](crate::Worker::guard).
+    pub guarded: bool,
     /// Orders the queue, and decides which requests are shed first.
     pub priority: Priority,
 }
@@ -59,6 +61,7 @@ impl RouteSpec {
             etag: false,
             cache_control: None,
             response_headers: None,
+            guarded: false,
             objective: None,
             priority: Priority::Normal,
         }
@@ -91,6 +94,7 @@ impl From<&fanin_config::Route> for RouteSpec {
             etag: route.etag,
             cache_control: route.cache_control.clone(),
             response_headers: route.response_headers.clone(),
+            guarded: false,
             objective: route.objective,
             priority: route.priority,
         }

@@ -29,6 +29,8 @@ pub(crate) struct Line<'a> {
     pub(crate) peer: Option<&'a str>,
     pub(crate) version: Version,
     pub(crate) id: RequestId,
+    /// Who sent it, if its route asks.
+    pub(crate) principal: Option<&'a str>,
     pub(crate) trace: Option<TraceId>,
 }
 
@@ -70,6 +72,10 @@ impl Line<'_> {
             _ => b"\",\"protocol\":\"HTTP/1.1\",\"id\":\"",
         });
         to.extend_from_slice(&self.id.hex());
+        if let Some(principal) = self.principal {
+            to.extend_from_slice(b"\",\"principal\":\"");
+            escape(principal, to);
+        }
         if let Some(trace) = self.trace {
             to.extend_from_slice(b"\",\"trace_id\":\"");
             to.extend_from_slice(&trace.hex());
@@ -112,6 +118,7 @@ mod tests {
             peer: (path == "/a").then_some("10.0.0.1:5"),
             version: Version::HTTP_11,
             id: RequestId::new(1),
+            principal: (path == "/a").then_some("\"ann\"\n"),
             trace,
         };
         line.write(&mut WallClock::new(), &mut text);
@@ -130,6 +137,7 @@ mod tests {
         assert_eq!(json["route"], "GET /a");
         assert_eq!((&json["remote"], &json["peer"]), (&"127.0.0.1:65535".into(), &"10.0.0.1:5".into()));
         assert_eq!(json["id"], "0000000000000001");
+        assert_eq!(json["principal"], "\"ann\"\n");
         assert_eq!(json["time"].as_str().unwrap().len(), 24);
     }
 

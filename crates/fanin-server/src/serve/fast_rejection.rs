@@ -96,6 +96,7 @@ impl<A: Application> FastRejection for WorkerState<A> {
                 peer: peer.as_deref(),
                 version: Version::HTTP_11,
                 id,
+                principal: None,
                 trace: None,
             });
         }

@@ -1,14 +1,18 @@
 //! One request: from the parsed head to the response.
 //!
-//! - `response_future`: the future that hyper polls, and its states.
+//! - `response_future`: the future that hyper polls, and its states. `guard_wait`, `pending_request`: waits before the request runs.
+//! - `client_headers`: what trusted clients set by headers.
 //! - `read_body`: the request's body. `response_body`: the response's.
 //! - `trace`: the trace that a request takes part in.
 //! - `server_responses`: what the server answers without the application.
 //! - `fast_rejection`: refusals that hyper never sees. `connection_headers`: headers that only the server writes.
 
 mod connection_headers;
+mod client_headers;
 mod fast_rejection;
+mod guard_wait;
 mod panic;
+mod pending_request;
 mod read_body;
 mod response_body;
 mod response_future;
@@ -19,23 +23,25 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use fanin_tracecontext::TraceContext;
 use http::header::TRANSFER_ENCODING;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio::time::Instant;
 
+use client_headers::{client_priority, client_timeout};
+use guard_wait::GuardWait;
 pub(crate) use panic::catch_panic;
+use pending_request::{PendingRequest, Wait};
 use read_body::ReadBody;
 use response_body::ResponseBody;
-use response_future::{PendingRequest, RequestState, ResponseFuture, Wait};
+use response_future::{RequestState, ResponseFuture};
 use server_responses::{MAX_HEADERS, ServerResponse};
 
 use crate::admission::{Admission, Permit, Refusal, admit};
@@ -45,7 +51,7 @@ use crate::router::Found;
 use crate::rpc::{Call, Protocol};
 use crate::web::WebRequest;
 use crate::worker::{Route, WorkerGeneration, WorkerState};
-use crate::{Application, Params, Priority, Request, RequestId, Upload, Worker, host, web};
+use crate::{Application, GuardedHead, Params, Pass, Priority, Request, RequestId, Upload, Verdict, Worker, host, web};
 
 /// What hyper calls for each request of a connection.
 pub(crate) struct Service<A: Application> {
@@ -73,6 +79,8 @@ struct RequestMeta {
     trace: Option<Arc<TraceContext>>,
     /// What its route configures for browsers and caches.
     web: Option<Box<WebRequest>>,
+    /// What the application's guard has found out.
+    pass: Option<Box<Pass>>,
     /// It counts for its client until it is answered or given up.
     in_progress: Option<InProgress>,
 }
@@ -115,6 +123,7 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
             can_upgrade: can_upgrade(&parts, &body),
             trace: None,
             web: None,
+            pass: None,
             in_progress: None,
         };
         let generation = self.worker.generation();
@@ -253,6 +262,45 @@ fn check<A: Application>(
         route.stats.refused(Refusal::Memory);
         return Err(ServerResponse::Refused(Refusal::Memory));
     }
+    if route.guarded {
+        let head = GuardedHead {
+            route: route.index,
+            method: &parts.method,
+            uri: &parts.uri,
+            headers: &parts.headers,
+            client: meta.remote(conn).ip(),
+            start: meta.start,
+            deadline,
+        };
+        match guard_wait::decide(generation, route, &head)? {
+            Verdict::Pass(pass) => meta.pass = Some(Box::new(pass)),
+            Verdict::Refuse(response) => return Err(ServerResponse::Guard(response)),
+            Verdict::Wait(verdict) => {
+                let _held_back = held_back(conn, &body);
+                let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
+                return Ok(RequestState::Guard {
+                    waiting: Box::new(GuardWait { verdict, _held_back, head: Some((head, body)) }),
+                });
+            }
+        }
+    }
+    admission(worker, conn, generation, meta, route, parts, params, (deadline, priority), body)
+}
+
+/// The run queue of an overloaded worker, and the permits of route and server.
+#[inline]
+#[allow(clippy::too_many_arguments, reason = "a struct of them would copy some hundred bytes once more")]
+fn admission<A: Application>(
+    worker: &WorkerState<A>,
+    conn: &Rc<ConnectionState>,
+    generation: &WorkerGeneration<A>,
+    meta: &RequestMeta,
+    route: &Rc<Route>,
+    parts: Parts,
+    params: Params,
+    (deadline, priority): (Instant, Priority),
+    body: Incoming,
+) -> Result<RequestState<<A::Worker as Worker>::Future>, ServerResponse> {
     if worker.run_queue.is_active() {
         let Ok(queued) = worker.run_queue.enqueue(priority, meta.start) else {
             route.stats.refused(Refusal::Queueing);
@@ -298,6 +346,19 @@ fn preflight<A: Application>(generation: &WorkerGeneration<A>, parts: &Parts) ->
     Some(ServerResponse::Preflight(Box::new(headers)))
 }
 
+/// A request goes on that the application's guard has let wait.
+fn enter<A: Application>(
+    worker: &WorkerState<A>,
+    conn: &Rc<ConnectionState>,
+    generation: &WorkerGeneration<A>,
+    meta: &RequestMeta,
+    head: RequestHead,
+    body: Incoming,
+) -> Result<RequestState<<A::Worker as Worker>::Future>, ServerResponse> {
+    let RequestHead { parts, params, deadline, priority, route } = head;
+    admission(worker, conn, generation, meta, &route, parts, params, (deadline, priority), body)
+}
+
 /// hyper adds an extension to requests with `Upgrade`. Those of HTTP/2, and of other methods, get an ordinary response.
 #[inline]
 fn can_upgrade(parts: &Parts, body: &Incoming) -> bool {
@@ -335,47 +396,6 @@ fn is_chunked_at_most(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let is_chunked = |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
     codings.next().is_none_or(is_chunked) && codings.next().is_none()
-}
-
-/// How long a trusted client still waits, if it says so.
-#[cold]
-fn client_timeout<A: Application>(
-    conn: &ConnectionState,
-    generation: &WorkerGeneration<A>,
-    name: &HeaderName,
-    parts: &Parts,
-) -> Result<Option<Duration>, ServerResponse> {
-    let Some(value) = trusted_header(conn, generation, name, parts) else { return Ok(None) };
-    let millis = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    match millis.map(Duration::from_millis) {
-        None => Err(ServerResponse::TimeoutHeader(name.clone())),
-        Some(Duration::ZERO) => Err(ServerResponse::Deadline),
-        sent => Ok(sent),
-    }
-}
-
-/// The priority that a trusted client sends, if it does.
-#[cold]
-fn client_priority<A: Application>(
-    conn: &ConnectionState,
-    generation: &WorkerGeneration<A>,
-    name: &HeaderName,
-    parts: &Parts,
-) -> Result<Option<Priority>, ServerResponse> {
-    let Some(value) = trusted_header(conn, generation, name, parts) else { return Ok(None) };
-    let priority = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    priority.map(Some).ok_or_else(|| ServerResponse::PriorityHeader(name.clone()))
-}
-
-/// A header that counts only if the client is in `trusted`.
-fn trusted_header<'a, A: Application>(
-    conn: &ConnectionState,
-    generation: &WorkerGeneration<A>,
-    name: &HeaderName,
-    parts: &'a Parts,
-) -> Option<&'a HeaderValue> {
-    let value = parts.headers.get(name)?;
-    client::is_trusted(generation.server(), conn.client.remote().ip()).then_some(value)
 }
 
 /// Reads the body if there is one, else hands the request over.
@@ -454,6 +474,7 @@ fn handle<A: Application>(
         start: meta.start,
         deadline,
         priority,
+        identity: meta.pass.as_ref().and_then(|pass| pass.identity.clone()),
         trace: meta.trace.clone(),
         can_upgrade: meta.can_upgrade,
         permit,

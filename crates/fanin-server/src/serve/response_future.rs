@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fanin_tracecontext::TraceContext;
@@ -18,64 +18,25 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use super::connection_headers::remove_connection_headers;
+use super::guard_wait::GuardWait;
 use super::panic::catch_panic;
+use super::pending_request::PendingRequest;
 use super::read_body::{BodyError, ReadBody};
 use super::response_body::{ResponseBody, StreamEnd};
 use super::server_responses::ServerResponse;
-use super::{RequestHead, RequestMeta, admitted, begin, handle_head};
+use super::{RequestHead, RequestMeta, admitted, begin, enter, handle_head};
 use crate::access_log::{CLIENT_DISCONNECTED, Line};
-use crate::admission::{Admission, PendingAdmission, Permit, Refusal, admit};
+use crate::admission::{Permit, Refusal};
 use crate::client::{self, Bound};
 use crate::coarse_timeout::Timeout;
-use crate::connection::{ConnectionState, HeldBack};
+use crate::connection::ConnectionState;
 use crate::rpc::{self, Call};
 use crate::upgrade::{Takeover, UpgradeOutcome};
-use crate::worker::{QueuedRequest, WorkerGeneration, WorkerState};
+use crate::worker::{WorkerGeneration, WorkerState};
 use crate::{Application, Body, Report, RequestEnd, Response, Upgraded, Worker};
 
 /// The application should answer by the deadline. After this much more the server answers instead.
 const GRACE: Duration = Duration::from_millis(100);
-
-/// A request that waits for admission.
-#[derive(Debug)]
-pub(super) struct PendingRequest {
-    pub(super) wait: Wait,
-    /// `None` once it has been admitted.
-    pub(super) head: Option<(RequestHead, Incoming)>,
-    /// If it has a body.
-    pub(super) _held_back: Option<HeldBack>,
-}
-
-/// What a request waits for.
-#[derive(Debug)]
-pub(super) enum Wait {
-    /// Its turn in the run queue of an overloaded worker.
-    Worker(QueuedRequest),
-    /// Permits of its route and of the server.
-    Permit(PendingAdmission),
-}
-
-impl PendingRequest {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Refusal>> {
-        if let Wait::Worker(queued) = &self.wait {
-            if ready!(queued.poll(cx)).is_err() {
-                return Poll::Ready(Err(Refusal::Queueing));
-            }
-            // Taken only when this state ends.
-            let Some((head, _)) = &self.head else { return Poll::Pending };
-            match admit(&head.route.limiters, head.priority) {
-                Admission::Admitted(permit) => return Poll::Ready(Ok(permit)),
-                Admission::Refused(refusal) => return Poll::Ready(Err(refusal)),
-                Admission::Wait(admitting) => self.wait = Wait::Permit(admitting),
-            }
-        }
-        match &mut self.wait {
-            Wait::Permit(admitting) => admitting.poll(cx),
-            // It was replaced above.
-            Wait::Worker(_) => Poll::Pending,
-        }
-    }
-}
 
 pin_project! {
     /// The state of a request. States that most requests never reach are boxed.
@@ -84,6 +45,7 @@ pin_project! {
         ServerResponse { answer: Option<ServerResponse> },
         // A stream of a connection with resets: it begins one poll later, so that one that is reset already calls nothing.
         Deferred { request: Option<Box<(Parts, Incoming)>>, deferred: bool },
+        Guard { waiting: Box<GuardWait> },
         Admit { waiting: Box<PendingRequest> },
         Read { reading: Box<(ReadBody, Instant, Option<(RequestHead, Permit)>)> },
         Run { #[pin] future: F, deadline: Instant },
@@ -186,6 +148,27 @@ impl<A: Application> Future for ResponseFuture<A> {
                         }
                     };
                     answer.unwrap_or_else(|answer| {
+                        this.conn.mark_unread();
+                        RequestState::ServerResponse { answer: Some(answer) }
+                    })
+                }
+                StateProj::Guard { waiting } => {
+                    let deadline = waiting.deadline();
+                    let decided = match waiting.poll(cx) {
+                        Poll::Ready(decided) => decided,
+                        Poll::Pending => match deadline {
+                            Some(deadline) if passed(this.timeout, deadline + GRACE, cx) => {
+                                Err(ServerResponse::Deadline)
+                            }
+                            _ => return Poll::Pending,
+                        },
+                    };
+                    *this.timeout = None;
+                    let next = decided.and_then(|(pass, head, body)| {
+                        meta.pass = Some(pass);
+                        enter(this.worker, this.conn, this.generation, meta, head, body)
+                    });
+                    next.unwrap_or_else(|answer| {
                         this.conn.mark_unread();
                         RequestState::ServerResponse { answer: Some(answer) }
                     })
@@ -293,6 +276,9 @@ fn respond<A: Application>(
             headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
         }
         body = Body::empty();
+    }
+    if let Some(pass) = &meta.pass {
+        headers.extend(pass.headers.iter().cloned());
     }
     let now = Instant::now();
     let duration = now.saturating_duration_since(meta.start);
@@ -437,6 +423,7 @@ fn log<A: Application>(
             peer: peer.as_deref(),
             version: meta.version,
             id: meta.id,
+            principal: meta.pass.as_ref().and_then(|pass| pass.identity.as_ref()?.principal()),
             trace: meta.trace.as_ref().map(|trace| trace.id()),
         });
     }

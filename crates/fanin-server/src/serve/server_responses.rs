@@ -42,6 +42,8 @@ pub(super) enum ServerResponse {
     BodyTooSlow,
     BodyBroken(String),
     Refused(Refusal),
+    /// The application's guard has refused it.
+    Guard(Box<Response>),
     /// The client has too many of something.
     ClientLimit(Bound),
     /// The deadline had passed on arrival, or the application overran it.
@@ -52,11 +54,11 @@ pub(super) enum ServerResponse {
 }
 
 impl ServerResponse {
-    pub(super) fn response(&self, id: RequestId) -> Response {
+    pub(super) fn response(self, id: RequestId) -> Response {
         let bad = |detail: String| {
             Problem::new(StatusCode::BAD_REQUEST, "bad-request", "The request is not valid").detail(detail)
         };
-        let problem = match self {
+        let problem = match &self {
             ServerResponse::Options { allow } => {
                 let mut response = Response::new(StatusCode::NO_CONTENT, Body::empty());
                 response.headers.insert(ALLOW, allow.clone());
@@ -68,6 +70,7 @@ impl ServerResponse {
                     ..Response::new(StatusCode::NO_CONTENT, Body::empty())
                 };
             }
+            ServerResponse::Guard(_) => return self.of_guard(),
             ServerResponse::Host(error) => bad(error.detail().into()),
             ServerResponse::TransferCoding => {
                 bad("the only transfer coding that is understood is chunked, once".into())
@@ -129,8 +132,13 @@ impl ServerResponse {
         };
         let mut response = Response::from(problem.request(id));
         if let ServerResponse::NotAllowed { allow } = self {
-            response.headers.insert(ALLOW, allow.clone());
+            response.headers.insert(ALLOW, allow);
         }
         response
+    }
+
+    /// What the guard has made already.
+    fn of_guard(self) -> Response {
+        if let ServerResponse::Guard(response) = self { *response } else { Response::default() }
     }
 }

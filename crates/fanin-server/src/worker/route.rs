@@ -22,6 +22,7 @@ pub(crate) struct Route {
     pub(crate) max_body: usize,
     pub(crate) stream_body: bool,
     pub(crate) grpc: bool,
+    pub(crate) guarded: bool,
     pub(crate) priority: Priority,
     pub(crate) web: Option<Rc<Web>>,
     pub(crate) limiters: Rc<RouteLimiters>,

@@ -39,6 +39,7 @@ impl<A: Application> WorkerGeneration<A> {
                     max_body: spec.max_body,
                     stream_body: spec.stream_body,
                     grpc: spec.grpc,
+                    guarded: spec.guarded,
                     priority: spec.priority,
                     web: Web::new(spec),
                     limiters: Rc::new(limiters),
