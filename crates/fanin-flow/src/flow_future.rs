@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use fanin_config::OnDisconnect;
 
+use crate::before::{Before, Used};
 use crate::executor::Flow;
 use crate::incoming_request::IncomingRequest;
 use crate::progressive::Queue;
@@ -25,6 +26,10 @@ pub struct FlowFuture(Running);
 enum Running {
     OnWorker(Box<Flow>),
     OnThread(Box<OnThread>),
+    /// The flow before the route's own runs.
+    Before(Box<Before<FlowFuture>>),
+    /// The route's own runs after another.
+    After(Box<(FlowFuture, Used)>),
     Ended,
 }
 
@@ -54,6 +59,13 @@ impl FlowFuture {
     }
 }
 
+impl FlowFuture {
+    /// First the flow `before`, then the one that `start` starts.
+    pub(crate) fn after(before: Before<FlowFuture>) -> FlowFuture {
+        FlowFuture(Running::Before(Box::new(before)))
+    }
+}
+
 impl Future for FlowFuture {
     type Output = Reply;
 
@@ -61,6 +73,18 @@ impl Future for FlowFuture {
         let reply = match &mut self.0 {
             Running::OnWorker(flow) => ready!(fanin_upstream::poll_scope(|| Pin::new(&mut **flow).poll(context))),
             Running::OnThread(remote) => ready!(remote.run.as_mut().poll(context)),
+            Running::Before(before) => match ready!(before.poll(context)) {
+                Err(reply) => reply,
+                Ok(started) => {
+                    self.0 = Running::After(Box::new(started));
+                    return self.poll(context);
+                }
+            },
+            Running::After(after) => {
+                let mut reply = ready!(Pin::new(&mut after.0).poll(context));
+                after.1.add_to(&mut reply);
+                reply
+            }
             Running::Ended => return Poll::Pending,
         };
         match std::mem::replace(&mut self.0, Running::Ended) {
@@ -75,13 +99,17 @@ impl Drop for FlowFuture {
         let (on_disconnect, wrote) = match &self.0 {
             Running::OnWorker(flow) => (flow.host.route.on_disconnect, flow.host.wrote),
             Running::OnThread(remote) => (remote.on_disconnect, remote.wrote.get()),
-            Running::Ended => return,
+            Running::Before(before) => (before.flow.host.route.on_disconnect, before.flow.host.wrote),
+            // It decides itself.
+            Running::After(_) | Running::Ended => return,
         };
         if continues(on_disconnect, wrote) {
             match std::mem::replace(&mut self.0, Running::Ended) {
                 Running::OnWorker(flow) => drop(tokio::task::spawn_local(flow)),
                 Running::OnThread(remote) => drop(tokio::task::spawn_local(remote.run)),
-                Running::Ended => {}
+                // The route's own flow does not begin.
+                Running::Before(before) => drop(tokio::task::spawn_local(before.flow)),
+                Running::After(_) | Running::Ended => {}
             }
         }
     }

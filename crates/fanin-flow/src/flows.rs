@@ -7,13 +7,14 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use arcstr::ArcStr;
-use fanin_config::{Config, Diagnostic, Executor, FILE_NAME, FlowLimits, Route, Severity, Source};
+use fanin_config::{Config, Diagnostic, Executor, FILE_NAME, FlowLimits, FlowRef, Route, Severity, Source};
 use fanin_lang::{CoveredPoint, Instance, Limits, Machine, Program, Value};
 use fanin_push::{Channels, Hub};
 use fanin_upstream::Upstreams;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
+use crate::before::Before;
 use crate::budget;
 use crate::builtins;
 use crate::call::STREAM;
@@ -39,6 +40,8 @@ pub struct Flows {
     sequential_waits: Arc<SequentialWaits>,
     /// Lines of `log` and `print` above `max_log_rate`.
     log_dropped: Counter,
+    /// The flow before that of each route that has one.
+    before: Vec<Option<Arc<RouteFlow>>>,
     /// The pool of threads of each route that has one.
     pools: Vec<Option<Arc<Pool>>>,
     channels: ChannelsCell,
@@ -93,8 +96,8 @@ impl Flows {
         let modules = Modules::new(&config.dir, objects, placeholders, channels.clone(), config.editing.clone());
         let modules = modules.with(more);
         let mut roots: Vec<String> = Vec::new();
-        for route in &config.routes {
-            let name = route.flow.file.to_string_lossy().replace('\\', "/");
+        for flow in config.routes.iter().flat_map(flows_of) {
+            let name = flow.file.to_string_lossy().replace('\\', "/");
             if !roots.contains(&name) && (!config_reported || config.dir.join(&name).is_file()) {
                 roots.push(name);
             }
@@ -111,46 +114,55 @@ impl Flows {
             found.iter().map(|problem| diagnostic(problem, &sources)).collect()
         };
         let Some(program) = program else {
-            for route in &config.routes {
-                let file = route.flow.file.to_string_lossy().replace('\\', "/");
-                let name = &route.flow.function;
+            for flow in config.routes.iter().flat_map(flows_of) {
+                let file = flow.file.to_string_lossy().replace('\\', "/");
+                let name = &flow.function;
                 if let Some(defined) = all_defined.get(file.as_str()).filter(|defined| !defined.contains(name)) {
                     let (message, hint) = no_function(&file, name, defined.iter().map(String::as_str));
-                    diagnostics.push(at_route(config, route, message, hint));
+                    diagnostics.push(at_flow(config, flow, message, hint));
                 }
             }
             return Checked { flows: None, over_budget: None, diagnostics, files: modules.into_sources() };
         };
-        let mut routes = Vec::new();
+        let (mut routes, mut before) = (Vec::new(), Vec::new());
         let sequential_waits = Arc::new(SequentialWaits::default());
         let log_dropped = Counter::default();
+        let make = |index: usize, route: &Route, flow: &FlowRef, is_before: bool| {
+            let file = flow.file.to_string_lossy().replace('\\', "/");
+            let function = function(&program, &file, &flow.function)
+                .map_err(|(message, hint)| at_flow(config, flow, message, hint))?;
+            Ok(Arc::new(RouteFlow {
+                index,
+                name: if is_before { format!("{} (before)", route.label()) } else { route.label() },
+                flow: flow.to_string(),
+                program: program.clone(),
+                function,
+                bounds: Arc::new(bounds(&route.limits)),
+                limits: route.limits.clone(),
+                calls: AtomicU32::new(1),
+                on_disconnect: route.on_disconnect,
+                errors: route.errors && !is_before,
+                progressive: route.progressive && !is_before,
+                grpc: route.grpc.is_some() && !is_before,
+                streams: modules.mention(&file, STREAM),
+                sequential_waits: sequential_waits.clone(),
+                log: FlowLog::new(route.limits.max_log_rate, log_dropped.clone()),
+                large_bodies: LargeBodies::default(),
+            }))
+        };
         for (index, route) in config.routes.iter().enumerate() {
-            let file = route.flow.file.to_string_lossy().replace('\\', "/");
-            match function(&program, &file, &route.flow.function) {
-                Ok(function) => routes.push(Arc::new(RouteFlow {
-                    index,
-                    name: route.label(),
-                    flow: route.flow.to_string(),
-                    program: program.clone(),
-                    function,
-                    bounds: Arc::new(bounds(&route.limits)),
-                    limits: route.limits.clone(),
-                    calls: AtomicU32::new(1),
-                    on_disconnect: route.on_disconnect,
-                    errors: route.errors,
-                    progressive: route.progressive,
-                    grpc: route.grpc.is_some(),
-                    streams: modules.mention(&file, STREAM),
-                    sequential_waits: sequential_waits.clone(),
-                    log: FlowLog::new(route.limits.max_log_rate, log_dropped.clone()),
-                    large_bodies: LargeBodies::default(),
-                })),
-                Err((message, hint)) => diagnostics.push(at_route(config, route, message, hint)),
+            match make(index, route, &route.flow, false) {
+                Ok(flow) => routes.push(flow),
+                Err(wrong) => diagnostics.push(wrong),
+            }
+            match route.access.before.as_ref().map(|flow| make(index, route, flow, true)).transpose() {
+                Ok(flow) => before.push(flow),
+                Err(wrong) => diagnostics.push(wrong),
             }
         }
         let sound = !diagnostics.iter().any(|one| one.severity == Severity::Error);
         let pools = config.routes.iter().map(|route| pool(route, false)).collect();
-        let flows = sound.then_some(Flows { program, routes, sequential_waits, log_dropped, pools, channels });
+        let flows = sound.then_some(Flows { program, routes, before, sequential_waits, log_dropped, pools, channels });
         // Of an upstream that is missing, nobody knows which calls are effects.
         let judged = flows.as_ref().filter(|_| placeholders.is_empty());
         let exceeded = judged.map(|flows| flows.exceeded(config)).unwrap_or_default();
@@ -210,9 +222,10 @@ impl Flows {
         LoadedProgram { program: checked.program, diagnostics }
     }
 
-    /// The plan of each route's flow, in the order of the configuration.
+    /// The plan of each route's flow, in the order of the configuration, each after that of the flow before it.
     pub fn plans(&self) -> Vec<RoutePlan> {
-        self.routes.iter().map(|route| self.plan(route)).collect()
+        let both = self.routes.iter().zip(&self.before).flat_map(|(route, before)| before.iter().chain([route]));
+        both.map(|route| self.plan(route)).collect()
     }
 
     /// Takes over the pools of threads of `old`, the flows before a reload, for routes whose pool is unchanged.
@@ -331,6 +344,11 @@ pub struct Checked {
     pub files: Vec<Arc<Source>>,
 }
 
+/// The flows that a route names.
+fn flows_of(route: &Route) -> impl Iterator<Item = &FlowRef> {
+    [&route.flow].into_iter().chain(&route.access.before)
+}
+
 /// The configuration file, for messages about it.
 fn configuration(config: &Config) -> Arc<Source> {
     let file = config.dir.join(FILE_NAME);
@@ -339,16 +357,9 @@ fn configuration(config: &Config) -> Arc<Source> {
     Arc::new(Source::new(file.display().to_string(), text))
 }
 
-/// An error about the flow that a route names.
-fn at_route(config: &Config, route: &Route, message: String, hint: Option<String>) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Error,
-        source: configuration(config),
-        at: route.flow.at,
-        message,
-        hint,
-        lint: None,
-    }
+/// An error about a flow that a route names.
+fn at_flow(config: &Config, flow: &FlowRef, message: String, hint: Option<String>) -> Diagnostic {
+    Diagnostic { severity: Severity::Error, source: configuration(config), at: flow.at, message, hint, lint: None }
 }
 
 fn no_function<'n>(file: &str, name: &str, defined: impl Iterator<Item = &'n str>) -> (String, Option<String>) {
@@ -415,9 +426,18 @@ impl WorkerFlows {
     /// If there is no such route.
     pub fn run(&self, route: usize, incoming: IncomingRequest) -> FlowFuture {
         let (worker, flow) = (self.worker.clone(), self.flows.routes[route].clone());
-        match &self.flows.pools[route] {
-            None => FlowFuture::new(worker, flow, incoming),
-            Some(pool) => FlowFuture::on_thread(worker, pool.clone(), flow, incoming),
+        if let Some(before) = &self.flows.before[route] {
+            let (own, pool) = (worker.clone(), self.flows.pools[route].clone());
+            let start = Box::new(move |incoming| start(own, pool.as_ref(), flow, incoming));
+            return FlowFuture::after(Before::new(worker, before.clone(), incoming, start));
         }
+        start(worker, self.flows.pools[route].as_ref(), flow, incoming)
+    }
+}
+
+fn start(worker: Rc<Worker>, pool: Option<&Arc<Pool>>, flow: Arc<RouteFlow>, incoming: IncomingRequest) -> FlowFuture {
+    match pool {
+        None => FlowFuture::new(worker, flow, incoming),
+        Some(pool) => FlowFuture::on_thread(worker, pool.clone(), flow, incoming),
     }
 }

@@ -12,6 +12,7 @@ use http::{HeaderMap, Method, Uri};
 use tokio::time::Instant;
 
 use crate::call_record::Detail;
+use crate::client_identity::ClientIdentity;
 use crate::incoming_request::IncomingRequest;
 
 /// Bytes of a request and the answers of its calls that are kept. More, and the flow cannot be run again.
@@ -67,13 +68,14 @@ pub(crate) struct RecordedRequest {
     headers: HeaderMap,
     body: Bytes,
     remote: SocketAddr,
+    identity: Option<Box<ClientIdentity>>,
     pub(crate) timeout: Duration,
 }
 
 impl RecordedRequest {
     /// The request as it came, starting at `start`.
     pub(crate) fn incoming(&self, start: Instant) -> IncomingRequest {
-        let RecordedRequest { method, uri, params, headers, body, remote, timeout } = self.clone();
+        let RecordedRequest { method, uri, params, headers, body, remote, identity, timeout } = self.clone();
         IncomingRequest {
             method,
             uri,
@@ -82,6 +84,7 @@ impl RecordedRequest {
             body,
             upload: None,
             remote,
+            identity,
             start,
             deadline: start + timeout,
             permit: None,
@@ -108,6 +111,7 @@ impl FullRecord {
                 headers: incoming.headers.clone(),
                 body: incoming.body.clone(),
                 remote: incoming.remote,
+                identity: incoming.identity.clone(),
                 timeout: incoming.deadline.saturating_duration_since(incoming.start),
             },
             calls: Vec::new(),

@@ -24,6 +24,7 @@ fn request(uri: Uri, headers: HeaderMap, body: Bytes) -> RequestObject {
         headers,
         body,
         upload: None,
+        identity: None,
         remote: (Ipv4Addr::LOCALHOST, 1).into(),
         start,
         deadline: start + Duration::from_secs(1),

@@ -12,6 +12,7 @@ use http::{HeaderMap, Method, Uri};
 use tokio::time::Instant;
 
 use crate::call_record::Detail;
+use crate::client_identity::ClientIdentity;
 use crate::upload::ClientUpload;
 
 /// A request to a route, with its whole body.
@@ -30,6 +31,8 @@ pub struct IncomingRequest {
     pub upload: Option<Box<dyn ClientUpload>>,
     /// The peer's address.
     pub remote: SocketAddr,
+    /// Who sends it, if that was checked.
+    pub identity: Option<Box<ClientIdentity>>,
     /// When the request arrived.
     pub start: Instant,
     /// Nothing runs for this request after it.

@@ -6,12 +6,12 @@
 //! - Loading: `flows` compiles and checks, `modules` finds files and upstreams, `placeholder` stands in for an invalid upstream,
 //!   `builtins` adds `response` and `abort`, `push` adds channels, `plan` prints `fanin check --plan`,
 //!   `plan_changes` and `plan_report` compare two, `budget` holds them against budgets, `route` is one compiled flow.
-//! - Running: `flow_future` is what the server polls. `executor` runs the machine of `fanin-lang` for one flow. `fair_scheduler`
+//! - Running: `flow_future` is what the server polls. `before` is a flow that decides whether the route's own runs. `executor` runs the machine of `fanin-lang` for one flow. `fair_scheduler`
 //!   alternates CPU-bound flows. `threads` is the executor with a pool of threads. `worker` is the state of one worker's flows.
 //! - Calls: `call` captures arguments and options, `kinds` has a file for each kind of upstream, `flow_host` is the machine's host:
 //!   it sends calls and settles their pending values. `merge` has batches, single-flight and caches. `inflight` awaits answers
 //!   and parses their bodies.
-//! - Values: `request_object` is `req`, and `upload` its body if it is not collected. `answer` is a call's answer. `json` and `encode`
+//! - Values: `request_object` is `req`, `client_identity` who sends it, and `upload` its body if it is not collected. `answer` is a call's answer. `json` and `encode`
 //!   write bodies and URLs. `refused_path` says why a path was not sent. `json_thread` parses large bodies off the worker.
 //! - Ends: `respond` splices answers into the response. `streamed` passes an answer on without collecting it, `messages` the
 //!   stream of a gRPC upstream, `progressive` sends the response in parts. `reply` is the outcome, `flow_error` why there is none. `log` and `sequential_waits` report.
@@ -23,12 +23,14 @@
 //! Timers are rare here: a flow awaits only calls, and every call ends by the request's deadline.
 
 mod answer;
+mod before;
 mod budget;
 mod builtins;
 mod call;
 mod call_record;
 mod caller;
 mod client_headers;
+mod client_identity;
 mod describe;
 mod encode;
 mod executor;
@@ -51,6 +53,7 @@ mod log;
 mod merge;
 mod messages;
 mod modules;
+mod name_index;
 mod partial;
 mod placeholder;
 mod plan;
@@ -74,6 +77,7 @@ mod worker;
 
 pub use call_record::Detail;
 pub use caller::{CallFuture, Caller};
+pub use client_identity::ClientIdentity;
 pub use describe::{MethodDescription, UpstreamDescription, describe, globals};
 pub use explain::{Explanation, explain, replay};
 pub use fanin_lang::{Limit, Usage};

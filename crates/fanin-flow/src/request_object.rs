@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
-use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -22,8 +21,10 @@ use tokio::time::Instant;
 use tracing::field::{DisplayValue, display};
 
 use crate::client_headers::ClientHeaders;
+use crate::client_identity::ClientIdentity;
 use crate::flow_error::FlowError;
 use crate::incoming_request::IncomingRequest;
+use crate::name_index::NameIndex;
 use crate::upload::{self, UploadedBody};
 
 use crate::json_thread::{self, Parsing, Reading};
@@ -40,9 +41,6 @@ pub(crate) const BODY: &str = "the request's body";
 /// Most parameters of a query. More is no use that anybody has, and answered with 400.
 const MAX_QUERY_PARAMETERS: usize = 1_000;
 
-/// Up to this many names, comparing with all of them costs less than a hash table.
-const FEW_NAMES: usize = 16;
-
 /// An invalid request, found by a flow. The payload of its failure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -57,6 +55,7 @@ pub(crate) struct RequestObject {
     content: Bytes,
     upload: Option<Rc<UploadedBody>>,
     remote: IpAddr,
+    identity: Option<Box<ClientIdentity>>,
     start: Instant,
     deadline: Instant,
     trace: Option<Arc<TraceContext>>,
@@ -86,6 +85,7 @@ impl RequestObject {
             body,
             upload,
             remote,
+            identity,
             start,
             deadline,
             trace,
@@ -100,6 +100,7 @@ impl RequestObject {
             content: body,
             upload: upload.map(UploadedBody::new),
             remote: remote.ip(),
+            identity,
             start,
             deadline,
             trace,
@@ -263,6 +264,11 @@ impl RequestObject {
         self.lazy.get().is_some_and(|lazy| lazy.body_was_read.get())
     }
 
+    fn identity_doc(&self, part: impl Fn(&ClientIdentity) -> &Option<Doc>) -> Value {
+        let doc = self.identity.as_ref().and_then(|identity| part(identity).clone());
+        doc.map_or(Value::None, Value::json)
+    }
+
     fn body(&self) -> Result<Value, Stop> {
         self.lazy().body_was_read.set(true);
         let parsed = &self.lazy().body;
@@ -274,32 +280,6 @@ impl RequestObject {
         let doc = Doc::parse(text, self.max_depth as usize)
             .map_err(|error| client_error(format!("the request's body is not valid JSON: {error}")))?;
         Ok(Value::json(parsed.get_or_init(|| doc).clone()))
-    }
-}
-
-/// Positions of names in a list. Whoever sends a request chooses its names, so a long list is looked up in a hash table with random keys.
-#[derive(Default)]
-struct NameIndex<'a>(HashMap<Cow<'a, str>, usize>);
-
-impl<'a> NameIndex<'a> {
-    /// The position of a name in `known`. `None` if it is new: it is then added at the end of `known`.
-    fn find_or_add<'k>(&mut self, name: &str, known: impl ExactSizeIterator<Item = &'k Cow<'a, str>>) -> Option<usize>
-    where
-        'a: 'k,
-    {
-        let count = known.len();
-        if count < FEW_NAMES {
-            let mut known = known;
-            return known.position(|other| *other == name);
-        }
-        if self.0.is_empty() {
-            self.0.extend(known.cloned().zip(0..));
-        }
-        let found = self.0.get(name).copied();
-        if found.is_none() {
-            self.0.insert(Cow::Owned(name.to_owned()), count);
-        }
-        found
     }
 }
 
@@ -392,12 +372,33 @@ impl Object for RequestObject {
                 i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
             })),
             "remote" => Value::str(&req.remote.to_string()),
+            "principal" => {
+                let principal = req.identity.as_ref().and_then(|identity| identity.principal.as_deref());
+                principal.map_or(Value::None, Value::str)
+            }
+            "claims" => req.identity_doc(|identity| &identity.claims),
+            "auth" => req.identity_doc(|identity| &identity.auth),
             _ => return Ok(None),
         }))
     }
 
     fn names(&self) -> Vec<&str> {
-        vec!["body", "headers", "method", "params", "path", "query", "query_all", "remote", "stream", "text", "time"]
+        vec![
+            "auth",
+            "body",
+            "claims",
+            "headers",
+            "method",
+            "params",
+            "path",
+            "principal",
+            "query",
+            "query_all",
+            "remote",
+            "stream",
+            "text",
+            "time",
+        ]
     }
 
     fn show(&self) -> String {
@@ -438,6 +439,7 @@ mod tests {
             body: Bytes::new(),
             upload: None,
             remote: "127.0.0.1:1".parse().unwrap(),
+            identity: None,
             start: now,
             deadline: now,
             trace: None,

@@ -214,6 +214,7 @@ async fn one(worker: &WorkerFlows, setting: &Setting, request: TestRequest) -> R
         headers: request.headers,
         body: if route.stream_body { Bytes::new() } else { request.body },
         upload,
+        identity: None,
         remote: ([127, 0, 0, 1], 40_000).into(),
         start,
         deadline: start + route.timeout,

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::block_on::Wakeup;
 use crate::call_record::Detail;
 use crate::caller::{CallFuture, Caller};
+use crate::client_identity::ClientIdentity;
 use crate::incoming_request::IncomingRequest;
 use crate::reply::{Pieces, Reply};
 use crate::route::RouteFlow;
@@ -66,6 +67,7 @@ pub(super) struct SendableRequest {
     headers: HeaderMap,
     body: Bytes,
     remote: SocketAddr,
+    identity: Option<Box<ClientIdentity>>,
     start: Instant,
     deadline: Instant,
     detail: Detail,
@@ -81,6 +83,7 @@ impl From<IncomingRequest> for SendableRequest {
             headers,
             body,
             remote,
+            identity,
             start,
             deadline,
             upload: _,
@@ -88,13 +91,14 @@ impl From<IncomingRequest> for SendableRequest {
             detail,
             trace,
         } = incoming;
-        SendableRequest { method, uri, params, headers, body, remote, start, deadline, detail, trace }
+        SendableRequest { method, uri, params, headers, body, remote, identity, start, deadline, detail, trace }
     }
 }
 
 impl From<SendableRequest> for IncomingRequest {
     fn from(request: SendableRequest) -> IncomingRequest {
-        let SendableRequest { method, uri, params, headers, body, remote, start, deadline, detail, trace } = request;
+        let SendableRequest { method, uri, params, headers, body, remote, identity, start, deadline, detail, trace } =
+            request;
         IncomingRequest {
             method,
             uri,
@@ -102,6 +106,7 @@ impl From<SendableRequest> for IncomingRequest {
             headers,
             body,
             remote,
+            identity,
             start,
             deadline,
             upload: None,

@@ -335,6 +335,7 @@ pub fn incoming(uri: &str, timeout: Duration) -> IncomingRequest {
         body: Bytes::new(),
         upload: None,
         remote: "127.0.0.1:5555".parse().unwrap(),
+        identity: None,
         start: now,
         deadline: now + timeout,
         trace: None,

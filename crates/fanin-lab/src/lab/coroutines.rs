@@ -188,6 +188,7 @@ fn flows(count: usize, star: &str, uri: fn(usize) -> Result<Uri, LabError>) -> R
                 body: Bytes::new(),
                 upload: None,
                 remote: ([127, 0, 0, 1], 1).into(),
+                identity: None,
                 start: now,
                 deadline: now + Duration::from_secs(3600),
                 trace: None,
