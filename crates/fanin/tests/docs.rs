@@ -29,7 +29,7 @@ impl Block {
         let first = self.text.lines().next()?;
         let name = first.strip_prefix("# ").or_else(|| first.strip_prefix("// "))?;
         let (name, added) = name.strip_suffix(" (added)").map_or((name, false), |name| (name, true));
-        let known = [".toml", ".star", ".proto"].iter().any(|end| name.ends_with(end));
+        let known = [".toml", ".star", ".proto", ".txt"].iter().any(|end| name.ends_with(end));
         (known && !name.contains(' ')).then_some((name, added))
     }
 }

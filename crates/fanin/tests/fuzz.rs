@@ -96,6 +96,11 @@ fn ids_of_last_events() {
 }
 
 #[test]
+fn tokens_and_keys_of_issuers() {
+    assert_eq!(run("token", 20_000, fanin_auth::fuzzing::token_or_keys), corpus("token").len());
+}
+
+#[test]
 fn access_logs_to_size_by() {
     assert_eq!(run("access_log", 20_000, fanin_lab::fuzzing::access_log), corpus("access_log").len());
 }

@@ -40,9 +40,20 @@ repository = "models"
 [otlp]
 endpoint = "http://127.0.0.1:9"
 
+[auth.shop]
+kind = "jwt"
+issuers = []
+audiences = []
+upstream = "catalog"
+
+[rate_limits.client]
+requests = 1000
+per = "1s"
+
 [[routes]]
 path = "/"
 flow = "flow.star:page"
+rate_limit = "client"
 objective = "99 % < 200 ms"
 
 [[routes]]

@@ -10,6 +10,7 @@ use fanin_server::{Aborted, Body, BodyStream, Problem, Report, Request, RequestI
 use http::{HeaderMap, StatusCode};
 use http_body::Frame;
 
+use super::guard;
 use super::websocket::Handshake;
 
 /// A request for a flow. `names` are those of the route's path parameters.
@@ -23,6 +24,7 @@ pub(super) fn incoming(names: &[ArcStr], request: Request) -> IncomingRequest {
         body: request.body,
         upload: request.upload.map(|upload| Box::new(ClientBody(upload)) as Box<dyn ClientUpload>),
         remote: request.remote,
+        identity: guard::identity(request.identity),
         start: request.start,
         deadline: request.deadline,
         trace: request.trace,

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
+use fanin_auth::Guards;
 use fanin_broker::{Broker, Target};
-use fanin_config::{Config, Diagnostic, Editing, Inspection, Source};
+use fanin_config::{Auth, Config, Diagnostic, Editing, Inspection, Source};
 use fanin_flow::{Flows, Module, RoutePlan};
 use fanin_push::Channels;
-use fanin_server::{LoadError, Loader};
+use fanin_server::{LoadError, Loader, is_configuration};
 use fanin_upstream::Upstreams;
 
 use super::models::{self, ModelService};
@@ -159,6 +160,14 @@ impl Origin {
                 return (None, diagnostics);
             }
         };
+        let guards_before = old.map(|old| old.guards.clone());
+        let guards = match Guards::load(&config, guards_before.as_deref()) {
+            Ok(guards) => Arc::new(guards),
+            Err(problems) => {
+                diagnostics.extend(problems.into_iter().map(|problem| Diagnostic::file(&file, problem)));
+                return (None, diagnostics);
+            }
+        };
         let channels = old.map_or_else(|| Channels::new(config.push.clone()), |old| old.channels.clone());
         let broker = old.map_or_else(|| Broker::new(channels.clone()), |old| old.broker.clone());
         flows.set_channels(&channels);
@@ -172,12 +181,15 @@ impl Origin {
             broker,
             target,
             begin: Once::new(),
+            fetch: Once::new(),
             methods,
             health,
             masked: config.masked().to_string(),
             params: config.routes.iter().map(|route| param_names(&route.path)).collect(),
             flows: Arc::new(flows),
             upstreams: Arc::new(upstreams),
+            guards,
+            guards_before: Mutex::new(guards_before),
             models,
             before: Mutex::new(before),
             recorder: old.map_or_else(|| Recorder::new(&config), |old| old.recorder.clone()),
@@ -237,12 +249,15 @@ impl DryRun {
 pub struct AppLoader {
     origin: Origin,
     first: Mutex<Option<App>>,
+    /// Files of any name that the configuration uses.
+    files: Mutex<Vec<PathBuf>>,
 }
 
 impl AppLoader {
     /// A loader whose first application is loaded already.
     pub fn new(origin: Origin, first: App) -> AppLoader {
-        AppLoader { origin, first: Mutex::new(Some(first)) }
+        let files = Mutex::new(files_of(&first.config));
+        AppLoader { origin, first: Mutex::new(Some(first)), files }
     }
 }
 
@@ -257,6 +272,8 @@ impl Loader for AppLoader {
         }
         let loaded = self.origin.load(old.map(|old| &**old));
         let app = loaded.map_err(|found| LoadError::from(found.iter().map(ToString::to_string).collect::<Vec<_>>()))?;
+        // The locks are held for a moment, which can't panic.
+        *self.files.lock().unwrap_or_else(PoisonError::into_inner) = files_of(&app.config);
         for warning in &app.warnings {
             tracing::warn!("{warning}");
         }
@@ -266,6 +283,19 @@ impl Loader for AppLoader {
     fn watch(&self) -> Option<PathBuf> {
         Some(self.origin.dir().to_path_buf())
     }
+
+    fn concerns(&self, path: &Path) -> bool {
+        let is_used = || {
+            let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            files.iter().any(|file| file.file_name() == path.file_name())
+        };
+        is_configuration(path) || is_used()
+    }
+}
+
+/// The files of `[auth]`.
+fn files_of(config: &Config) -> Vec<PathBuf> {
+    config.auth.values().flat_map(Auth::files).cloned().collect()
 }
 
 /// What files that an editor has open may load besides flows' own modules: they may be tests.

@@ -1,10 +1,11 @@
 //! A loaded configuration as the server's application.
 //!
-//! - `load`: makes it from a folder. `worker`: one worker's part. `convert`: requests for flows, replies for
+//! - `load`: makes it from a folder. `guard`: who may use a route. `worker`: one worker's part. `convert`: requests for flows, replies for
 //!   the server. `spans`: requests that have ended, for their traces. `models`: the models of this process. `rpc`: routes that serve methods. `websocket`: events over
 //!   WebSocket.
 
 mod convert;
+mod guard;
 mod load;
 mod models;
 mod request_record;
@@ -13,9 +14,11 @@ mod spans;
 mod websocket;
 mod worker;
 
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use arcstr::ArcStr;
+use fanin_auth::Guards;
 use fanin_broker::{Broker, Target};
 use fanin_config::{Config, Diagnostic, Tracing};
 use fanin_flow::Flows;
@@ -23,7 +26,7 @@ use fanin_heap::Names;
 use fanin_otlp::Export;
 use fanin_push::Channels;
 use fanin_server::{Application, DebugPage, DebugWork, PageLink, RouteSpec, WorkerContext};
-use fanin_upstream::Upstreams;
+use fanin_upstream::{Upstreams, WorkerClient};
 use http::Method;
 use prometheus_client::registry::Registry;
 
@@ -40,6 +43,9 @@ pub struct App {
     masked: String,
     flows: Arc<Flows>,
     upstreams: Arc<Upstreams>,
+    guards: Arc<Guards>,
+    /// The guards of the generation before, until the first worker starts with this one.
+    guards_before: Mutex<Option<Arc<Guards>>>,
     models: Option<Arc<models::ModelService>>,
     /// Kept by reloads.
     channels: Arc<Channels>,
@@ -49,6 +55,8 @@ pub struct App {
     target: Option<Target>,
     /// Done when the first worker starts with this generation.
     begin: Once,
+    /// Done when a worker fetches the keys of issuers.
+    fetch: Once,
     /// The upstreams of the generation before, until the first worker starts with this one.
     before: Mutex<Option<Arc<Upstreams>>>,
     /// Names of each route's path parameters, in the pattern's order.
@@ -96,6 +104,15 @@ impl App {
         self.export.clone()
     }
 
+    /// The first worker of this generation fetches the keys of issuers.
+    fn fetch_keys(&self, client: &Rc<WorkerClient>) {
+        self.fetch.call_once(|| {
+            // The lock is held for a `take` only, which can't panic.
+            let before = self.guards_before.lock().unwrap_or_else(PoisonError::into_inner).take();
+            guard::fetch_keys(&self.guards, before.as_deref(), &self.upstreams, client);
+        });
+    }
+
     /// The flows.
     pub fn flows(&self) -> &Flows {
         &self.flows
@@ -118,7 +135,11 @@ impl Application for App {
     }
 
     fn routes(&self) -> Vec<RouteSpec> {
-        self.methods.routes(&self.config)
+        let mut routes = self.methods.routes(&self.config);
+        for (at, route) in routes.iter_mut().enumerate() {
+            route.guarded = self.guards.get(at).is_some();
+        }
+        routes
     }
 
     fn worker(self: &Arc<Self>, context: WorkerContext) -> AppWorker {
@@ -147,6 +168,7 @@ impl Application for App {
     fn register_metrics(&self, registry: &mut Registry) {
         self.upstreams.register(registry);
         self.flows.register(registry);
+        self.guards.register(registry);
         self.channels.register(registry);
         self.broker.register(registry);
         if self.spans.is_some() {

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use fanin_flow::{Detail, FlowFuture, WorkerFlows};
 use fanin_push::Hub;
-use fanin_server::{Request, RequestEnd, RequestId, Response, Worker, WorkerContext};
+use fanin_server::{GuardedHead, Request, RequestEnd, RequestId, Response, Verdict, Worker, WorkerContext};
 use fanin_upstream::WorkerClient;
 
 use super::models::InProcess;
 use super::request_record::RequestRecord;
 use super::websocket::Handshake;
-use super::{App, convert, rpc};
+use super::{App, convert, guard, rpc};
 
 thread_local! {
     /// The worker's subscribers. A reload keeps them.
@@ -54,6 +54,7 @@ impl AppWorker {
             client.set_model_backend(Arc::new(InProcess(side.models().clone())));
         }
         client.refresh_snapshots(&app.upstreams);
+        app.fetch_keys(&client);
         let activity = context.activity;
         let set_activity = move |route: Option<usize>| match route {
             Some(route) => activity.set(route as u64 + 1),
@@ -116,6 +117,10 @@ impl Worker for AppWorker {
         let id = request.id;
         let (flow, record) = self.start(route, request);
         Answering::Flow { flow, request: id, record }
+    }
+
+    fn guard(&self, head: &GuardedHead<'_>) -> Verdict {
+        guard::decide(&self.app.guards, head)
     }
 
     fn request_ended(&self, end: &RequestEnd<'_>) {

@@ -1,0 +1,102 @@
+//! The guards of routes: their decisions for the server, and the keys of issuers for them.
+
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fanin_auth::{Admitted, Decision, Guards, KeySource, Refusal, Subject};
+use fanin_flow::ClientIdentity;
+use fanin_server::{GuardedHead, Identity, Pass, Problem, Response, Verdict};
+use fanin_upstream::{CallContext, Request, Upstream, Upstreams, WorkerClient};
+use http::StatusCode;
+use tokio::time::Instant;
+
+/// Who sends a request, as the server keeps it between the guard and the flow.
+struct Known(Arc<fanin_auth::Identity>);
+
+impl Identity for Known {
+    fn principal(&self) -> Option<&str> {
+        self.0.principal.as_deref()
+    }
+}
+
+/// Decides about a request.
+pub(super) fn decide(guards: &Guards, head: &GuardedHead<'_>) -> Verdict {
+    let Some(guard) = guards.get(head.route) else { return Verdict::Pass(Pass::default()) };
+    let subject = Subject { client: head.client, headers: head.headers, query: head.uri.query(), now: head.start };
+    match guard.check(&subject) {
+        Decision::Wait(wait) => {
+            let deadline = head.deadline;
+            Verdict::Wait(Box::pin(async move { verdict(wait.decide(deadline).await) }))
+        }
+        decided => verdict(decided),
+    }
+}
+
+fn verdict(decision: Decision) -> Verdict {
+    match decision {
+        Decision::Admit(Admitted { identity, headers }) => {
+            let identity = identity.map(|identity| Arc::new(Known(identity)) as Arc<dyn Identity>);
+            Verdict::Pass(Pass { identity, headers })
+        }
+        Decision::Refuse(refusal) => Verdict::Refuse(Box::new(response(*refusal))),
+        // What has been decided does not wait.
+        Decision::Wait(_) => Verdict::Pass(Pass::default()),
+    }
+}
+
+fn response(refusal: Refusal) -> Response {
+    let Refusal { reason, detail, retry_after, headers } = refusal;
+    let status = StatusCode::from_u16(reason.status()).unwrap_or(StatusCode::FORBIDDEN);
+    let mut problem = Problem::new(status, reason.name(), reason.title()).detail(detail);
+    if let Some(after) = retry_after {
+        problem = problem.retry_after(after);
+    }
+    let mut response = Response::from(problem);
+    for (name, value) in headers {
+        response.headers.append(name, value);
+    }
+    response
+}
+
+/// Who sends a request, as its flow sees it.
+pub(super) fn identity(known: Option<Arc<dyn Identity>>) -> Option<Box<ClientIdentity>> {
+    let known: &dyn Any = &*known?;
+    let Known(identity) = known.downcast_ref()?;
+    let (principal, claims) = (identity.principal.clone(), identity.claims.clone());
+    Some(Box::new(ClientIdentity { principal, claims, auth: None }))
+}
+
+/// Fetches the keys of issuers from this worker, until another generation takes over. `before`: the generation before.
+pub(super) fn fetch_keys(guards: &Guards, before: Option<&Guards>, upstreams: &Upstreams, client: &Rc<WorkerClient>) {
+    for source in before.into_iter().flat_map(Guards::key_sources) {
+        source.keys.take_over();
+    }
+    for source in guards.key_sources() {
+        let Some(upstream) = upstreams.get(&source.upstream).cloned() else { continue };
+        let (owner, client) = (source.keys.take_over(), Rc::downgrade(client));
+        tokio::task::spawn_local(async move {
+            loop {
+                source.keys.due(owner).await;
+                let Some(client) = client.upgrade().filter(|_| source.keys.is_owner(owner)) else { return };
+                source.keys.begin();
+                let fetched = fetch(&source, &upstream, &client).await;
+                if let Err(why) = source.keys.end(fetched) {
+                    let KeySource { auth, upstream, .. } = &source;
+                    tracing::warn!(%auth, %upstream, "the keys of the tokens' issuer could not be fetched: {why}");
+                }
+            }
+        });
+    }
+}
+
+async fn fetch(source: &KeySource, upstream: &Arc<Upstream>, client: &Rc<WorkerClient>) -> Result<Bytes, String> {
+    let context = CallContext::new(Instant::now() + upstream.config().timeout).safe();
+    let answer = upstream.call(client, Request::get(source.path.clone()), context).await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    if !answer.is_success() {
+        return Err(format!("{} answered with status {}", source.path, answer.status.as_u16()));
+    }
+    Ok(answer.body)
+}
