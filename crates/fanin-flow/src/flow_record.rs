@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fanin_lang::{CallSite, HostRef};
-use fanin_trace::{Attempt, CallTrace, Slice, Wait, mark_critical_path};
-
+use fanin_trace::{Attempt, CallTrace, SharedWith, Slice, Wait, mark_critical_path};
+use fanin_tracecontext::{SpanId, TraceId};
+use fanin_upstream::shared::{Member, Members};
 use fanin_upstream::{AttemptLog, LoggedAttempt};
+use http::Method;
 use tokio::time::Instant;
 
 use crate::call_record::{CallRecord, NONE};
@@ -24,15 +26,27 @@ pub(crate) struct Record {
     pub(crate) start: Option<Instant>,
     /// Batches sent so far.
     pub(crate) batches: u32,
+    /// With which other calls some of them share a request, by their index.
+    pub(crate) sharers: Vec<(u32, Sharers)>,
     /// Method and path with query of each call, if they are recorded.
-    pub(crate) paths: Vec<String>,
+    pub(crate) paths: Vec<Option<(Method, Box<str>)>>,
     /// The attempts of each call, if paths are recorded.
     pub(crate) attempts: Vec<Arc<AttemptLog>>,
     pub(crate) full: Option<Box<FullRecord>>,
 }
 
+/// With whom a call shares a request.
+pub(crate) enum Sharers {
+    /// It awaits the request of this one.
+    Leader(Member),
+    /// The batch that it is in.
+    Batch(Arc<Members>),
+}
+
 /// The record of a flow that has ended. Texts are made when somebody looks at it.
 pub struct FlowRecord {
+    /// The request's number.
+    pub(crate) request: u64,
     pub(crate) route: Arc<RouteFlow>,
     pub(crate) record: Record,
     /// The upstream of each call.
@@ -87,6 +101,29 @@ impl FlowRecord {
         waits.map(|wait| Wait { line: line(&self.route, wait.site), call: wait.call, from: wait.from }).collect()
     }
 
+    /// The calls with which a call shares a request: the one that makes it first. Without itself.
+    fn sharers(&self, index: usize) -> Vec<Member> {
+        let found = self.record.sharers.iter().find(|(call, _)| *call as usize == index);
+        let mut all = match found {
+            None => Vec::new(),
+            Some((_, Sharers::Leader(leader))) => vec![*leader],
+            Some((_, Sharers::Batch(members))) => members.all(),
+        };
+        all.retain(|member| (member.request, member.call as usize) != (self.request, index));
+        all
+    }
+
+    /// The span of the call that made the request that this call has shared, if that was another call in a trace.
+    #[must_use]
+    pub fn made_by(&self, index: usize) -> Option<(TraceId, SpanId)> {
+        let (_, sharers) = self.record.sharers.iter().find(|(call, _)| *call as usize == index)?;
+        let maker = match sharers {
+            Sharers::Leader(leader) => *leader,
+            Sharers::Batch(members) => *members.all().first()?,
+        };
+        maker.span.filter(|_| (maker.request, maker.call as usize) != (self.request, index))
+    }
+
     fn attempts(&self, log: &AttemptLog) -> Vec<Attempt> {
         let since = |time: Instant| time.saturating_duration_since(self.record.start.unwrap_or(time));
         let logged = log.attempts();
@@ -100,6 +137,7 @@ impl FlowRecord {
         };
         let each = logged.iter().enumerate().map(|(at, one)| Attempt {
             kind: kind(at, one).to_owned(),
+            number: one.traced,
             begun: since(one.begun),
             waited: one.begun.saturating_duration_since(one.wanted),
             ended: one.ended.map(since),
@@ -107,6 +145,11 @@ impl FlowRecord {
             outcome: one.outcome.clone(),
         });
         each.collect()
+    }
+
+    fn shared_with(&self, member: Member) -> SharedWith {
+        let other = (member.request != self.request).then(|| format!("{:016x}", member.request));
+        SharedWith { request: other, call: member.call }
     }
 
     fn call(&self, index: usize, call: &CallRecord, object: &HostRef) -> CallTrace {
@@ -119,7 +162,10 @@ impl FlowRecord {
         CallTrace {
             upstream: object.name().into(),
             operation,
-            target: self.record.paths.get(index).cloned().unwrap_or_default(),
+            target: match self.record.paths.get(index) {
+                Some(Some((method, path))) => format!("{method} {path}"),
+                _ => String::new(),
+            },
             line: line(&self.route, call.site),
             made: Duration::from_micros(call.made.into()),
             sent: time(call.sent),
@@ -127,6 +173,7 @@ impl FlowRecord {
             outcome: call.outcome.describe(),
             required: call.required,
             sharing: call.sharing,
+            shared_with: self.sharers(index).into_iter().map(|member| self.shared_with(member)).collect(),
             awaited: (call.awaited != NONE).then_some(call.awaited).into_iter().collect(),
             read_at: full
                 .and_then(|full| full.waits.iter().find(|wait| wait.call as usize == index))

@@ -77,6 +77,7 @@ impl RecordedRequest {
     pub(crate) fn incoming(&self, start: Instant) -> IncomingRequest {
         let RecordedRequest { method, uri, params, headers, body, remote, identity, timeout } = self.clone();
         IncomingRequest {
+            number: 0,
             method,
             uri,
             params,

@@ -18,6 +18,7 @@ const MAX_DEPTH: usize = 64;
 fn request(uri: Uri, headers: HeaderMap, body: Bytes) -> RequestObject {
     let start = Instant::now();
     let incoming = IncomingRequest {
+        number: 0,
         method: Method::POST,
         uri,
         params: Vec::new(),

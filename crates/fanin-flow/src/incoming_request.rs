@@ -17,6 +17,8 @@ use crate::upload::ClientUpload;
 
 /// A request to a route, with its whole body.
 pub struct IncomingRequest {
+    /// Its number, by which records of other requests name it.
+    pub number: u64,
     /// Method.
     pub method: Method,
     /// Target.

@@ -48,6 +48,7 @@ pub(crate) struct ClientError(pub String);
 
 /// `req`. Its attributes are built on first use. It lives as long as its flow, so it keeps only what a flow can read.
 pub(crate) struct RequestObject {
+    number: u64,
     method: Method,
     pub(crate) target: PathAndQuery,
     path_params: Vec<(ArcStr, ArcStr)>,
@@ -78,6 +79,7 @@ struct LazyParts {
 impl RequestObject {
     pub(crate) fn new(incoming: IncomingRequest, max_depth: usize) -> RequestObject {
         let IncomingRequest {
+            number,
             method,
             uri,
             params,
@@ -93,6 +95,7 @@ impl RequestObject {
             detail: _,
         } = incoming;
         RequestObject {
+            number,
             method,
             target: uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/")),
             path_params: params,
@@ -109,6 +112,11 @@ impl RequestObject {
             query: OnceCell::new(),
             lazy: OnceCell::new(),
         }
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// When the request arrived.
@@ -432,6 +440,7 @@ mod tests {
     fn request(query: &str) -> RequestObject {
         let now = Instant::now();
         let incoming = IncomingRequest {
+            number: 0,
             method: Method::GET,
             uri: format!("/x?{query}").parse().unwrap(),
             params: Vec::new(),

@@ -88,12 +88,16 @@ impl Export {
         let _ = self.source.set(Source(Box::new(source)));
     }
 
-    /// Gives the spans of a request to the thread. Never waits: a full queue drops them.
-    pub fn send(&self, request: RequestRecord) {
+    /// Gives the spans of a request to the thread. Never waits: a full queue drops them. Whether it has taken them.
+    pub fn send(&self, request: RequestRecord) -> bool {
         let running = self.running.load();
-        let Some(running) = &*running else { return };
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = running.queue.try_send(request) {
-            self.counters.queue_full();
+        let Some(running) = &*running else { return false };
+        match running.queue.try_send(request) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.counters.queue_full();
+                false
+            }
         }
     }
 

@@ -4,13 +4,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::metrics::v1::exemplar::Value as Exemplary;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
 use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, ScopeMetrics, Sum,
+    AggregationTemporality, Exemplar, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, ScopeMetrics, Sum,
 };
 
-use crate::text::{Family, Labels, Sample};
+use crate::text::{self, Family, Labels, Sample};
 
 /// When the process started and when the metrics were read, in nanoseconds since 1970.
 #[derive(Clone, Copy)]
@@ -102,11 +103,28 @@ fn histograms(samples: Vec<Sample>, times: Times) -> Vec<HistogramDataPoint> {
                 below = count;
                 let bound = sample.labels.iter().find(|(name, _)| name == "le").and_then(|(_, le)| le.parse().ok());
                 point.explicit_bounds.extend(bound.filter(|bound: &f64| bound.is_finite()));
+                point.exemplars.extend(sample.exemplar.as_ref().and_then(exemplar));
             }
             _ => {}
         }
     }
     points
+}
+
+/// `None` if it does not name its trace.
+fn exemplar(of: &text::Exemplar) -> Option<Exemplar> {
+    let id = |name: &str| {
+        let (_, value) = of.labels.iter().find(|(label, _)| label == name)?;
+        let digits = value.as_bytes().chunks(2);
+        digits.map(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok()).collect::<Option<Vec<u8>>>()
+    };
+    Some(Exemplar {
+        time_unix_nano: (of.at.unwrap_or_default() * 1e9) as u64,
+        trace_id: id("trace_id")?,
+        span_id: id("span_id")?,
+        value: Some(Exemplary::AsDouble(of.value)),
+        ..Exemplar::default()
+    })
 }
 
 fn attributes(labels: &Labels, without: Option<&str>) -> Vec<KeyValue> {
@@ -122,7 +140,6 @@ fn attributes(labels: &Labels, without: Option<&str>) -> Vec<KeyValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text;
 
     #[test]
     fn buckets_count_for_themselves() {
@@ -138,5 +155,20 @@ mod tests {
         );
         assert_eq!((data_points[0].count, data_points[0].sum), (4, Some(2.5)));
         assert_eq!(data_points[1].bucket_counts, [7]);
+    }
+
+    #[test]
+    fn exemplars_name_their_traces() {
+        let text = "# TYPE a_seconds histogram\na_seconds_bucket{le=\"+Inf\"} 4 # {trace_id=\"0af7\",span_id=\"b7\"} 0.25 1700000000.5\n\
+                    a_seconds_bucket{le=\"+Inf\",r=\"2\"} 4 # {other=\"0af7\"} 0.25\n";
+        let scope = scope(text::parse(text), Times { start: 1, now: 2 });
+        let Some(Data::Histogram(Histogram { data_points, .. })) = &scope.metrics[0].data else { panic!("{scope:?}") };
+        let [exemplar] = &*data_points[0].exemplars else { panic!("{data_points:?}") };
+        assert_eq!((&*exemplar.trace_id, &*exemplar.span_id), (&[0x0a, 0xf7][..], &[0xb7][..]));
+        assert_eq!(
+            (exemplar.value, exemplar.time_unix_nano),
+            (Some(Exemplary::AsDouble(0.25)), 1_700_000_000_500_000_000)
+        );
+        assert!(data_points[1].exemplars.is_empty());
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fanin_tracecontext::TraceContext;
+use fanin_tracecontext::{SpanId, TraceContext, TraceId};
 use http::{Method, Version};
 
 /// A request that has ended.
@@ -59,6 +59,8 @@ pub struct CallRecord {
     pub shared: Option<&'static str>,
     /// The call of this request that did its work.
     pub done_by: Option<u32>,
+    /// The call, perhaps of another request, that made the request that this one shared.
+    pub made_by: Option<(TraceId, SpanId)>,
     /// What was sent for it, if that was recorded.
     pub attempts: Vec<AttemptRecord>,
 }
@@ -68,6 +70,8 @@ pub struct CallRecord {
 pub struct AttemptRecord {
     /// `first`, `retry`, `hedge` or `probe`.
     pub kind: String,
+    /// Its number in the trace.
+    pub number: u32,
     /// When it began.
     pub begun: Duration,
     /// When it ended.

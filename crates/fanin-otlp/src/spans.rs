@@ -88,6 +88,11 @@ impl Trace<'_> {
         if let Some(other) = call.done_by {
             links.links.push(Link::new(self.context(self.context.attempt(other, 0), false), Vec::new(), 0));
         }
+        if let Some((trace, span)) = call.made_by {
+            let (trace, span) = (TraceId::from_bytes(trace.bytes()), SpanId::from_bytes(span.bytes()));
+            let context = SpanContext::new(trace, span, TraceFlags::SAMPLED, false, TraceState::NONE);
+            links.links.push(Link::new(context, Vec::new(), 0));
+        }
         spans.push(SpanData {
             span_context: self.context(id, true),
             parent_span_id: SpanId::from_bytes(self.context.span().bytes()),
@@ -97,8 +102,7 @@ impl Trace<'_> {
             ..self.span(name, call.sent, ended, attributes)
         });
         if several {
-            let attempts = call.attempts.iter().zip(0..);
-            spans.extend(attempts.map(|(attempt, number)| self.attempt(call, attempt, number, id, ended)));
+            spans.extend(call.attempts.iter().zip(0..).map(|(attempt, at)| self.attempt(call, attempt, at, id, ended)));
         }
     }
 
@@ -106,14 +110,14 @@ impl Trace<'_> {
         &self,
         call: &CallRecord,
         attempt: &AttemptRecord,
-        number: u32,
+        at: u32,
         parent: fanin_tracecontext::SpanId,
         latest: Duration,
     ) -> SpanData {
         let mut attributes = Attributes::default();
         let name = attributes.called(call);
-        if call.upstream.kind == Kind::Http && number > 0 {
-            attributes.number("http.request.resend_count", number);
+        if call.upstream.kind == Kind::Http && at > 0 {
+            attributes.number("http.request.resend_count", at);
         }
         if let Some((address, port)) = attempt.endpoint.as_deref().and_then(|endpoint| endpoint.rsplit_once(':')) {
             attributes.text("network.peer.address", address.trim_matches(['[', ']']));
@@ -124,7 +128,7 @@ impl Trace<'_> {
         attributes.text("fanin.attempt", &*attempt.kind);
         let failed = attributes.outcome(call.upstream.kind, &attempt.outcome);
         SpanData {
-            span_context: self.context(self.context.attempt(call.number, number), true),
+            span_context: self.context(self.context.attempt(call.number, attempt.number), true),
             parent_span_id: SpanId::from_bytes(parent.bytes()),
             span_kind: SpanKind::Client,
             status: if failed { Status::error("") } else { Status::Unset },

@@ -42,8 +42,10 @@ impl Export {
     /// Does nothing.
     pub fn measure(&self, _: impl Fn() -> String + Send + Sync + 'static) {}
 
-    /// Does nothing.
-    pub fn send(&self, _: RequestRecord) {}
+    /// Takes nothing.
+    pub fn send(&self, _: RequestRecord) -> bool {
+        false
+    }
 
     /// Does nothing.
     pub fn end(&self, _: Duration) {}

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fanin_tracecontext::Annotations;
 use http::Method;
 use prometheus_client::registry::Registry;
 
@@ -37,6 +38,9 @@ pub trait Application: Send + Sync + 'static {
 
     /// Adds the application's metrics to a registry, which is a fresh one for each loaded application.
     fn register_metrics(&self, _registry: &mut Registry) {}
+
+    /// Adds the exemplars of the application's histograms.
+    fn exemplars(&self, _to: &mut Annotations) {}
 
     /// The configuration as JSON for the admin page `/config`, with secrets masked.
     fn config(&self) -> String {
@@ -103,8 +107,10 @@ pub trait Worker: 'static {
         Verdict::Pass(Pass::default())
     }
 
-    /// A request has ended whose trace is recorded, whoever answered it.
-    fn request_ended(&self, _end: &RequestEnd<'_>) {}
+    /// A request has ended whose trace is recorded, whoever answered it. Whether its spans are sent.
+    fn request_ended(&self, _end: &RequestEnd<'_>) -> bool {
+        false
+    }
 
     /// How many requests are CPU-bound and share the worker by time slices, one in each event loop iteration. While requests queue for
     /// the worker, few more start beside them.

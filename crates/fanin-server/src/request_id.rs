@@ -11,6 +11,11 @@ impl RequestId {
         RequestId(id)
     }
 
+    /// The id as a number.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
     pub(crate) fn hex(self) -> [u8; 16] {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; 16];

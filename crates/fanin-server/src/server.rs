@@ -168,8 +168,12 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
     let page = {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(metrics.clone()));
-        let current = current.clone();
-        MetricsPage(Arc::new(move || metrics::write(&registry, &current.load().registry).ok()))
+        let (current, metrics) = (current.clone(), metrics.clone());
+        MetricsPage(Arc::new(move || {
+            let generation = current.load();
+            let more = |to: &mut _| generation.app.exemplars(to);
+            metrics::write_with_exemplars(&registry, &metrics, &generation.registry, more).ok()
+        }))
     };
     let (commands, receiver) = mpsc::unbounded_channel();
     let admin_address = admin.as_ref().map(|(address, _)| *address);

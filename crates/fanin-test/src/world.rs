@@ -208,6 +208,7 @@ async fn one(worker: &WorkerFlows, setting: &Setting, request: TestRequest) -> R
     let start = Instant::now();
     let upload = route.stream_body.then(|| crate::upload::WholeBody::boxed(request.body.clone()));
     let incoming = IncomingRequest {
+        number: 0,
         method: request.method.clone(),
         uri: request.uri.clone(),
         params: found.params.iter().map(|(name, value)| ((&**name).into(), (&**value).into())).collect(),

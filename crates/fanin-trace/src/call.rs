@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::micros;
 
+/// Calls that are named of those that share a batch.
+const NAMED: usize = 3;
+
 /// One call of a request. Times count from the request's start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallTrace {
@@ -33,6 +36,9 @@ pub struct CallTrace {
     pub required: bool,
     /// What it shared with other calls.
     pub sharing: Sharing,
+    /// The calls of other requests, or of this one, with which it shared a request, as far as they are recorded: the one that made it first.
+    #[serde(default)]
+    pub shared_with: Vec<SharedWith>,
     /// The calls, by their index, whose answers it waited for before it was made or sent.
     pub awaited: Vec<u32>,
     /// Where the flow waited for its answer first: file and line.
@@ -46,6 +52,22 @@ pub struct CallTrace {
 }
 
 impl CallTrace {
+    /// What it shared, and with whom, in a few words; empty if it shared nothing.
+    pub fn shared(&self) -> String {
+        let mut text = self.sharing.describe();
+        let most = if self.sharing == Sharing::SingleFlight { 1 } else { NAMED };
+        for (at, other) in self.shared_with.iter().take(most).enumerate() {
+            let before = if at == 0 { ": " } else { ", " };
+            let request = other.request.as_deref().map_or("this request".to_owned(), |id| format!("request {id}"));
+            text.push_str(&format!("{before}call {} of {request}", other.call));
+        }
+        match self.shared_with.len().saturating_sub(most) {
+            0 => {}
+            more => text.push_str(&format!(" and {more} more")),
+        }
+        text
+    }
+
     /// Upstream and operation: `catalog.products`.
     pub fn name(&self) -> String {
         match &self.operation {
@@ -53,6 +75,15 @@ impl CallTrace {
             None => self.upstream.to_string(),
         }
     }
+}
+
+/// A call with which another one shared a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedWith {
+    /// The id of its request; `None` if it is the same one.
+    pub request: Option<String>,
+    /// Its index there.
+    pub call: u32,
 }
 
 /// What a call shared with others.
@@ -111,6 +142,9 @@ pub struct Effect {
 pub struct Attempt {
     /// `first`, `retry` or `hedge`.
     pub kind: String,
+    /// Its number among the requests of its call.
+    #[serde(default)]
+    pub number: u32,
     /// When it had its permits and an endpoint.
     #[serde(rename = "begun_us", with = "micros")]
     pub begun: Duration,

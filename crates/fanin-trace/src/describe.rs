@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use crate::call::CallTrace;
 use crate::request::RequestTrace;
-use crate::waterfall::{draw, millis};
+use crate::waterfall::{draw, millis, shorten};
+
+/// Most characters of a target.
+const TARGET: usize = 2000;
 
 /// The request in one line, its calls as bars, and for each call its slack and its gain.
 pub fn describe(trace: &RequestTrace) -> String {
@@ -14,8 +17,8 @@ pub fn describe(trace: &RequestTrace) -> String {
     let _ = writeln!(
         text,
         "{} {}   {}   {:.1} ms{}",
-        trace.method,
-        trace.target,
+        shorten(&trace.method, TARGET),
+        shorten(&trace.target, TARGET),
         trace.status,
         millis(trace.duration),
         if trace.partial { "   partial" } else { "" }
@@ -82,7 +85,13 @@ fn effects(text: &mut String, trace: &RequestTrace, step: Duration) {
     if explained.is_empty() {
         return;
     }
-    let _ = writeln!(text, "  {:width$}  {:lines$}  {:28}  {step} ms shorter", "call", "line", "slack");
+    let reads = explained.iter().filter_map(|call| call.read_at.as_ref()).map(|line| line.chars().count()).max();
+    let reads = reads.unwrap_or(0).max("needed at".len());
+    let _ = writeln!(
+        text,
+        "  {:width$}  {:lines$}  {:reads$}  {:28}  {step} ms shorter",
+        "call", "line", "needed at", "slack"
+    );
     for call in explained {
         let mark = if call.critical { '▶' } else { ' ' };
         let (slack, gain) = match &call.effect {
@@ -100,10 +109,13 @@ fn effects(text: &mut String, trace: &RequestTrace, step: Duration) {
                 (slack, gain)
             }
         };
-        let _ = writeln!(text, "{mark} {:width$}  {:lines$}  {slack:28}  {gain}", call.name(), call.line);
+        let read = call.read_at.as_deref().unwrap_or("");
+        let _ =
+            writeln!(text, "{mark} {:width$}  {:lines$}  {read:reads$}  {slack:28}  {gain}", call.name(), call.line);
     }
     text.push_str(
-        "\n▶ critical path. Slack: how much longer a call may take before the response is later or different.\n",
+        "\n▶ critical path. Slack: how much longer a call may take before the response is later or different.\n  \
+         Needed at: the first line that waited for it, if one did.\n",
     );
 }
 

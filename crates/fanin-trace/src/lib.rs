@@ -15,7 +15,7 @@ mod request;
 mod testing;
 mod waterfall;
 
-pub use call::{Attempt, CallTrace, Effect, Sharing};
+pub use call::{Attempt, CallTrace, Effect, SharedWith, Sharing};
 pub use critical_path::mark_critical_path;
 pub use describe::describe;
 pub use request::{RequestTrace, Slice, Wait};

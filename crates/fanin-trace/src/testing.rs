@@ -18,6 +18,7 @@ pub(crate) fn call(upstream: &str, made: u64, sent: u64, ended: u64) -> CallTrac
         outcome: "200".into(),
         required: true,
         sharing: Sharing::Alone,
+        shared_with: Vec::new(),
         awaited: Vec::new(),
         read_at: None,
         critical: false,

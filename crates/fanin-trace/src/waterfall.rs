@@ -29,7 +29,7 @@ pub fn draw(calls: &[CallTrace], whole: Duration) -> String {
                 _ => '·',
             })
             .collect();
-        let shared = call.sharing.describe();
+        let shared = call.shared();
         let what = match (call.target.is_empty(), call.sent) {
             (false, _) => call.target.as_str(),
             (true, Some(_)) if shared.is_empty() => "(path not recorded)",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use fanin_tracecontext::Annotations;
 use prometheus_client::registry::Registry;
 
 use crate::error::BuildError;
@@ -105,6 +106,11 @@ impl Upstreams {
     /// All upstreams, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.by_name.values()
+    }
+
+    /// Adds traces that stand for the buckets of histograms.
+    pub fn exemplars(&self, to: &mut Annotations) {
+        self.metrics.exemplars(to);
     }
 
     /// Adds the metrics of all upstreams, also of later reloads, to a registry. To be called once a process.

@@ -140,6 +140,7 @@ impl FlowHost {
                     requested.as_ref().map(|(_, requested)| requested.clone()),
                     index,
                 ),
+                member: self.member(index),
                 keyed: None,
             });
             // After an effect of this request, an answer from before it may be outdated.
@@ -153,6 +154,7 @@ impl FlowHost {
                     match this.join() {
                         FlightRole::Follower(follow) => {
                             self.record_sharing(index, Sharing::SingleFlight);
+                            self.record_leader(index, follow.leader());
                             self.push(InFlight::shared(index, this.follow_until(follow, deadline)));
                             return Ok(());
                         }
@@ -244,11 +246,13 @@ impl FlowHost {
                 single_flight: true,
                 can_spawn,
                 make_call: self.call_factory(handle, at, &base, Some(requested.clone()), index),
+                member: self.member(index),
                 keyed: Some(keyed.clone()),
             });
             match this.join() {
                 FlightRole::Follower(follow) => {
                     self.record_sharing(index, Sharing::SingleFlight);
+                    self.record_leader(index, follow.leader());
                     let work = this.follow_until(follow, deadline);
                     return self.push_shared(index, work, Some(keyed));
                 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use fanin_lang::{CallSite, HostCall, HostRef, PendingValue};
 use fanin_trace::{Sharing, Slice};
-use fanin_upstream::shared::{Body, ParsedAnswer, RequestKey, SharedResult};
+use fanin_upstream::shared::{Body, Member, Members, ParsedAnswer, RequestKey, SharedResult};
 use fanin_upstream::{Answer, AttemptLog, CallError, Request};
 use tokio::time::Instant;
 
 use super::FlowHost;
 use crate::call_record::{CallRecord, Detail, Outcome};
-use crate::flow_record::{FlowRecord, Record};
+use crate::flow_record::{FlowRecord, Record, Sharers};
 use crate::full_record::{FlowWait, FullCall, FullRecord, Identity};
 use crate::inflight::{Checked, InFlight};
 use crate::playback::Playback;
@@ -62,7 +62,7 @@ impl FlowHost {
             full.calls.push(FullCall::default());
         }
         if self.detail >= Detail::Paths {
-            record.paths.push(String::new());
+            record.paths.push(None);
             record.attempts.push(Arc::default());
             record.start = Some(start);
         }
@@ -96,7 +96,7 @@ impl FlowHost {
             call.sent = now;
         }
         if let Some(path) = record.paths.get_mut(index) {
-            *path = format!("{} {}", request.method, request.path_and_query);
+            *path = Some((request.method.clone(), request.path_and_query.as_str().into()));
         }
     }
 
@@ -124,6 +124,31 @@ impl FlowHost {
                 call.sharing = sharing;
                 call.sent = call.sent.min(now);
             });
+        }
+    }
+
+    /// A call as others name it, if it is recorded.
+    #[inline]
+    pub(super) fn member(&self, index: usize) -> Option<Member> {
+        if !self.is_recorded() {
+            return None;
+        }
+        let call = u32::try_from(index).unwrap_or(u32::MAX);
+        let span = self.req.trace().map(|trace| (trace.id(), trace.attempt(call, 0)));
+        Some(Member { request: self.req.number(), call, span })
+    }
+
+    /// A call awaits the request of another one.
+    pub(super) fn record_leader(&mut self, index: usize, leader: Option<Member>) {
+        if let (Some(record), Some(leader)) = (self.recorded(), leader) {
+            record.sharers.push((index as u32, Sharers::Leader(leader)));
+        }
+    }
+
+    /// A call has joined a batch of several requests.
+    pub(super) fn record_members(&mut self, index: usize, members: Option<Arc<Members>>) {
+        if let (Some(record), Some(members)) = (self.recorded(), members) {
+            record.sharers.push((index as u32, Sharers::Batch(members)));
         }
     }
 
@@ -216,7 +241,7 @@ impl FlowHost {
         let mut record = self.rare.as_mut()?.record.take()?;
         record.full.take_if(|full| !full.may_be_kept());
         let objects = self.calls.iter().map(|entry| entry.object.clone()).collect();
-        Some(Arc::new(FlowRecord { route: self.route.clone(), record, objects }))
+        Some(Arc::new(FlowRecord { request: self.req.number(), route: self.route.clone(), record, objects }))
     }
 
     /// Answers a call of a flow that runs again as its record says. `time` is how long it may take.

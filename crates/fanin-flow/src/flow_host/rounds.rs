@@ -143,7 +143,9 @@ impl FlowHost {
             max_depth: self.limits().max_json_depth,
             requests: Cell::new(0),
         };
-        let work = self.worker.open.join(batch_key, held.requested.clone(), until, batch.max_keys, make);
+        let (requested, call) = (held.requested.clone(), self.member(held.index));
+        let (work, members) = self.worker.open.join(batch_key, requested, until, batch.max_keys, call, make);
+        self.record_members(held.index, members);
         let name = upstream.upstream.name().clone();
         self.await_member(held, work, &name, true);
     }

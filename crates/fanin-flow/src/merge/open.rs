@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use fanin_upstream::shared::{RequestKey, SharedResult};
+use fanin_upstream::shared::{Member, Members, RequestKey, SharedResult};
 use futures_util::FutureExt;
 use futures_util::future::{Shared, WeakShared};
 use tokio::sync::Notify;
@@ -31,6 +32,8 @@ pub(crate) struct OpenBatches(RefCell<HashMap<BatchKey, OpenEntry>>);
 
 struct OpenBatch {
     calls: RefCell<Vec<Rc<RequestedKeys>>>,
+    /// If its first call is recorded.
+    members: Option<Arc<Members>>,
     keys: Cell<usize>,
     max_keys: usize,
     /// The earliest end of a member's linger.
@@ -47,24 +50,32 @@ impl OpenBatch {
 }
 
 impl OpenBatches {
-    /// Joins the open batch with this key, or opens one with the context that `make` returns. It closes at `until` at the latest.
+    /// Joins the open batch with this key, or opens one with the context that `make` returns. It closes at `until` at the latest. `call`: who
+    /// joins. Also gives who has joined.
     pub(crate) fn join(
         self: &Rc<Self>,
         key: BatchKey,
         requested: Rc<RequestedKeys>,
         until: Instant,
         max_keys: usize,
+        call: Option<Member>,
         make: impl FnOnce() -> BatchContext,
-    ) -> Work {
+    ) -> (Work, Option<Arc<Members>>) {
         let mut all = self.0.borrow_mut();
         let entry = all.get(&key).filter(|(open, _)| !open.closed.get());
         let (open, closing) = match entry.and_then(|(open, closing)| Some((open.clone(), closing.upgrade()?))) {
-            Some(entry) => entry,
+            Some(entry) => {
+                if let (Some(members), Some(call)) = (&entry.0.members, call) {
+                    members.add(call);
+                }
+                entry
+            }
             None => {
                 // Batches whose members have all left are still in the table.
                 all.retain(|_, (open, closing)| !open.closed.get() && closing.upgrade().is_some());
                 let open = Rc::new(OpenBatch {
                     calls: RefCell::default(),
+                    members: call.map(Members::new),
                     keys: Cell::new(0),
                     max_keys,
                     until: Cell::new(until),
@@ -86,7 +97,8 @@ impl OpenBatches {
             open.until.set(open.until.get().min(until));
             open.changed.notify_one();
         }
-        Box::pin(member(closing, number))
+        let members = open.members.clone();
+        (Box::pin(member(closing, number)), members)
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use fanin_config::{Operation, Shape};
 use fanin_upstream::shared::{
-    Body, CacheLookup, FlightRole, Follower, Leader, OperationMetrics, OperationShared, ParsedAnswer, RequestKey,
-    SharedResult,
+    Body, CacheLookup, FlightRole, Follower, Leader, Member, OperationMetrics, OperationShared, ParsedAnswer,
+    RequestKey, SharedResult,
 };
 use fanin_upstream::{Answer, CallContext, CallError, ErrorKind, Fault, Request, Upstream};
 use futures_util::future::join;
@@ -44,6 +44,8 @@ pub(crate) struct Shareable {
     pub(crate) can_spawn: bool,
     /// Makes the call.
     pub(crate) make_call: CallFactory,
+    /// The call, if it is recorded.
+    pub(crate) member: Option<Member>,
     /// Set for operations with an item cache.
     pub(crate) keyed: Option<Rc<KeyedCall>>,
 }
@@ -56,7 +58,7 @@ impl Shareable {
             // Without tasks there is no refresh in the background.
             CacheLookup::Stale(_) if !self.can_spawn => None,
             CacheLookup::Stale(ready) => {
-                if let FlightRole::Leader(lead) = self.shared.single_flight.join(&self.key) {
+                if let FlightRole::Leader(lead) = self.shared.single_flight.join(&self.key, None) {
                     let this = self.clone();
                     spawn_local(async move {
                         // A follower keeps the flight alive, although no call awaits it.
@@ -118,7 +120,7 @@ impl Shareable {
                 Ok(Some(outcome)) => return outcome,
                 Err(_) => return Err(timed_out(self.upstream.name(), started)),
                 Ok(None) => {
-                    flight = match self.shared.single_flight.join(&self.key) {
+                    flight = match self.shared.single_flight.join(&self.key, self.member) {
                         FlightRole::Follower(follow) => Box::pin(follow.outcome()),
                         FlightRole::Leader(lead) => self.lead(lead, (self.make_call)()),
                     };
@@ -149,7 +151,7 @@ impl Shareable {
 
     /// Joins the flight of this call, as its leader or as a follower.
     pub(crate) fn join(&self) -> FlightRole {
-        let joined = self.shared.single_flight.join(&self.key);
+        let joined = self.shared.single_flight.join(&self.key, self.member);
         if matches!(joined, FlightRole::Follower(_)) {
             OperationMetrics::increment(&self.shared.metrics.joined);
         }

@@ -61,6 +61,7 @@ pub(super) struct JobParts {
 
 /// A request without its permit, which stays on the worker.
 pub(super) struct SendableRequest {
+    number: u64,
     method: Method,
     uri: Uri,
     params: Vec<(ArcStr, ArcStr)>,
@@ -77,6 +78,7 @@ pub(super) struct SendableRequest {
 impl From<IncomingRequest> for SendableRequest {
     fn from(incoming: IncomingRequest) -> SendableRequest {
         let IncomingRequest {
+            number,
             method,
             uri,
             params,
@@ -91,15 +93,16 @@ impl From<IncomingRequest> for SendableRequest {
             detail,
             trace,
         } = incoming;
-        SendableRequest { method, uri, params, headers, body, remote, identity, start, deadline, detail, trace }
+        SendableRequest { number, method, uri, params, headers, body, remote, identity, start, deadline, detail, trace }
     }
 }
 
 impl From<SendableRequest> for IncomingRequest {
     fn from(request: SendableRequest) -> IncomingRequest {
-        let SendableRequest { method, uri, params, headers, body, remote, identity, start, deadline, detail, trace } =
+        let SendableRequest { number, method, uri, params, headers, body, remote, identity, start, deadline, detail, trace } =
             request;
         IncomingRequest {
+            number,
             method,
             uri,
             params,

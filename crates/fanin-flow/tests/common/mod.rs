@@ -328,6 +328,7 @@ pub fn paused<F: Future>(test: F) -> F::Output {
 pub fn incoming(uri: &str, timeout: Duration) -> IncomingRequest {
     let now = Instant::now();
     IncomingRequest {
+        number: 0,
         method: Method::GET,
         uri: uri.parse().unwrap(),
         params: vec![("id".into(), "7".into())],

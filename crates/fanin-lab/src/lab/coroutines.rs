@@ -181,6 +181,7 @@ fn flows(count: usize, star: &str, uri: fn(usize) -> Result<Uri, LabError>) -> R
         let mut running = FuturesUnordered::new();
         for id in 0..count {
             let incoming = IncomingRequest {
+                number: 0,
                 method: Method::GET,
                 uri: uri(id)?,
                 params: Vec::new(),

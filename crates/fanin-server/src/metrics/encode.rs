@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
 use fanin_config::Objective;
+use fanin_tracecontext::{Annotations, Exemplars};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -18,6 +19,9 @@ use crate::client::Bound;
 use crate::report::LIMITS;
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+/// The histogram of requests.
+const DURATIONS: &str = "fanin_request_duration_seconds";
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -68,6 +72,14 @@ impl Collector for Frequent {
 }
 
 impl Metrics {
+    /// Traces of requests that the buckets of [`DURATIONS`] have counted.
+    pub(super) fn exemplars(&self, to: &mut Annotations) {
+        for row in self.rows() {
+            let newest = Exemplars::newest(row.workers.iter().map(|stats| stats.durations.exemplars()));
+            to.add(DURATIONS, &row.labels(), newest);
+        }
+    }
+
     fn rows(&self) -> Vec<Row> {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         // Drop routes that no generation has any more, including generations whose last requests still run.
@@ -93,7 +105,7 @@ impl Metrics {
             Ok(())
         })?;
         let help = "Seconds from the request's head to its response.";
-        family(to, "fanin_request_duration_seconds", help, MetricType::Histogram, |metric| {
+        family(to, DURATIONS, help, MetricType::Histogram, |metric| {
             rows.iter().try_for_each(|row| {
                 histogram(metric, &row.labels(), &Merged::of(row.workers.iter().map(|stats| &stats.durations)))
             })

@@ -21,7 +21,7 @@ use fanin_config::Objective;
 
 pub(crate) use encode::Frequent;
 pub use page::MetricsPage;
-pub(crate) use page::write;
+pub(crate) use page::{write, write_with_exemplars};
 pub(crate) use stats::{Closed, RouteStats, WorkerStats};
 
 use crate::BuildInfo;

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use fanin_tracecontext::{Exemplars, TraceContext};
+
 /// A count with a single writer.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
@@ -36,15 +38,29 @@ const BOUNDS: [u64; 17] = [
 pub(crate) struct Histogram {
     buckets: [Count; BOUNDS.len() + 1],
     micros: Count,
+    /// Of requests whose spans are sent.
+    exemplars: Exemplars,
+}
+
+fn bucket(micros: u64) -> usize {
+    BOUNDS.iter().position(|bound| micros <= *bound).unwrap_or(BOUNDS.len())
 }
 
 impl Histogram {
     #[inline]
     pub(crate) fn observe(&self, duration: Duration) {
         let micros = duration.as_micros() as u64;
-        let bucket = BOUNDS.iter().position(|bound| micros <= *bound).unwrap_or(BOUNDS.len());
-        self.buckets[bucket].add(1);
+        self.buckets[bucket(micros)].add(1);
         self.micros.add(micros);
+    }
+
+    /// Names the trace of a request that has been observed with this duration.
+    pub(crate) fn exemplify(&self, duration: Duration, trace: &TraceContext) {
+        self.exemplars.set(bucket(duration.as_micros() as u64), trace, duration);
+    }
+
+    pub(crate) fn exemplars(&self) -> &Exemplars {
+        &self.exemplars
     }
 }
 

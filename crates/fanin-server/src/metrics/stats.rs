@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fanin_tracecontext::TraceContext;
 use http::StatusCode;
 
 use super::single_writer::{Count, Histogram};
@@ -71,6 +72,11 @@ impl RouteStats {
         if let Some(at) = report.limit.and_then(|limit| LIMITS.iter().position(|name| *name == limit)) {
             self.limits[at].add(1);
         }
+    }
+
+    /// The spans of a request that has been counted with this duration are sent.
+    pub(crate) fn exemplify(&self, duration: Duration, trace: &TraceContext) {
+        self.durations.exemplify(duration, trace);
     }
 
     pub(crate) fn refused(&self, refusal: Refusal) {

@@ -287,7 +287,10 @@ fn respond<A: Application>(
     let body = if is_stream && meta.method != Method::HEAD {
         stream_body(worker, conn, generation, meta, status, report, body)
     } else {
-        log(worker, conn, generation, &meta, duration, status.as_u16(), report, bytes.unwrap_or(0));
+        let sent = log(worker, conn, generation, &meta, duration, status.as_u16(), report, bytes.unwrap_or(0));
+        if let Some(trace) = sent {
+            meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).exemplify(duration, trace);
+        }
         conn.on_request_end();
         ResponseBody::new(body, conn)
     };
@@ -393,19 +396,19 @@ fn client_disconnected<A: Application>(
     conn.on_request_end();
 }
 
-/// A request has ended: for the access log, and for its trace.
+/// A request has ended: for the access log, and for its trace, which is given back if its spans are sent.
 #[inline]
 #[allow(clippy::too_many_arguments, reason = "it is inlined")]
-fn log<A: Application>(
+fn log<'a, A: Application>(
     worker: &WorkerState<A>,
     conn: &ConnectionState,
     generation: &WorkerGeneration<A>,
-    meta: &RequestMeta,
+    meta: &'a RequestMeta,
     duration: Duration,
     status: u16,
     report: Report,
     bytes: u64,
-) {
+) -> Option<&'a TraceContext> {
     let mut log = worker.log.borrow_mut();
     if log.enabled() {
         let forwarded = meta.forwarded.map(client::text);
@@ -428,11 +431,13 @@ fn log<A: Application>(
         });
     }
     drop(log);
-    if let Some(trace) = &meta.trace
-        && trace.is_recorded()
-    {
-        end_trace(conn, generation, meta, trace, duration, status);
-    }
+    let trace = meta.trace.as_ref()?;
+    // Without an export, its spans are those of others.
+    let is_sent = match trace.is_recorded() {
+        true => end_trace(conn, generation, meta, trace, duration, status),
+        false => trace.is_sampled(),
+    };
+    is_sent.then_some(trace)
 }
 
 #[cold]
@@ -443,7 +448,7 @@ fn end_trace<A: Application>(
     trace: &Arc<TraceContext>,
     duration: Duration,
     status: u16,
-) {
+) -> bool {
     let end = RequestEnd {
         trace,
         duration,
@@ -456,5 +461,5 @@ fn end_trace<A: Application>(
         version: meta.version,
     };
     // What it does cannot fail the request, which has ended.
-    let _ = catch_panic(|| generation.app.request_ended(&end));
+    catch_panic(|| generation.app.request_ended(&end)).unwrap_or(false)
 }

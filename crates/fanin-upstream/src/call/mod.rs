@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use fanin_config::UpstreamKind;
+use fanin_tracecontext::TraceContext;
 use http::StatusCode;
 use http::header::RANGE;
 use tokio::time::{Instant, timeout_at};
@@ -76,7 +77,8 @@ impl Upstream {
         async move {
             let upstream = &*local.upstream;
             let started = Instant::now();
-            let record = Record { metrics: &local.metrics, started, outcome: Cell::new(None) };
+            let trace = context.trace.as_ref().map(|parent| &*parent.request).filter(|trace| trace.is_sampled());
+            let record = Record { metrics: &local.metrics, started, trace, outcome: Cell::new(None) };
             let own = started + context.timeout.unwrap_or(upstream.config.timeout);
             let deadline = own.min(context.deadline);
             let phase = Cell::new(Phase::Waiting);
@@ -173,6 +175,8 @@ fn timed_out(phase: &Cell<Phase>, own: Instant, deadline: Instant) -> Failure {
 struct Record<'a> {
     metrics: &'a Shard,
     started: Instant,
+    /// Of a sampled trace.
+    trace: Option<&'a TraceContext>,
     outcome: Cell<Option<()>>,
 }
 
@@ -180,6 +184,9 @@ impl Record<'_> {
     fn end(&self, outcome: Outcome, elapsed: std::time::Duration) {
         self.outcome.set(Some(()));
         self.metrics.record(outcome, elapsed);
+        if let Some(trace) = self.trace {
+            self.metrics.exemplify(elapsed, trace);
+        }
     }
 }
 

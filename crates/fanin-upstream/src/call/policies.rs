@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::attempt_record::{AttemptRecord, is_upstream_failure};
 use super::streamed::{BodySlot, StreamedCall};
+use crate::attempt_log::AttemptOutcome;
 use crate::call_options::CallOptions;
 use crate::error::{ErrorKind, Failure};
 use crate::limiter::{LimitReached, Limiter, Permit, ReusablePermit};
@@ -287,7 +288,8 @@ impl<'a> Call<'a> {
             // A hedge does not wait.
             let wanted =
                 if self.wanted.get() <= record.begun { self.wanted.replace(record.begun) } else { record.begun };
-            log.begin(number, wanted, record.begun, worker_endpoint.endpoint.address.to_string())
+            let first = self.context.trace.as_ref().map_or(0, |of| of.first);
+            log.begin(first, number, wanted, record.begun, worker_endpoint.endpoint.address.to_string())
         });
         let result = match self.options.attempt_timeout {
             None => worker_endpoint.connections.send(&attempt).await,
@@ -299,8 +301,8 @@ impl<'a> Call<'a> {
         let begun = attempt.begun;
         if let Some(noted) = noted {
             noted.end(match &result {
-                Ok(received) => received.status.as_u16().to_string(),
-                Err(failure) => failure.kind.as_str().to_owned(),
+                Ok(received) => AttemptOutcome::Status(received.status.as_u16()),
+                Err(failure) => AttemptOutcome::Failed(failure.kind.as_str()),
             });
         }
         record.end(&result);

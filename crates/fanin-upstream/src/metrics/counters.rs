@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use fanin_tracecontext::{Exemplars, TraceContext};
 use http::StatusCode;
 
 use crate::error::ErrorKind;
@@ -44,6 +45,8 @@ pub(crate) struct Shard {
     pub(super) outcomes: [AtomicU64; OUTCOMES],
     pub(super) buckets: [AtomicU64; BOUNDS.len() + 1],
     pub(super) sum_us: AtomicU64,
+    /// Of calls whose trace is sampled.
+    pub(super) exemplars: Exemplars,
     pub(super) extra: [AtomicU64; Extra::ALL.len()],
     pub(super) streams: [AtomicU64; StreamEnd::ALL.len()],
     pub(super) stream_bytes: AtomicU64,
@@ -126,6 +129,12 @@ impl Shard {
         increase(&self.outcomes[outcome.0], 1);
         increase(&self.buckets[BOUNDS.partition_point(|bound| *bound < us)], 1);
         increase(&self.sum_us, us);
+    }
+
+    /// Names the trace of a call that has been recorded with this duration.
+    pub fn exemplify(&self, elapsed: Duration, trace: &TraceContext) {
+        let us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+        self.exemplars.set(BOUNDS.partition_point(|bound| *bound < us), trace, elapsed);
     }
 
     pub fn count_stream(&self, end: StreamEnd) {

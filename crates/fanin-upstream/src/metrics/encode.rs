@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use fanin_tracecontext::Annotations;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -11,6 +12,9 @@ use prometheus_client::metrics::MetricType;
 use super::counters::{BOUNDS, Extra, OUTCOMES, StreamEnd, outcome_name};
 use super::encode_shared::encode_shared;
 use super::registry::{Gauges, MetricsRegistry, UpstreamMetrics};
+
+/// The histogram of calls.
+const SECONDS: &str = "fanin_upstream_seconds";
 
 type Gauge = (&'static str, &'static str, fn(&Gauges) -> u64);
 
@@ -24,6 +28,15 @@ const GAUGES: [Gauge; 8] = [
     ("fanin_upstream_endpoints_ejected", "Endpoints ejected by outlier detection", |g| g.ejected),
     ("fanin_upstream_breaker", "Circuit breaker: 0 closed, 1 open, 2 half-open", |g| g.breaker),
 ];
+
+impl MetricsRegistry {
+    /// Traces of calls that the buckets of [`SECONDS`] have counted.
+    pub(crate) fn exemplars(&self, to: &mut Annotations) {
+        for (name, metrics) in self.all() {
+            to.add(SECONDS, &[("upstream", &*name)], metrics.exemplars());
+        }
+    }
+}
 
 impl Collector for MetricsRegistry {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
@@ -44,7 +57,7 @@ impl Collector for MetricsRegistry {
             }
         }
         let mut seconds = encoder.encode_descriptor(
-            "fanin_upstream_seconds",
+            SECONDS,
             "Duration of calls, waiting and retries included",
             None,
             MetricType::Histogram,

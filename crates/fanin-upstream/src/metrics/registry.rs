@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use fanin_tracecontext::{Exemplar, Exemplars};
+
 use super::counters::Shard;
 use crate::shared::{OperationMetrics, OperationShared, Snapshot, SnapshotMetrics};
 
@@ -66,6 +68,11 @@ impl UpstreamMetrics {
 
     pub(crate) fn current(&self) -> Option<Arc<dyn Observed>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.upgrade()
+    }
+
+    pub(super) fn exemplars(&self) -> Vec<Option<Exemplar>> {
+        let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        Exemplars::newest(shards.iter().map(|shard| &shard.exemplars))
     }
 
     pub(super) fn sum(&self, pick: impl Fn(&Shard) -> u64) -> u64 {

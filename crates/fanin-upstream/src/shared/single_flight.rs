@@ -13,14 +13,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use super::{ParsedAnswer, RequestKey};
+use super::{Member, ParsedAnswer, RequestKey};
 use crate::error::CallError;
 
 /// The outcome of a shared request.
 pub type SharedResult = Result<Arc<ParsedAnswer>, CallError>;
 
-type OutcomeSender = watch::Sender<Option<SharedResult>>;
-type Shard = Mutex<HashMap<RequestKey, Arc<OutcomeSender>>>;
+type Shard = Mutex<HashMap<RequestKey, Arc<Flight>>>;
+
+/// A request in flight.
+struct Flight {
+    outcome: watch::Sender<Option<SharedResult>>,
+    /// The call that makes it, if that is recorded.
+    leader: Option<Member>,
+}
+
+impl Flight {
+    fn follow(&self) -> Follower {
+        Follower { outcome: self.outcome.subscribe(), leader: self.leader }
+    }
+}
 
 const SHARDS: usize = 16;
 
@@ -48,14 +60,14 @@ pub enum FlightRole {
 }
 
 impl SingleFlight {
-    /// Joins the request of this key, or becomes its leader.
-    pub fn join(self: &Arc<Self>, key: &RequestKey) -> FlightRole {
+    /// Joins the request of this key, or becomes its leader. `call`: who joins, for whoever follows it.
+    pub fn join(self: &Arc<Self>, key: &RequestKey, call: Option<Member>) -> FlightRole {
         match self.shard(key).lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()) {
-            Entry::Occupied(request) => FlightRole::Follower(Follower(request.get().subscribe())),
+            Entry::Occupied(flight) => FlightRole::Follower(flight.get().follow()),
             Entry::Vacant(entry) => {
-                let outcome = Arc::new(watch::Sender::new(None));
-                entry.insert(outcome.clone());
-                FlightRole::Leader(Leader { single_flight: self.clone(), key: key.clone(), outcome })
+                let flight = Arc::new(Flight { outcome: watch::Sender::new(None), leader: call });
+                entry.insert(flight.clone());
+                FlightRole::Leader(Leader { single_flight: self.clone(), key: key.clone(), flight })
             }
         }
     }
@@ -76,13 +88,13 @@ impl SingleFlight {
     }
 
     /// Removes a request if it is still this one; with `unless_waited_for` only if nobody waits.
-    fn leave(&self, key: &RequestKey, outcome: &Arc<OutcomeSender>, unless_waited_for: bool) -> bool {
+    fn leave(&self, key: &RequestKey, flight: &Arc<Flight>, unless_waited_for: bool) -> bool {
         let mut requests = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
         // Joining takes the same lock, so nobody joins between the check and the removal.
-        if unless_waited_for && outcome.receiver_count() > 0 {
+        if unless_waited_for && flight.outcome.receiver_count() > 0 {
             return false;
         }
-        if requests.get(key).is_some_and(|request| Arc::ptr_eq(request, outcome)) {
+        if requests.get(key).is_some_and(|request| Arc::ptr_eq(request, flight)) {
             requests.remove(key);
         }
         true
@@ -93,7 +105,7 @@ impl SingleFlight {
 pub struct Leader {
     single_flight: Arc<SingleFlight>,
     key: RequestKey,
-    outcome: Arc<OutcomeSender>,
+    flight: Arc<Flight>,
 }
 
 impl fmt::Debug for Leader {
@@ -105,7 +117,7 @@ impl fmt::Debug for Leader {
 impl Leader {
     /// Waits for the request as a follower does.
     pub fn follow(&self) -> Follower {
-        Follower(self.outcome.subscribe())
+        self.flight.follow()
     }
 
     /// The key of the request.
@@ -121,12 +133,12 @@ impl Leader {
                 biased;
                 outcome = &mut work => {
                     // Removed first: a later call finds the answer in the cache, or starts anew.
-                    self.single_flight.leave(&self.key, &self.outcome, false);
-                    self.outcome.send_replace(Some(outcome));
+                    self.single_flight.leave(&self.key, &self.flight, false);
+                    self.flight.outcome.send_replace(Some(outcome));
                     return;
                 }
-                () = self.outcome.closed() => {
-                    if self.single_flight.leave(&self.key, &self.outcome, true) {
+                () = self.flight.outcome.closed() => {
+                    if self.single_flight.leave(&self.key, &self.flight, true) {
                         return;
                     }
                 }
@@ -137,18 +149,26 @@ impl Leader {
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        self.single_flight.leave(&self.key, &self.outcome, false);
+        self.single_flight.leave(&self.key, &self.flight, false);
     }
 }
 
 /// A call that waits for a shared request. Dropping it stops waiting.
 #[derive(Debug)]
-pub struct Follower(watch::Receiver<Option<SharedResult>>);
+pub struct Follower {
+    outcome: watch::Receiver<Option<SharedResult>>,
+    leader: Option<Member>,
+}
 
 impl Follower {
+    /// The call that makes the request, if that is recorded.
+    pub fn leader(&self) -> Option<Member> {
+        self.leader
+    }
+
     /// The outcome; `None` if the request was lost.
     pub async fn outcome(mut self) -> Option<SharedResult> {
-        let outcome = self.0.wait_for(Option::is_some).await.ok()?;
+        let outcome = self.outcome.wait_for(Option::is_some).await.ok()?;
         outcome.clone()
     }
 }
@@ -179,14 +199,14 @@ mod tests {
     }
 
     fn lead(single_flight: &Arc<SingleFlight>, path: &str) -> Leader {
-        match single_flight.join(&key(path)) {
+        match single_flight.join(&key(path), None) {
             FlightRole::Leader(lead) => lead,
             FlightRole::Follower(_) => panic!("there is one already"),
         }
     }
 
     fn follow(single_flight: &Arc<SingleFlight>, path: &str) -> Follower {
-        match single_flight.join(&key(path)) {
+        match single_flight.join(&key(path), None) {
             FlightRole::Follower(follow) => follow,
             FlightRole::Leader(_) => panic!("there is none"),
         }

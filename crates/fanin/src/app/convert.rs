@@ -17,6 +17,7 @@ use super::websocket::Handshake;
 pub(super) fn incoming(names: &[ArcStr], request: Request) -> IncomingRequest {
     let params = names.iter().zip(request.params.iter()).map(|(name, (_, value))| (name.clone(), ArcStr::from(value)));
     IncomingRequest {
+        number: request.id.number(),
         params: params.collect(),
         method: request.method,
         uri: request.uri,

@@ -26,6 +26,7 @@ use fanin_heap::Names;
 use fanin_otlp::Export;
 use fanin_push::Channels;
 use fanin_server::{Application, DebugPage, DebugWork, PageLink, RouteSpec, WorkerContext};
+use fanin_tracecontext::Annotations;
 use fanin_upstream::{Upstreams, WorkerClient};
 use http::Method;
 use prometheus_client::registry::Registry;
@@ -178,6 +179,10 @@ impl Application for App {
         if let Some(side) = &self.models {
             side.models().register(registry, Some(side.service()));
         }
+    }
+
+    fn exemplars(&self, to: &mut Annotations) {
+        self.upstreams.exemplars(to);
     }
 
     fn config(&self) -> String {

@@ -42,13 +42,14 @@ impl Names {
             status: end.status,
             client: end.remote,
             version: end.version,
-            calls: calls.map(|calls| self.calls(&calls.0.calls())).unwrap_or_default(),
+            calls: calls.map(|calls| self.calls(&calls.0)).unwrap_or_default(),
         }
     }
 
     /// The calls of which something is known besides that they were not sent.
-    fn calls(&self, calls: &[CallTrace]) -> Vec<CallRecord> {
-        let record = |(call, number): (&CallTrace, u32)| {
+    fn calls(&self, record: &FlowRecord) -> Vec<CallRecord> {
+        let calls = record.calls();
+        let each = |(call, number): (&CallTrace, u32)| {
             Some(CallRecord {
                 number,
                 upstream: self.upstreams.get(&*call.upstream)?.clone(),
@@ -59,11 +60,12 @@ impl Names {
                 ended: call.ended,
                 outcome: call.outcome.clone(),
                 shared: shared(call.sharing),
-                done_by: first_of_batch(calls, call, number),
+                done_by: first_of_batch(&calls, call, number),
+                made_by: record.made_by(number as usize),
                 attempts: call.attempts.iter().map(attempt).collect(),
             })
         };
-        calls.iter().zip(0..).filter_map(record).collect()
+        calls.iter().zip(0..).filter_map(each).collect()
     }
 }
 
@@ -84,6 +86,7 @@ fn shared(sharing: Sharing) -> Option<&'static str> {
 fn attempt(attempt: &Attempt) -> AttemptRecord {
     AttemptRecord {
         kind: attempt.kind.clone(),
+        number: attempt.number,
         begun: attempt.begun,
         ended: attempt.ended,
         endpoint: Some(attempt.endpoint.clone()),

@@ -123,12 +123,10 @@ impl Worker for AppWorker {
         guard::decide(&self.app.guards, head)
     }
 
-    fn request_ended(&self, end: &RequestEnd<'_>) {
-        if let Some(target) = &self.app.spans
-            && target.wants(end.trace, end.status, end.duration)
-        {
-            self.app.export.send(self.app.names.record(end));
-        }
+    fn request_ended(&self, end: &RequestEnd<'_>) -> bool {
+        let target = self.app.spans.as_ref();
+        let wanted = target.is_some_and(|target| target.wants(end.trace, end.status, end.duration));
+        wanted && self.app.export.send(self.app.names.record(end))
     }
 
     fn computing(&self) -> usize {

@@ -4,6 +4,8 @@
 #![allow(dead_code)]
 
 #[cfg(unix)]
+pub mod collector;
+#[cfg(unix)]
 pub mod websocket;
 
 use std::cell::RefCell;

@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http::header::{ALLOW, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, StatusCode};
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -119,7 +119,7 @@ impl<L: Loader> Pages<L> {
         let get = reads(&request);
         let mut response = match (path, get) {
             ("/", true) => self.index(),
-            ("/metrics", true) => self.metrics(),
+            ("/metrics", true) => self.metrics(request.headers()),
             ("/config", true) => Response::json(self.reloader.current.load().app.config()),
             ("/dashboard", true) => dashboard::page(),
             ("/dashboard/data", true) => self.dashboard.data(&self.reloader, request.uri().query()),
@@ -179,9 +179,14 @@ impl<L: Loader> Pages<L> {
         response
     }
 
-    fn metrics(&self) -> Response {
+    fn metrics(&self, headers: &HeaderMap) -> Response {
         let generation = self.reloader.current.load();
-        let Ok(page) = metrics::write(&self.registry, &generation.registry) else {
+        let more = |to: &mut _| generation.app.exemplars(to);
+        let page = match accepts_openmetrics(headers) {
+            true => metrics::write_with_exemplars(&self.registry, &self.reloader.metrics, &generation.registry, more),
+            false => metrics::write(&self.registry, &generation.registry),
+        };
+        let Ok(page) = page else {
             return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "The metrics could not be written")
                 .into();
         };
@@ -245,6 +250,12 @@ impl<L: Loader> Pages<L> {
             .into(),
         }
     }
+}
+
+/// Whether a reader names OpenMetrics. Others may take an exemplar for a broken line.
+fn accepts_openmetrics(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.any(|value| value.contains("application/openmetrics-text"))
 }
 
 fn text(status: StatusCode, text: &'static str) -> Response {
