@@ -1,5 +1,7 @@
 //! `[recorder]`: the last requests, for the admin pages.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -23,11 +25,23 @@ pub struct Recorder {
     #[serde(serialize_with = "serialize::size")]
     #[schemars(with = "types::Size<0>")]
     pub full_size: usize,
+    /// A folder. The last requests are written to a file there after a panic, when a worker is stalled, and when a route misses its
+    /// objective.
+    #[serde(serialize_with = "serialize::optional_path", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub dump: Option<PathBuf>,
+    /// Files that are kept in the folder. The oldest ones are deleted.
+    #[schemars(with = "types::Count<1, 1000>")]
+    pub dump_files: usize,
+    /// Most bytes of a file. The oldest requests are left out.
+    #[serde(serialize_with = "serialize::size")]
+    #[schemars(with = "types::Size<65536>")]
+    pub dump_size: usize,
 }
 
 impl Default for Recorder {
     fn default() -> Recorder {
-        Recorder { requests: 2000, full_rate: 2, full_size: 32 << 20 }
+        Recorder { requests: 2000, full_rate: 2, full_size: 32 << 20, dump: None, dump_files: 10, dump_size: 4 << 20 }
     }
 }
 
@@ -37,6 +51,12 @@ impl Recorder {
         replace(&mut recorder.requests, table.count("requests", 0..=1_000_000));
         replace(&mut recorder.full_rate, table.count("full_rate", 0..=1000).map(|rate| rate as u32));
         replace(&mut recorder.full_size, table.size("full_size", 0));
+        recorder.dump = table.folder("dump");
+        replace(&mut recorder.dump_files, table.count("dump_files", 1..=1000));
+        replace(&mut recorder.dump_size, table.size("dump_size", 65_536));
+        if recorder.dump.is_some() && recorder.requests == 0 {
+            table.error("dump", "needs `requests` above 0: there is nothing to write");
+        }
         table.finish();
         recorder
     }

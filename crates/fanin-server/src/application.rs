@@ -8,7 +8,7 @@ use http::Method;
 use prometheus_client::registry::Registry;
 
 use crate::{
-    Activity, GuardedHead, LoadError, MemoryPressure, Pass, Request, RequestEnd, Response, RouteSpec, Verdict,
+    Activity, GuardedHead, Incident, LoadError, MemoryPressure, Pass, Request, RequestEnd, Response, RouteSpec, Verdict,
 };
 
 /// One loaded configuration with everything compiled. All workers share it. A reload replaces it as a whole; requests that run on the
@@ -62,6 +62,9 @@ pub trait Application: Send + Sync + 'static {
     fn debug_pages(&self) -> Vec<PageLink> {
         Vec::new()
     }
+
+    /// The server has noticed something that deserves a look at the last requests. Called on a thread that must not wait.
+    fn incident(&self, _incident: &Incident) {}
 
     /// Describes a value that was passed to [`Activity::set`], such as a flow with file and line. For the watchdog's message.
     fn describe(&self, activity: u64) -> String {

@@ -17,7 +17,7 @@
 //! | `web` | what browsers and caches expect of responses |
 //! | `rpc` | gRPC, gRPC-Web and Connect: which one a request uses, its messages, its end |
 //! | `admission` | limiters and permits |
-//! | `memory_budget`, `metrics`, `access_log`, `heartbeat` | what is measured and reported |
+//! | `memory_budget`, `metrics`, `access_log`, `heartbeat`, `incident` | what is measured and reported |
 //! | `coarse_timeout`, `wall_clock`, `http_date`, `json_text`, `listeners`, `tls`, `open_files` | helpers |
 //!
 //! # The way of a request
@@ -85,6 +85,7 @@ mod guard;
 mod heartbeat;
 mod host;
 mod http_date;
+mod incident;
 mod json_text;
 mod listeners;
 mod memory_budget;
@@ -121,6 +122,7 @@ pub use error::{LoadError, StartError};
 pub use fanin_config::Priority;
 pub use guard::{GuardedHead, Identity, Pass, Verdict};
 pub use heartbeat::Activity;
+pub use incident::Incident;
 pub use memory_budget::MemoryPressure;
 pub use metrics::MetricsPage;
 pub use options::{BuildInfo, Options};

@@ -18,9 +18,9 @@ use crate::error::{LoadError, StartError};
 use crate::generation::Generation;
 use crate::heartbeat::Heartbeat;
 use crate::memory_budget::MemoryReader;
-use crate::metrics::{self, Metrics, MetricsPage};
+use crate::metrics::{self, Metrics, MetricsPage, ObjectiveWatch};
 use crate::watchdog::{self, Watched};
-use crate::{Application, Exit, Loader, Options, listeners, open_files, worker};
+use crate::{Application, Exit, Incident, Loader, Options, listeners, open_files, worker};
 
 /// A server that runs.
 #[derive(Debug)]
@@ -154,15 +154,22 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
     }
 
     let (end_watchdog, watchdog_ends) = channel::<()>();
-    let (watched_app, memory) = (current.clone(), metrics.memory.clone());
+    let (watched_app, memory, counts) = (current.clone(), metrics.memory.clone(), metrics.clone());
     let watchdog = spawn("the watchdog", "fanin-watchdog".into(), move || {
-        let mut readings = MemoryReader::find();
+        let (mut readings, mut objectives) = (MemoryReader::find(), ObjectiveWatch::default());
         let tick = |now| {
             let generation = watched_app.load();
             readings.tick(generation.app.server().memory, &memory, now);
+            for missed in objectives.tick(now, &counts) {
+                generation.app.incident(&missed);
+            }
             generation.app.server().stall
         };
-        watchdog::run(&watched, &watchdog_ends, tick, |activity| watched_app.load().app.describe(activity));
+        let describe = |activity| watched_app.load().app.describe(activity);
+        let stalled = |worker, since, activity| {
+            watched_app.load().app.incident(&Incident::Stall { worker, since, activity });
+        };
+        watchdog::run(&watched, &watchdog_ends, tick, describe, stalled);
     })?;
 
     let page = {

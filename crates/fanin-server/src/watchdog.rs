@@ -20,12 +20,13 @@ pub(crate) struct Watched {
 }
 
 /// Watches until the sender of `end` is dropped. `tick` is called in each interval for other periodic work, and returns `[server] stall`,
-/// which a reload may change. `describe` turns an activity into text.
+/// which a reload may change. `describe` turns an activity into text. `stalled` is told of each stall: worker, how long, activity.
 pub(crate) fn run(
     workers: &[Watched],
     end: &Receiver<()>,
     mut tick: impl FnMut(Instant) -> Duration,
     describe: impl Fn(u64) -> String,
+    stalled: impl Fn(usize, Duration, u64),
 ) {
     let mut observed = workers.iter().map(|_| Observed::default()).collect::<Vec<_>>();
     loop {
@@ -48,6 +49,7 @@ pub(crate) fn run(
                             tracing::warn!(worker = index, stalled_ms, by = %describe(activity), "a worker is stalled");
                         }
                     }
+                    stalled(index, since, worker.heartbeat.activity());
                 }
                 Observation::Released(after) => {
                     worker.stats.stalled_micros.add(after.as_micros() as u64);

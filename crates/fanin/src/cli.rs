@@ -121,7 +121,8 @@ pub enum Command {
         fanin explain GET '/product?id=7' --config my-service     serves the folder for this one request\n  \
         fanin explain GET '/product?id=7' --url http://127.0.0.1:8080 --admin http://127.0.0.1:9090\n  \
         fanin explain --route 'GET /product' --admin http://127.0.0.1:9090   its recent requests\n  \
-        fanin explain --id e12b176b1ebe3e26 --admin http://127.0.0.1:9090    one that was recorded\n\n\
+        fanin explain --id e12b176b1ebe3e26 --admin http://127.0.0.1:9090    one that was recorded\n  \
+        fanin explain --file requests-20261124T205837.123Z-stall.dump        a file that a server wrote\n\n\
         Shows each call as a bar, the critical path, how much longer each call may take before anybody\n\
         notices, and how much sooner the response comes if a call is shorter. For that the flow runs\n\
         again, in virtual time, with the answers that it got. Nothing is sent twice.\n\

@@ -1,34 +1,38 @@
 //! `fanin explain`: why a request took as long as it did, and what would make it faster.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use fanin_config::{AccessLog, LogFormat, Server, parse_duration};
-use fanin_trace::{RequestTrace, describe};
+use fanin_trace::{Dump, RequestTrace, describe};
 use http::header::HOST;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 
 use crate::admin::{Admin, AdminError, address};
 use crate::app::Origin;
 use crate::client::{self, Answer, ClientError, Outgoing};
-use crate::recorder::{HEADER, RouteExplanation};
+use crate::recorder::{HEADER, RouteExplanation, explain_traces};
 use crate::{logging, report, serve};
+
+/// Largest file of recorded requests.
+const MAX_FILE: u64 = 1 << 30;
 
 /// The options of `fanin explain`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("recorded").args(["admin", "file"])))]
 pub struct ExplainArgs {
     /// Method of the request
-    #[arg(required_unless_present_any = ["id", "route"])]
+    #[arg(required_unless_present_any = ["id", "route", "file"])]
     method: Option<Method>,
     /// Path and query of the request: `/product?id=7`
-    #[arg(required_unless_present_any = ["id", "route"])]
+    #[arg(required_unless_present_any = ["id", "route", "file"])]
     target: Option<String>,
     /// Folder with fanin.toml: serve it for this one request
-    #[arg(long, value_name = "DIR", default_value = ".", conflicts_with_all = ["url", "admin"])]
+    #[arg(long, value_name = "DIR", default_value = ".", conflicts_with_all = ["url", "admin", "file"])]
     config: PathBuf,
     /// A running server to send the request to: `http://127.0.0.1:8080`
     #[arg(long, requires = "admin")]
@@ -39,11 +43,14 @@ pub struct ExplainArgs {
     /// File with the bearer token of the admin pages (`admin_token_file`)
     #[arg(long, value_name = "FILE", requires = "admin")]
     token_file: Option<PathBuf>,
+    /// A file with the last requests, which the server has written (`[recorder] dump`), or what its page /requests has shown
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "target", "url", "step", "last", "header", "body"])]
+    file: Option<PathBuf>,
     /// Explain a request that the server has recorded in full: its id, or what its header `fanin-explain` said
-    #[arg(long, requires = "admin", conflicts_with_all = ["method", "target", "url", "route"])]
+    #[arg(long, requires = "recorded", conflicts_with_all = ["method", "target", "url", "route"])]
     id: Option<String>,
     /// Explain the recent requests of a route: `"GET /product"`
-    #[arg(long, requires = "admin", conflicts_with_all = ["method", "target", "url"])]
+    #[arg(long, requires = "recorded", conflicts_with_all = ["method", "target", "url"])]
     route: Option<String>,
     /// Recent requests of the route at most
     #[arg(long, default_value_t = 200, requires = "route")]
@@ -87,6 +94,12 @@ enum ExplainError {
         "the request was answered with {0}, but no flow ran for it: the route serves no flow, or the server refused it"
     )]
     NotRecorded(StatusCode),
+    #[error("{0} is larger than {MAX_FILE} bytes")]
+    TooLarge(String),
+    #[error("{0} has no recorded requests")]
+    NoDump(String, #[source] serde_json::Error),
+    #[error("{0} has no request {1}")]
+    NotInFile(String, String),
     #[error("the runtime")]
     Runtime(#[from] std::io::Error),
     #[error("the server cannot start")]
@@ -104,6 +117,9 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
 }
 
 fn explain(args: &ExplainArgs) -> Result<ExitCode, ExplainError> {
+    if let Some(file) = &args.file {
+        return of_file(args, file);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let Some(admin) = &args.admin else { return locally(args, &runtime) };
     let admin = Admin::new(admin, None, args.token_file.as_deref())?;
@@ -132,6 +148,29 @@ fn explain(args: &ExplainArgs) -> Result<ExitCode, ExplainError> {
             Err(error) => Err(error.into()),
         }
     })
+}
+
+/// What a file with recorded requests says.
+fn of_file(args: &ExplainArgs, file: &Path) -> Result<ExitCode, ExplainError> {
+    let name = || file.display().to_string();
+    let size = file.metadata().map_err(|error| ExplainError::File(name(), error))?.len();
+    if size > MAX_FILE {
+        return Err(ExplainError::TooLarge(name()));
+    }
+    let bytes = std::fs::read(file).map_err(|error| ExplainError::File(name(), error))?;
+    let dump = Dump::read(&bytes).map_err(|error| ExplainError::NoDump(name(), error))?;
+    match (&args.id, &args.route) {
+        (Some(id), _) => {
+            let trace = dump.find(id).ok_or_else(|| ExplainError::NotInFile(name(), id.clone()))?;
+            return Ok(show(args, trace, None));
+        }
+        (None, Some(route)) => {
+            let explanation = explain_traces(route, &dump.requests);
+            print(args, &explanation, &explanation.text());
+        }
+        (None, None) => print(args, &dump, &dump.describe()),
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn page_of(id: &str, step: Duration) -> String {
@@ -189,7 +228,7 @@ async fn send(args: &ExplainArgs, server: &str, host: &str, token: &str) -> Resu
     if !headers.contains_key(HOST) {
         headers.insert(HOST, HeaderValue::try_from(host).map_err(|_| ExplainError::Header(host.to_owned()))?);
     }
-    headers.insert(HEADER, HeaderValue::try_from(token).map_err(|_| ExplainError::Header(token.to_owned()))?);
+    headers.insert(&HEADER, HeaderValue::try_from(token).map_err(|_| ExplainError::Header(token.to_owned()))?);
     let body = match &args.body {
         None => Bytes::new(),
         Some(file) => {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fanin_server::{BuildInfo, Exit, Handle, Options, StartError};
 
 use crate::app::{App, AppLoader, Origin};
+use crate::recorder::dump_on_panic;
 use crate::{logging, report};
 
 /// How long the end of the process waits for the last export of spans.
@@ -41,7 +42,8 @@ pub fn serve(dir: &Path) -> ExitCode {
         Ok(flush) => flush,
         Err(error) => return failure(&error),
     };
-    let (broker, export) = (app.broker(), app.export());
+    let (broker, export, recorder) = (app.broker(), app.export(), app.recorder().clone());
+    dump_on_panic(recorder.clone());
     match start(origin, app, true) {
         Ok(handle) => {
             let addresses: Vec<String> = handle.addresses().iter().map(ToString::to_string).collect();
@@ -56,6 +58,7 @@ pub fn serve(dir: &Path) -> ExitCode {
             // What flows have published to the last goes to other instances, too.
             broker.end();
             export.end(LAST_EXPORT);
+            recorder.end_dumps();
             end(exit)
         }
         Err(error) => failure(&error),

@@ -108,7 +108,7 @@ fn check(toml: &str, python: Option<&str>) -> Option<String> {
     let dir = tempfile::tempdir().expect("a folder");
     let file = |name: &str| dir.path().join(name);
     // What configurations of the pages refer to.
-    for folder in ["docs", "models", "flows"] {
+    for folder in ["docs", "dumps", "models", "flows"] {
         fs::create_dir(file(folder)).expect("created");
     }
     fs::write(file("admin.token"), "a token").expect("written");

@@ -2,11 +2,13 @@
 //!
 //! - `single_writer`: counts and histograms that one thread writes.
 //! - `stats`: what is counted, by route and by worker. `process`: what the system reports about the process.
+//! - `objective_watch`: notices routes that do not keep their objectives.
 //! - `encode`: the text of the server's own. `page`: the text of `/metrics`.
 //!
 //! Each worker has counts of its own, so counting is a plain store. They are summed when `/metrics` is read.
 
 mod encode;
+mod objective_watch;
 mod page;
 mod process;
 mod single_writer;
@@ -20,6 +22,7 @@ use std::time::Instant;
 use fanin_config::Objective;
 
 pub(crate) use encode::Frequent;
+pub(crate) use objective_watch::ObjectiveWatch;
 pub use page::MetricsPage;
 pub(crate) use page::{write, write_with_exemplars};
 pub(crate) use stats::{Closed, RouteStats, WorkerStats};
@@ -46,7 +49,7 @@ pub(crate) struct Metrics {
 }
 
 /// Method and path pattern. Both empty: requests that matched no route.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Label {
     pub(crate) method: String,
     pub(crate) path: String,
@@ -103,6 +106,19 @@ impl Metrics {
         let stats = stats.workers[worker].clone();
         stats.objective_micros.set(objective.map_or(0, |objective| objective.within.as_micros() as u64));
         stats
+    }
+
+    /// The routes with an objective: how many requests have counted, and how many of them were good.
+    fn objectives(&self) -> Vec<(Label, Objective, u64, u64)> {
+        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let with = routes.iter().filter_map(|(label, stats)| Some((label, stats.objective?, &stats.workers)));
+        let sum = |(label, objective, workers): (&Label, Objective, &Vec<Arc<RouteStats>>)| {
+            let sum = |of: fn(&RouteStats) -> u64| workers.iter().map(|stats| of(stats)).sum();
+            // All of them first: what is counted meanwhile is not taken for bad.
+            let counted = sum(|stats| stats.objective_counted.get());
+            (label.clone(), objective, counted, sum(|stats| stats.objective_good.get()))
+        };
+        with.map(sum).collect()
     }
 
     pub(crate) fn reloaded(&self, ok: bool) {

@@ -25,7 +25,7 @@ use fanin_flow::Flows;
 use fanin_heap::Names;
 use fanin_otlp::Export;
 use fanin_push::Channels;
-use fanin_server::{Application, DebugPage, DebugWork, PageLink, RouteSpec, WorkerContext};
+use fanin_server::{Application, DebugPage, DebugWork, Incident, PageLink, RouteSpec, WorkerContext};
 use fanin_tracecontext::Annotations;
 use fanin_upstream::{Upstreams, WorkerClient};
 use http::Method;
@@ -35,7 +35,7 @@ pub use load::{AppLoader, DryRun, Origin};
 pub use worker::AppWorker;
 
 use crate::logging;
-use crate::recorder::{self, Recorder};
+use crate::recorder::{self, Kind, Recorder};
 
 /// A configuration with its flows compiled and its upstreams set up. All workers share it.
 pub struct App {
@@ -175,6 +175,7 @@ impl Application for App {
         if self.spans.is_some() {
             self.export.register(registry);
         }
+        self.recorder.register(registry);
         logging::register(registry);
         if let Some(side) = &self.models {
             side.models().register(registry, Some(side.service()));
@@ -221,6 +222,23 @@ impl Application for App {
             pages.extend([heap, text]);
         }
         pages
+    }
+
+    fn incident(&self, incident: &Incident) {
+        match incident {
+            Incident::Stall { worker, since, activity } => {
+                let by = self.describe(*activity);
+                let text = format!("worker {worker} was stalled for {} ms so far, by {by}", since.as_millis());
+                self.recorder.dump(Kind::Stall, text);
+            }
+            Incident::Objective { route, objective, burn_rate, bad, counted } => {
+                let objective = objective.to_string();
+                let text = format!(
+                    "{route} misses its objective of {objective}: {bad} of {counted} requests of the last minute were bad, a burn rate of {burn_rate:.1}"
+                );
+                self.recorder.dump(Kind::Objective, text);
+            }
+        }
     }
 
     fn describe(&self, activity: u64) -> String {

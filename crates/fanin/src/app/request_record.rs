@@ -1,30 +1,35 @@
 //! The record of a request that a flow answers.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use fanin_flow::{Detail, FlowRecord, Reply, ReplyBody, ReplyStream, Summary};
-use fanin_server::{Application, Request};
+use fanin_server::Request;
 use fanin_tracecontext::TraceContext;
 use http::StatusCode;
 
-use super::App;
 use super::spans::Calls;
-use crate::recorder::{Recorder, Running};
+use crate::recorder::{Running, WorkerRecorder};
 
 /// The record, while the request is answered. Empty if nothing is recorded, and once the answer is there.
 #[derive(Debug)]
 pub struct RequestRecord {
-    recorder: Arc<Recorder>,
-    running: Option<Box<Running>>,
+    recorder: Rc<WorkerRecorder>,
+    running: Option<Running>,
     /// Its part of a trace, if spans of it may be sent.
     context: Option<Arc<TraceContext>>,
 }
 
 impl RequestRecord {
-    pub(super) fn begin(app: &App, request: &Request) -> RequestRecord {
-        let running = app.labels.get(request.route).and_then(|route| app.recorder.begin(request, route));
-        let context = request.trace.clone().filter(|context| app.records_traces() && context.is_recorded());
-        RequestRecord { recorder: app.recorder.clone(), running: running.map(Box::new), context }
+    /// `traced`: spans may be sent.
+    pub(super) fn begin(recorder: &Rc<WorkerRecorder>, traced: bool, request: &Request) -> RequestRecord {
+        let context = request.trace.clone().filter(|context| traced && context.is_recorded());
+        RequestRecord { recorder: recorder.clone(), running: recorder.begin(request), context }
+    }
+
+    /// Keeps the request if a panic ends it: it is the one that somebody will look for.
+    pub(super) fn guard(&mut self) -> PanicGuard<'_> {
+        PanicGuard(self)
     }
 
     pub(super) fn detail(&self) -> Detail {
@@ -57,6 +62,19 @@ impl RequestRecord {
     }
 }
 
+/// See [`RequestRecord::guard`].
+pub(super) struct PanicGuard<'a>(&'a mut RequestRecord);
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(running) = self.0.running.take()
+        {
+            self.0.recorder.end(running, StatusCode::INTERNAL_SERVER_ERROR, false, None);
+        }
+    }
+}
+
 /// How a request ended.
 struct Ended {
     status: StatusCode,
@@ -66,12 +84,12 @@ struct Ended {
 
 impl Ended {
     /// For the recorder, and until the request's spans are made.
-    fn keep(self, recorder: &Recorder, running: Option<Box<Running>>, context: Option<Arc<TraceContext>>) {
+    fn keep(self, recorder: &WorkerRecorder, running: Option<Running>, context: Option<Arc<TraceContext>>) {
         if let (Some(context), Some(record)) = (context, &self.record) {
             context.set_record(Box::new(Calls(record.clone())));
         }
         if let Some(running) = running {
-            recorder.end(*running, self.status, self.partial, self.record);
+            recorder.end(running, self.status, self.partial, self.record);
         }
     }
 }
@@ -92,8 +110,8 @@ impl ReplyStream for Nothing {
 struct RecordedStream {
     inner: Box<dyn ReplyStream>,
     status: StatusCode,
-    recorder: Arc<Recorder>,
-    running: Option<Box<Running>>,
+    recorder: Rc<WorkerRecorder>,
+    running: Option<Running>,
     context: Option<Arc<TraceContext>>,
 }
 

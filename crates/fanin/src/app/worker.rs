@@ -17,6 +17,7 @@ use super::models::InProcess;
 use super::request_record::RequestRecord;
 use super::websocket::Handshake;
 use super::{App, convert, guard, rpc};
+use crate::recorder::WorkerRecorder;
 
 thread_local! {
     /// The worker's subscribers. A reload keeps them.
@@ -44,6 +45,7 @@ pub struct AppWorker {
     app: Arc<App>,
     flows: WorkerFlows,
     hub: Rc<Hub>,
+    recorder: Rc<WorkerRecorder>,
 }
 
 impl AppWorker {
@@ -70,12 +72,13 @@ impl AppWorker {
             .clone()
         });
         flows.set_hub(&hub);
-        AppWorker { app, flows, hub }
+        let recorder = Rc::new(WorkerRecorder::new(&app.recorder, &app.labels));
+        AppWorker { app, flows, hub, recorder }
     }
 
     /// Starts the flow of a request, and its record.
     fn start(&self, route: usize, request: Request) -> (FlowFuture, RequestRecord) {
-        let record = RequestRecord::begin(&self.app, &request);
+        let record = RequestRecord::begin(&self.recorder, self.app.spans.is_some(), &request);
         let mut incoming = convert::incoming(&self.app.params[route], request);
         incoming.detail = record.detail();
         (self.flows.run(route, incoming), record)
@@ -103,6 +106,7 @@ impl Worker for AppWorker {
                 target.clone(),
                 self.app.clone(),
                 self.flows.clone(),
+                self.recorder.clone(),
                 request,
             )));
         }
@@ -165,7 +169,10 @@ impl Future for Answering {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
         match &mut *self {
             Answering::Flow { flow, request, record } => {
-                let mut reply = task::ready!(Pin::new(flow).poll(context));
+                let guard = record.guard();
+                let polled = Pin::new(flow).poll(context);
+                drop(guard);
+                let mut reply = task::ready!(polled);
                 record.end(&mut reply);
                 Poll::Ready(convert::response(reply, *request))
             }

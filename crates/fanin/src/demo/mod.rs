@@ -14,7 +14,7 @@ use bytes::Bytes;
 use fanin_config::{AccessLog, LogFormat, Server};
 use fanin_server::{Exit, Handle};
 use fanin_trace::{draw, millis, shorten};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -189,7 +189,7 @@ async fn run_sample(sample: &Sample, server: SocketAddr, recorder: &Recorder) ->
     out(format_args!("   {} {}\n", sample.method, sample.target));
     let token = recorder.token();
     let mut headers = HeaderMap::new();
-    headers.extend(HeaderValue::try_from(&token).map(|token| (HeaderName::from_static(HEADER), token)));
+    headers.extend(HeaderValue::try_from(&token).map(|token| (HEADER, token)));
     let body = Bytes::from_static(sample.body.as_bytes());
     let start = Instant::now();
     let answer =

@@ -97,7 +97,7 @@ fn log_panic(info: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let thread = thread.name().unwrap_or("unnamed");
     let at = info.location().map(ToString::to_string).unwrap_or_default();
-    let message = message_of(info.payload());
+    let message = panic_message(info.payload());
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {
         tracing::error!(target: "fanin::panic", thread, at, excerpt = %backtrace, "a panic: {message}");
@@ -106,7 +106,8 @@ fn log_panic(info: &PanicHookInfo<'_>) {
     }
 }
 
-fn message_of(payload: &(dyn Any + Send)) -> &str {
+/// What a panic says.
+pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
 }

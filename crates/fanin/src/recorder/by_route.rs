@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fanin_trace::{CallTrace, RequestTrace};
 use serde::{Deserialize, Serialize};
 
-use super::Recorded;
+use super::{Recorded, STEP};
 
 /// The bands, by the percentile that they surround: from, name, to, and how many requests make sense of it.
 const BANDS: [(f64, &str, f64, usize); 3] = [(0.40, "p50", 0.60, 1), (0.90, "p95", 0.99, 20), (0.985, "p99", 1.0, 100)];
@@ -113,6 +113,18 @@ pub(super) fn explain(route: &str, requests: &[Arc<Recorded>], step: Duration, b
             Some(why) => note = Some(why),
         }
     }
+    explained(route, traces, step, note)
+}
+
+/// The same of requests that have been explained already.
+pub fn explain_traces(route: &str, requests: &[RequestTrace]) -> RouteExplanation {
+    let of_route = requests.iter().filter(|request| request.route == route && request.step.is_some());
+    let (traces, unexplained): (Vec<_>, Vec<_>) = of_route.cloned().partition(|trace| trace.unexplained.is_none());
+    let step = traces.first().and_then(|trace| trace.step).unwrap_or(STEP);
+    explained(route, traces, step, unexplained.into_iter().find_map(|trace| trace.unexplained))
+}
+
+fn explained(route: &str, mut traces: Vec<RequestTrace>, step: Duration, note: Option<String>) -> RouteExplanation {
     traces.sort_by_key(|trace| trace.duration);
     let bands = BANDS
         .iter()

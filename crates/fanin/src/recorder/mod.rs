@@ -1,9 +1,11 @@
 //! The flight recorder: the last requests with their calls, always on, and some of them in full.
 //!
+//! - `dump`: files with them, after a panic, a stall or a missed objective.
 //! - `ring`: the requests of one worker. `tokens`: who may ask for a full record. `pages`: the admin pages. `by_route`: what the recent
 //!   requests of a route have in common.
 
 mod by_route;
+mod dump;
 mod pages;
 mod ring;
 mod tokens;
@@ -20,20 +22,31 @@ use fanin_config::Network;
 use fanin_flow::{Detail, FlowRecord};
 use fanin_server::RequestId;
 use fanin_trace::RequestTrace;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
+use prometheus_client::registry::Registry;
+use smallvec::SmallVec;
 
-pub use by_route::RouteExplanation;
+pub use by_route::{RouteExplanation, explain_traces};
+use dump::Dumps;
+pub use dump::Kind;
 pub use pages::{links, page};
 use ring::Ring;
 use tokens::Tokens;
 
+use crate::logging;
+
 /// The request header by which a client asks for a full record, and the name it gives to it.
-pub const HEADER: &str = "fanin-explain";
+pub const HEADER: HeaderName = HeaderName::from_static("fanin-explain");
+
+/// How much shorter a call is in explanations, unless somebody sets it.
+const STEP: Duration = Duration::from_millis(10);
 
 /// Longest name of a record that a client gives.
 const MAX_NAME: usize = 64;
 /// Longest path that is kept.
 const MAX_PATH: usize = 200;
+/// Longest path that needs no allocation of its own.
+const SHORT_PATH: usize = 48;
 
 /// The last requests of all workers. Kept by reloads.
 #[derive(Debug)]
@@ -44,6 +57,15 @@ pub struct Recorder {
     /// How many rings there are: the workers share the bounds.
     workers: AtomicUsize,
     tokens: Tokens,
+    dumps: Dumps,
+}
+
+/// The recorder on one worker. Its counters of references are the worker's own, so that no cache line moves between cores.
+#[derive(Debug)]
+pub struct WorkerRecorder {
+    recorder: Arc<Recorder>,
+    /// The name of each route.
+    routes: Vec<Arc<str>>,
 }
 
 thread_local! {
@@ -61,8 +83,9 @@ pub struct Recorded {
     name: Option<Box<str>>,
     route: Arc<str>,
     method: Method,
-    path: Box<str>,
-    started: SystemTime,
+    /// UTF-8.
+    path: SmallVec<[u8; SHORT_PATH]>,
+    start: tokio::time::Instant,
     duration: Duration,
     queued: Duration,
     status: StatusCode,
@@ -71,18 +94,9 @@ pub struct Recorded {
     flow: Option<Arc<FlowRecord>>,
 }
 
-/// A request while it is answered.
+/// A request while it is answered. Nobody else has it.
 #[derive(Debug)]
-pub struct Running {
-    id: RequestId,
-    name: Option<Box<str>>,
-    route: Arc<str>,
-    method: Method,
-    path: Box<str>,
-    start: tokio::time::Instant,
-    queued: Duration,
-    detail: Detail,
-}
+pub struct Running(Arc<Recorded>, Detail);
 
 impl Recorder {
     /// A recorder without requests.
@@ -93,7 +107,13 @@ impl Recorder {
             rings: Mutex::default(),
             workers: AtomicUsize::new(0),
             tokens: Tokens::default(),
+            dumps: Dumps::default(),
         })
+    }
+
+    /// Adds its metrics to a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        self.dumps.register(registry);
     }
 
     /// Goes on with a reloaded configuration.
@@ -103,9 +123,9 @@ impl Recorder {
     }
 
     /// Begins the record of a request. `None` if nothing is recorded.
-    pub fn begin(&self, request: &fanin_server::Request, route: &Arc<str>) -> Option<Running> {
+    fn begin(&self, request: &fanin_server::Request, route: &Arc<str>) -> Option<Running> {
         let config = self.config.load();
-        let name = match request.headers.get(HEADER) {
+        let name = match request.headers.get(&HEADER) {
             None => None,
             Some(_) => self.allowed_name(&request.headers, request.remote.ip()),
         };
@@ -115,26 +135,31 @@ impl Recorder {
         let is_sample = name.is_none() && takes_full(config.full_rate, request.start);
         let path = request.uri.path();
         let end = (0..=path.len().min(MAX_PATH)).rev().find(|at| path.is_char_boundary(*at)).unwrap_or(0);
-        Some(Running {
+        let detail = match name {
+            Some(_) => Detail::Full,
+            None if is_sample => Detail::Sample,
+            None => Detail::Calls,
+        };
+        let recorded = Recorded {
             id: request.id,
-            detail: match name {
-                Some(_) => Detail::Full,
-                None if is_sample => Detail::Sample,
-                None => Detail::Calls,
-            },
             name,
             route: route.clone(),
             method: request.method.clone(),
-            path: path[..end].into(),
+            path: SmallVec::from_slice(&path.as_bytes()[..end]),
             start: request.start,
+            duration: Duration::ZERO,
             queued: request.start.elapsed(),
-        })
+            status: StatusCode::OK,
+            partial: false,
+            flow: None,
+        };
+        Some(Running(Arc::new(recorded), detail))
     }
 
     /// The name that a client may give to its record.
     #[cold]
     fn allowed_name(&self, headers: &HeaderMap, client: IpAddr) -> Option<Box<str>> {
-        let name = headers.get(HEADER)?.to_str().ok()?.trim();
+        let name = headers.get(&HEADER)?.to_str().ok()?.trim();
         let is_name = !name.is_empty()
             && name.len() <= MAX_NAME
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -143,13 +168,14 @@ impl Recorder {
     }
 
     /// The request has been answered.
-    pub fn end(&self, running: Running, status: StatusCode, partial: bool, flow: Option<Arc<FlowRecord>>) {
-        let Running { id, name, route, method, path, start, queued, detail: _ } = running;
-        let duration = start.elapsed();
-        let started = SystemTime::now().checked_sub(duration).unwrap_or(UNIX_EPOCH);
-        let recorded = Recorded { id, name, route, method, path, started, duration, queued, status, partial, flow };
+    fn end(&self, running: Running, status: StatusCode, partial: bool, flow: Option<Arc<FlowRecord>>) {
+        let Running(mut request, _) = running;
+        if let Some(own) = Arc::get_mut(&mut request) {
+            own.duration = own.start.elapsed();
+            (own.status, own.partial, own.flow) = (status, partial, flow);
+        }
         let config = self.config.load();
-        self.here(|ring| ring.add(Arc::new(recorded), &config, self.workers.load(Relaxed).max(1)));
+        self.here(|ring| ring.add(request, &config, self.workers.load(Relaxed).max(1)));
     }
 
     /// Uses the ring of this worker. Only an admin page ever holds its lock besides, for as long as it takes to copy some pointers.
@@ -177,7 +203,7 @@ impl Recorder {
         for ring in rings {
             all.extend(ring.lock().unwrap_or_else(PoisonError::into_inner).all());
         }
-        all.sort_by_key(|request| std::cmp::Reverse(request.started + request.duration));
+        all.sort_by_key(|request| std::cmp::Reverse(request.start + request.duration));
         all.dedup_by(|a, b| Arc::ptr_eq(a, b));
         all
     }
@@ -203,11 +229,42 @@ fn takes_full(rate: u32, now: tokio::time::Instant) -> bool {
 impl Running {
     /// How much is recorded of its flow.
     pub fn detail(&self) -> Detail {
-        self.detail
+        self.1
     }
 }
 
+impl WorkerRecorder {
+    /// For the routes with these names.
+    pub fn new(recorder: &Arc<Recorder>, routes: &[Arc<str>]) -> WorkerRecorder {
+        WorkerRecorder { recorder: recorder.clone(), routes: routes.iter().map(|name| Arc::from(&**name)).collect() }
+    }
+
+    /// Begins the record of a request. `None` if nothing is recorded.
+    pub fn begin(&self, request: &fanin_server::Request) -> Option<Running> {
+        self.recorder.begin(request, self.routes.get(request.route)?)
+    }
+
+    /// The request has been answered.
+    pub fn end(&self, running: Running, status: StatusCode, partial: bool, flow: Option<Arc<FlowRecord>>) {
+        self.recorder.end(running, status, partial, flow);
+    }
+}
+
+/// From now on, panics are a cause to write the last requests. They are logged as before.
+pub fn dump_on_panic(recorder: Arc<Recorder>) {
+    let log = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        log(info);
+        let at = info.location().map(ToString::to_string).unwrap_or_default();
+        recorder.dump(Kind::Panic, format!("{at}: {}", logging::panic_message(info.payload())));
+    }));
+}
+
 impl Recorded {
+    fn started(&self) -> SystemTime {
+        SystemTime::now().checked_sub(self.start.elapsed()).unwrap_or(UNIX_EPOCH)
+    }
+
     /// Whether it has all that an explanation needs.
     pub fn is_full(&self) -> bool {
         self.flow.as_ref().is_some_and(|flow| flow.is_full())
@@ -219,8 +276,8 @@ impl Recorded {
             id: self.id.to_string(),
             route: self.route.to_string(),
             method: self.method.to_string(),
-            target: self.path.to_string(),
-            started_unix_us: self.started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64),
+            target: String::from_utf8_lossy(&self.path).into_owned(),
+            started_unix_us: self.started().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64),
             duration: self.duration,
             queued: self.queued,
             status: self.status.as_u16(),

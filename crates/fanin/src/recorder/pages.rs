@@ -7,10 +7,8 @@ use fanin_server::{DebugPage, DebugWork, PageLink};
 use http::Method;
 use serde_json::json;
 
-use super::{Recorded, Recorder, by_route};
+use super::{Recorded, Recorder, STEP, by_route};
 
-/// How much shorter a call is in explanations, unless the query sets it.
-const STEP: Duration = Duration::from_millis(10);
 /// Computing time of one page.
 const BUDGET: Duration = Duration::from_secs(2);
 /// Requests on a page, unless the query sets it.

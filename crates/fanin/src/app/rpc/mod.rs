@@ -9,6 +9,7 @@ mod lines;
 mod method;
 mod reflection;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use fanin_config::{Config, Diagnostic};
@@ -24,6 +25,7 @@ use method::RouteMethod;
 
 use super::request_record::RequestRecord;
 use super::{App, convert};
+use crate::recorder::WorkerRecorder;
 
 /// What answers the calls of a method.
 #[derive(Clone)]
@@ -165,7 +167,13 @@ impl Methods {
 }
 
 /// Answers one call.
-pub(super) async fn serve(target: Target, app: Arc<App>, flows: WorkerFlows, mut request: Request) -> Response {
+pub(super) async fn serve(
+    target: Target,
+    app: Arc<App>,
+    flows: WorkerFlows,
+    recorder: Rc<WorkerRecorder>,
+    mut request: Request,
+) -> Response {
     let (id, route) = (request.id, request.route);
     match target {
         Target::Reflection(reflector) => match reflection::serve(reflector, request) {
@@ -192,7 +200,7 @@ pub(super) async fn serve(target: Target, app: Arc<App>, flows: WorkerFlows, mut
                 Ok(call) => call,
                 Err(refused) => return refused.response(id),
             };
-            let mut record = RequestRecord::begin(&app, &request);
+            let mut record = RequestRecord::begin(&recorder, app.spans.is_some(), &request);
             let mut incoming = convert::incoming(&[], request);
             incoming.detail = record.detail();
             let mut reply = flows.run(route, incoming).await;
