@@ -3,7 +3,8 @@
 //! - `server`: requests and notifications, one after another; `wire`: messages over standard input and output, bounded;
 //! - `documents`: what the editor has open; `position`: its lines and columns; `place`: what a request is about;
 //! - `workspace`: the folders with a `fanin.toml` and what was found in them;
-//! - `context`: what is being written at a place; `completion`, `hover`, `definition`, `rename`: a file for each request.
+//! - `context`: what is being written at a place; `completion`, `hover`, `definition`, `rename`: a file for each request;
+//! - `fuzzing`: the entry point of a fuzz target.
 //!
 //! This crate must not know how a configuration is checked: it asks a [`Project`]. It writes to nothing but its output.
 
@@ -11,6 +12,7 @@ mod completion;
 mod context;
 mod definition;
 mod documents;
+pub mod fuzzing;
 mod hover;
 mod place;
 mod position;

@@ -1,7 +1,7 @@
 //! Requests and notifications, one after another. Folders are checked when no message waits.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -56,12 +56,24 @@ pub fn serve(project: &dyn Project) -> Result<(), LspError> {
             }
         }
     });
-    let mut server = Server { project, documents: Documents::default(), folders: BTreeMap::new(), begun: false };
-    server.run(&receiver)
+    run(project, &receiver, &mut io::stdout().lock())
 }
+
+/// Handles what comes in, until it ends.
+pub(crate) fn run(project: &dyn Project, input: &Input, output: &mut dyn Write) -> Result<(), LspError> {
+    let (documents, folders) = (Documents::default(), BTreeMap::new());
+    Server { project, output, documents, folders, begun: false }.run(input)
+}
+
+/// What an editor sends, as it comes.
+pub(crate) type Input = Receiver<io::Result<Option<Incoming>>>;
+
+/// What a panic is answered with.
+pub(crate) const MISTAKE: &str = "a mistake of Fanin: this request failed, the server goes on";
 
 struct Server<'a> {
     project: &'a dyn Project,
+    output: &'a mut dyn Write,
     documents: Documents,
     folders: BTreeMap<PathBuf, Folder>,
     begun: bool,
@@ -70,7 +82,7 @@ struct Server<'a> {
 type Answer = Result<Value, (ErrorCode, String)>;
 
 impl Server<'_> {
-    fn run(&mut self, input: &Receiver<io::Result<Option<Incoming>>>) -> Result<(), LspError> {
+    fn run(&mut self, input: &Input) -> Result<(), LspError> {
         let mut changed: BTreeSet<PathBuf> = BTreeSet::new();
         let mut shut_down = false;
         loop {
@@ -112,7 +124,7 @@ impl Server<'_> {
                         Ok(value) => Response::new_ok(id, value),
                         Err((code, message)) => Response::new_err(id, code as i32, message),
                     };
-                    send(&Message::Response(response))?;
+                    self.send(&Message::Response(response))?;
                 }
             }
         }
@@ -120,8 +132,7 @@ impl Server<'_> {
 
     /// Runs something that must not end the server, whatever the input.
     fn guarded<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T, String>) -> Result<T, String> {
-        catch_unwind(AssertUnwindSafe(|| run(self)))
-            .unwrap_or_else(|_| Err("a mistake of Fanin: this request failed, the server goes on".to_owned()))
+        catch_unwind(AssertUnwindSafe(|| run(self))).unwrap_or_else(|_| Err(MISTAKE.to_owned()))
     }
 
     fn check(&mut self, dir: PathBuf) -> Result<(), LspError> {
@@ -130,14 +141,22 @@ impl Server<'_> {
             Ok(folder.check(server.project, &server.documents))
         });
         match found {
-            Ok(all) => all.into_iter().try_for_each(|one| publish(&one)),
+            Ok(all) => all.into_iter().try_for_each(|one| self.publish(&one)),
             Err(why) => self.log(why),
         }
     }
 
-    fn log(&self, why: String) -> Result<(), LspError> {
+    fn log(&mut self, why: String) -> Result<(), LspError> {
         let params = LogMessageParams { typ: MessageType::WARNING, message: why };
-        send(&Message::Notification(Notification::new("window/logMessage".to_owned(), params)))
+        self.send(&Message::Notification(Notification::new("window/logMessage".to_owned(), params)))
+    }
+
+    fn publish(&mut self, params: &PublishDiagnosticsParams) -> Result<(), LspError> {
+        self.send(&Message::Notification(Notification::new("textDocument/publishDiagnostics".to_owned(), params)))
+    }
+
+    fn send(&mut self, message: &Message) -> Result<(), LspError> {
+        Ok(wire::write(self.output, message)?)
     }
 
     /// Takes a change, and gives the folders to check.
@@ -262,12 +281,4 @@ fn arguments<T: DeserializeOwned>(params: Value) -> Result<T, (ErrorCode, String
 
 fn value(of: &impl Serialize) -> Answer {
     serde_json::to_value(of).map_err(|error| (ErrorCode::InternalError, error.to_string()))
-}
-
-fn publish(params: &PublishDiagnosticsParams) -> Result<(), LspError> {
-    send(&Message::Notification(Notification::new("textDocument/publishDiagnostics".to_owned(), params)))
-}
-
-fn send(message: &Message) -> Result<(), LspError> {
-    Ok(wire::write(&mut io::stdout().lock(), message)?)
 }

@@ -58,8 +58,8 @@ pub(crate) fn read(from: &mut impl BufRead) -> io::Result<Option<Incoming>> {
 ///
 /// # Errors
 /// The output cannot be written.
-pub(crate) fn write(to: &mut impl Write, message: &Message) -> io::Result<()> {
-    message.write(to)
+pub(crate) fn write(to: &mut dyn Write, message: &Message) -> io::Result<()> {
+    message.write(&mut { to })
 }
 
 #[cfg(test)]

@@ -194,3 +194,14 @@ fn messages_of_postgres() {
 fn values_of_mysql() {
     assert_eq!(run("mysql_value", 20_000, fanin_upstream::fuzzing::mysql_value), corpus("mysql_value").len());
 }
+
+#[test]
+#[cfg(feature = "lsp")]
+fn messages_of_editors() {
+    assert_eq!(run("lsp", 3000, fanin_lsp::fuzzing::messages), corpus("lsp").len());
+}
+
+#[test]
+fn files_of_recorded_requests() {
+    assert_eq!(run("dump", 5000, fanin_trace::fuzzing::dump), corpus("dump").len());
+}

@@ -2,6 +2,7 @@
 
 import asyncio
 import pathlib
+import subprocess
 import sys
 
 from lsprotocol import types as lsp
@@ -168,10 +169,70 @@ async def features(client):
     assert any("rotes" in one.message for one in await client.diagnostics(toml)), client.found
 
 
+GRPC_TOML = """[upstreams.users]
+grpc = "http://127.0.0.1:1"
+proto = "users.proto"
+[[routes]]
+path = "/u/{id}"
+flow = "page.star:page"
+"""
+PROTO = """syntax = "proto3";
+package shop.v1;
+service Users { rpc Find(Query) returns (User); }
+message Query { string user_id = 1; repeated Part parts = 2; Kind kind = 3; }
+message Part { int32 depth = 1; Name name = 2; }
+message Name { string first = 1; }
+message User { string label = 1; }
+enum Kind { KIND_ANY = 0; KIND_NEW = 1; }
+"""
+GRPC_PAGE = """load("@upstreams", "users")
+
+def page(req):
+    return users.Find({"user_id": req.params["id"], "parts": [{"depth": 1, "name": {"first": "a"}}]})
+"""
+
+
+async def messages(client):
+    """Fields of the messages of a real .proto."""
+    written("grpc/users.proto", PROTO), written("grpc/fanin.toml", GRPC_TOML)
+    page = written("grpc/page.star", GRPC_PAGE)
+    client.open(page, GRPC_PAGE)
+    assert await client.diagnostics(page) == [], client.found
+    found = await client.text_document_hover_async(lsp.HoverParams(**at(page, GRPC_PAGE, "Find(")))
+    shown = found.contents.value
+    assert "users.Find(shop.v1.Query)" in shown and "shop.v1.Users/Find" in shown and "round 1" in shown, shown
+
+    async def fields(text, needle, more):
+        client.change(page, text)
+        found = await client.text_document_completion_async(lsp.CompletionParams(**at(page, text, needle, more)))
+        return {one.label: one.detail for one in found}
+
+    methods = await fields(GRPC_PAGE.replace("Find({", "Fi", 1), "users.Fi", len("users."))
+    assert "Find" in methods, methods
+    of_query = await fields(GRPC_PAGE, '"user_id"', 1)
+    assert set(of_query) == {"user_id", "parts", "kind"} and "string" in of_query["user_id"], of_query
+    of_part = await fields(GRPC_PAGE, '"depth"', 1)
+    assert set(of_part) == {"depth", "name"} and "int32" in of_part["depth"], of_part
+    assert set(await fields(GRPC_PAGE, '"first"', 1)) == {"first"}
+    wrong = GRPC_PAGE.replace('"depth"', '"depht"')
+    client.change(page, wrong)
+    [one] = [one for one in await client.diagnostics(page) if one.severity == lsp.DiagnosticSeverity.Error]
+    assert "depht" in one.message, one
+
+
+def flows():
+    """The flows of all folders of the repository that `fanin check` accepts."""
+    for toml in sorted(ROOT.glob("*/**/fanin.toml")):
+        if {"target", ".venv"} & set(toml.relative_to(ROOT).parts):
+            continue
+        if subprocess.run([PROGRAM, "check", toml.parent], capture_output=True).returncode == 0:
+            yield from sorted(toml.parent.glob("**/*.star"))
+
+
 async def repository(client):
-    """No flow of the examples has an error, and hovering and completing at any place answers."""
+    """No flow of the repository has an error, and hovering and completing at any place answers."""
     count = 0
-    for path in sorted((ROOT / "examples").glob("*/flows/*.star")):
+    for path in flows():
         text = path.read_text()
         client.open(path.as_uri(), text)
         found = [one for one in await client.diagnostics(path.as_uri()) if one.severity == lsp.DiagnosticSeverity.Error]
@@ -182,7 +243,7 @@ async def repository(client):
             await client.text_document_completion_async(lsp.CompletionParams(**place))
             await client.text_document_definition_async(lsp.DefinitionParams(**place))
         count += 1
-    assert count >= 8, count
+    assert count >= 12, count
 
 
 async def main():
@@ -193,6 +254,7 @@ async def main():
     assert result.server_info.name == "fanin"
     client.initialized(lsp.InitializedParams())
     await features(client)
+    await messages(client)
     await repository(client)
     await client.shutdown_async(None)
     client.exit(None)
