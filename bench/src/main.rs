@@ -34,6 +34,7 @@ mod push;
 mod report;
 mod rolling;
 mod sampler;
+mod see;
 mod servers;
 mod shop;
 mod sql;
@@ -231,6 +232,19 @@ enum Command {
         #[command(flatten)]
         options: Options,
     },
+    /// What seeing costs: the flight recorder, traces, the dashboard; and how soon editors have diagnostics
+    ///
+    /// Example: bench/run see --quick
+    See {
+        #[command(flatten)]
+        options: Options,
+        /// Also compare with this build of `fanin`, from before
+        #[arg(long, value_name = "PROGRAM")]
+        before: Option<PathBuf>,
+        /// The test program that compares predictions with the truth; bench/run builds it
+        #[arg(long, value_name = "PROGRAM", hide = true)]
+        predictions: Option<PathBuf>,
+    },
     /// Time from the start of the process until it is ready
     ///
     /// Example: bench/run start
@@ -408,6 +422,9 @@ fn run(command: Command) -> Result<bool, Failure> {
         Command::Inflight { options } => show(&options, inflight::run(&options)?),
         Command::Overload { options, full, only } => show(&options, overload::run(&overload::Plans { full, only })?),
         Command::Rolling { options } => show(&options, rolling::run(&options)?),
+        Command::See { options, before, predictions } => {
+            show(&options, see::run(&options, &see::Plans { before, predictions })?)
+        }
         Command::Shop { options, recommendations } => show(&options, shop::run(&options, &recommendations)?),
         Command::Prove { options } => show(&options, prove::run(&options)?),
         Command::Start { options } => show(&options, start::run(&options)?),
