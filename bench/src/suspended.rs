@@ -94,6 +94,7 @@ fn incoming() -> IncomingRequest {
         body: Bytes::new(),
         upload: None,
         remote: ([127, 0, 0, 1], 5555).into(),
+        identity: None,
         start,
         deadline: start + Duration::from_secs(600),
         trace: None,

@@ -31,6 +31,7 @@ impl<F> Before<F> {
     pub fn new(worker: Rc<Worker>, route: Arc<RouteFlow>, incoming: IncomingRequest, start: Start<F>) -> Before<F> {
         let max_depth = route.limits.max_json_depth;
         let copy = IncomingRequest {
+            number: incoming.number,
             method: incoming.method.clone(),
             uri: incoming.uri.clone(),
             params: incoming.params.clone(),

@@ -34,7 +34,12 @@ pub(crate) fn number(value: f64) -> Value {
 
 /// A body as JSON, if it is any.
 pub(crate) fn json(body: &[u8]) -> Option<Value> {
-    Doc::parse(Bytes::copy_from_slice(body), MAX_DEPTH).ok().map(Value::json)
+    document(body).map(Value::json)
+}
+
+/// The same as a document.
+pub(crate) fn document(body: &[u8]) -> Option<Doc> {
+    Doc::parse(Bytes::copy_from_slice(body), MAX_DEPTH).ok()
 }
 
 /// Headers by lower-case name, several values joined.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fanin_config::{Config, Executor, Upstream};
-use fanin_flow::{Detail, FlowError, Flows, IncomingRequest, Reply, ReplyBody, WorkerFlows};
+use fanin_flow::{ClientIdentity, Detail, FlowError, Flows, IncomingRequest, Reply, ReplyBody, WorkerFlows};
 use fanin_lang::{CoveredPoint, Program};
 use fanin_push::Channels;
 use fanin_server::{Problem, Response, RouteFinder};
@@ -62,6 +62,8 @@ pub(crate) struct TestRequest {
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// Who sends it: what the checks of the route would have found.
+    pub(crate) identity: Option<ClientIdentity>,
     /// How long after the others it is sent.
     pub(crate) after: Duration,
 }
@@ -215,7 +217,7 @@ async fn one(worker: &WorkerFlows, setting: &Setting, request: TestRequest) -> R
         headers: request.headers,
         body: if route.stream_body { Bytes::new() } else { request.body },
         upload,
-        identity: None,
+        identity: request.identity.map(Box::new),
         remote: ([127, 0, 0, 1], 40_000).into(),
         start,
         deadline: start + route.timeout,

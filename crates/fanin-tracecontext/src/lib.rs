@@ -7,9 +7,9 @@
 //! This crate must not know who sends requests or where spans go.
 
 mod context;
+mod exemplar;
 #[doc(hidden)]
 pub mod fuzzing;
-mod exemplar;
 mod ids;
 mod traceparent;
 mod tracestate;

@@ -4,7 +4,7 @@
 
 mod table;
 
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -53,9 +53,7 @@ impl Limit {
 
     /// The budget that a key has: a hash that clients cannot predict.
     fn key(&self, of: impl Hash) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        of.hash(&mut hasher);
-        hasher.finish()
+        self.hasher.hash_one(of)
     }
 
     fn since_start(&self, now: Instant) -> u64 {
@@ -172,7 +170,7 @@ mod tests {
         assert_eq!(headers(state), ["ratelimit-policy: \"a\";q=3;w=3", "ratelimit: \"a\";r=2;t=1"]);
         let mut state = State::default();
         assert!(take(&limit, key, now, 2, &mut state).is_ok());
-        let reached = take(&limit, key, now, 1, &mut state).err().expect("reached");
+        let reached = take(&limit, key, now, 1, &mut state).expect_err("reached");
         assert_eq!(reached.wait, Duration::from_secs(1));
         assert!(headers(state)[1].ends_with("\"a\";r=0;t=3"), "two limits are a list");
         assert_eq!(limit.refused.get(), 1);

@@ -99,8 +99,20 @@ impl From<IncomingRequest> for SendableRequest {
 
 impl From<SendableRequest> for IncomingRequest {
     fn from(request: SendableRequest) -> IncomingRequest {
-        let SendableRequest { number, method, uri, params, headers, body, remote, identity, start, deadline, detail, trace } =
-            request;
+        let SendableRequest {
+            number,
+            method,
+            uri,
+            params,
+            headers,
+            body,
+            remote,
+            identity,
+            start,
+            deadline,
+            detail,
+            trace,
+        } = request;
         IncomingRequest {
             number,
             method,

@@ -26,6 +26,9 @@ pub(super) fn decide<A: Application>(
     })
 }
 
+/// What goes on: what the guard has found out, the head and the body.
+type Passed = (Box<Pass>, RequestHead, Incoming);
+
 /// A request about which the application's guard has to wait.
 pub(super) struct GuardWait {
     pub(super) verdict: Pin<Box<dyn Future<Output = Verdict>>>,
@@ -41,10 +44,7 @@ impl GuardWait {
         self.head.as_ref().map(|(head, _)| head.deadline)
     }
 
-    pub(super) fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(Box<Pass>, RequestHead, Incoming), ServerResponse>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Passed, ServerResponse>> {
         let Some(verdict) = catch_panic(|| self.verdict.as_mut().poll(cx)) else {
             if let Some((head, _)) = &self.head {
                 head.route.stats.panicked();

@@ -7,8 +7,8 @@
 //! - `server_responses`: what the server answers without the application.
 //! - `fast_rejection`: refusals that hyper never sees. `connection_headers`: headers that only the server writes.
 
-mod connection_headers;
 mod client_headers;
+mod connection_headers;
 mod fast_rejection;
 mod guard_wait;
 mod panic;

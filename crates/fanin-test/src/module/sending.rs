@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use fanin_flow::ClientIdentity;
 use fanin_lang::{Args, Changes, Ctx, Kind, NativeFn, Stop, Value};
 use http::header::{CONTENT_TYPE, HOST, HeaderValue};
 use http::{HeaderMap, Method, Uri};
@@ -37,19 +38,20 @@ const UNSENT: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS
     .add(b'^')
     .add(b'\\');
 
-const ARGUMENTS: [&str; 7] = ["method", "path", "query", "headers", "json", "text", "after"];
+const ARGUMENTS: [&str; 9] = ["method", "path", "query", "headers", "json", "text", "after", "principal", "claims"];
 
 /// A request from the arguments of a function; `verb` unless the first argument says it.
 fn build(name: &str, args: Args<'_>, verb: Option<Method>) -> Result<TestRequest, Stop> {
-    let mut given: [Option<&Value>; 7] = [None; 7];
+    let mut given: [Option<&Value>; 9] = [None; 9];
     match &verb {
         None => given = args.bind(name, false, ARGUMENTS, 2)?,
         Some(_) => {
-            let rest = args.bind(name, false, ["path", "query", "headers", "json", "text", "after"], 1)?;
+            let names = ["path", "query", "headers", "json", "text", "after", "principal", "claims"];
+            let rest = args.bind(name, false, names, 1)?;
             given[1..].copy_from_slice(&rest);
         }
     }
-    let [method, path, query, headers, json, body, after] = given;
+    let [method, path, query, headers, json, body, after, principal, claims] = given;
     let method = match (verb, method) {
         (Some(verb), _) => verb,
         (None, method) => {
@@ -103,7 +105,27 @@ fn build(name: &str, args: Args<'_>, verb: Option<Method>) -> Result<TestRequest
         (None, None) => Bytes::new(),
     };
     let after = after.map(|after| duration(name, "after", after)).transpose()?.unwrap_or(Duration::ZERO);
-    Ok(TestRequest { method, uri, headers: map, body, after })
+    let identity = identity(name, principal, claims)?;
+    Ok(TestRequest { method, uri, headers: map, body, after, identity })
+}
+
+/// Who sends the request, if the test tells.
+fn identity(name: &str, principal: Option<&Value>, claims: Option<&Value>) -> Result<Option<ClientIdentity>, Stop> {
+    if principal.is_none() && claims.is_none() {
+        return Ok(None);
+    }
+    let principal = principal.map(|principal| text(name, "principal", principal)).transpose()?;
+    let claims = match claims {
+        None => None,
+        Some(claims) if fanin_lang::value::view::entries(&claims.decide()?).is_none() => {
+            return Err(wrong(name, "claims must be a dict"));
+        }
+        Some(claims) => {
+            let json = fanin_flow::to_json(claims).map_err(|what| wrong(name, format_args!("claims: {what}")))?;
+            Some(values::document(&json).ok_or_else(|| wrong(name, "claims are nested too deep"))?)
+        }
+    };
+    Ok(Some(ClientIdentity { principal: principal.map(Into::into), claims, auth: None }))
 }
 
 fn send(ctx: &mut Ctx<'_>, name: &str, requests: Vec<TestRequest>) -> Result<Vec<Value>, Stop> {

@@ -214,3 +214,38 @@ message User { string name = 1; int32 n = 2; }
     .unwrap();
     folder.passes();
 }
+
+#[test]
+fn flows_see_who_sends_a_request_and_the_flow_before_them_runs() {
+    Folder::with_toml(
+        "
+[upstreams.a]
+url = 'http://a'
+[upstreams.b]
+url = 'http://b'
+[[routes]]
+path = '/mine'
+flow = 'page.star:page'
+before = 'page.star:guard'
+",
+        "def guard(req):
+    if not req.principal:
+        abort(401, 'sign in')
+    return {'admin': a.get('/admins/' + req.principal, optional = True)}
+
+def page(req):
+    return [req.principal, req.claims['scope'], req.auth['admin']]
+",
+        "def setup():
+    stub(a.get, '/admins/ada', answer = True, delay = '5ms')
+
+def test_known():
+    page = get('/mine', principal = 'ada', claims = {'scope': 'all'})
+    assert_equal((page.json, page.elapsed), (['ada', 'all', True], 5))
+
+def test_unknown():
+    assert_equal(get('/mine').status, 401)
+",
+    )
+    .passes();
+}

@@ -1,5 +1,7 @@
 //! Who may use a route, and how often: tokens of PyJWT, API keys, addresses, rate limits, a flow before.
 
+#![allow(clippy::disallowed_methods, reason = "a test may block")]
+
 #[path = "../common/mod.rs"]
 mod common;
 mod edge;
