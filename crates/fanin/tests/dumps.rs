@@ -14,7 +14,7 @@ const FLOW: &str = r#"load("@upstreams", "gone_for_good")
 
 def slow(req):
     # One builtin is one piece of work, however much it does.
-    numbers = [str((n * 7919) % 100003) for n in range(100000)]
+    numbers = [str((n * 7919) % 1000003) for n in range(400000)]
     return len(sorted(numbers))
 
 def fails(req):

@@ -75,7 +75,9 @@ mod tests {
     #[test]
     fn a_missed_objective_is_told_once() {
         let config = "[[routes]]\npath = '/'\nflow = 'a.star:f'\nobjective = '90 % < 1s'";
-        let config = fanin_config::Config::parse(config, "fanin.toml", std::path::Path::new("."), &|_| None).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.star"), "").unwrap();
+        let config = fanin_config::Config::parse(config, "fanin.toml", dir.path(), &|_| None).unwrap();
         let objective = config.routes[0].objective.unwrap();
         let mut watched = Watched::default();
         assert_eq!(watched.read(&objective, 1000, 500), None, "what was before does not count");

@@ -56,6 +56,15 @@ pub(super) fn read_details(value: &HeaderValue) -> Vec<Detail> {
     status.details.into_iter().map(detail).collect()
 }
 
+impl Status {
+    /// Takes the details of a status that another server has sent: the value of `grpc-status-details-bin`.
+    #[must_use]
+    pub fn with_details_of(mut self, value: &HeaderValue) -> Status {
+        self.details = read_details(value);
+        self
+    }
+}
+
 /// Adds a status to headers or trailers.
 pub(super) fn add_status(status: &Status, to: &mut HeaderMap) {
     to.insert(STATUS, HeaderValue::from(u16::from(status.code)));

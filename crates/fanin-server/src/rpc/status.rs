@@ -1,7 +1,7 @@
 //! The outcome of a call: a code, a message, details, trailers.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 
 /// The codes by their numbers: names as Connect writes them, and HTTP statuses, as Connect and gateways map them.
 const CODES: [(&str, u16); 17] = [
@@ -52,13 +52,6 @@ impl Status {
     /// A status without details.
     pub fn new(code: u8, message: impl Into<String>) -> Status {
         Status { code, message: message.into(), ..Status::default() }
-    }
-
-    /// Takes the details of a status that another server has sent: the value of `grpc-status-details-bin`.
-    #[must_use]
-    pub fn with_details_of(mut self, value: &HeaderValue) -> Status {
-        self.details = super::grpc::read_details(value);
-        self
     }
 
     /// The code's name as Connect writes it: `not_found`.
