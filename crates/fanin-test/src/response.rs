@@ -11,8 +11,9 @@ use fanin_lang::value::Object;
 use fanin_lang::{Kind, Stop, Value};
 use fanin_trace::{CallTrace, Sharing};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode, Uri};
 
+use crate::stub::split;
 use crate::values::{self, number, structure};
 
 /// What a request was answered.
@@ -21,6 +22,7 @@ pub(crate) struct Received {
     pub(crate) request: String,
     /// Its route; empty if there is none.
     pub(crate) route: String,
+    pub(crate) sent: Sent,
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -33,12 +35,41 @@ pub(crate) struct Received {
     pub(crate) elapsed: Duration,
 }
 
+/// The request, for `always(req, result)`.
+#[derive(Default)]
+pub(crate) struct Sent {
+    method: String,
+    target: String,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Sent {
+    pub(crate) fn new(method: &Method, uri: &Uri, headers: HeaderMap, body: Bytes) -> Sent {
+        Sent { method: method.to_string(), target: uri.to_string(), headers, body }
+    }
+
+    pub(crate) fn value(&self) -> Value {
+        let (path, query) = split(&self.target);
+        let query: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+        structure([
+            ("method", Value::str(&self.method)),
+            ("path", Value::str(path)),
+            ("query", Value::record(query.iter().map(|(name, value)| (name.as_str(), Value::str(value))))),
+            ("headers", values::headers(&self.headers)),
+            ("json", values::json(&self.body).unwrap_or_default()),
+            ("text", Value::str(&String::from_utf8_lossy(&self.body))),
+        ])
+    }
+}
+
 impl Received {
     /// The server's own answer, without a flow.
     pub(crate) fn by_server(request: String, status: StatusCode) -> Received {
         Received {
             request,
             route: String::new(),
+            sent: Sent::default(),
             status,
             headers: HeaderMap::new(),
             body: Bytes::new(),
@@ -80,7 +111,8 @@ impl Received {
     }
 }
 
-/// How many calls one after another: the longest chain of calls that each awaited the one before.
+/// How many requests one after another: the longest chain of calls that were each made or sent after the one before had ended. A call
+/// that a cache or a snapshot answers adds nothing.
 pub(crate) fn rounds(calls: &[CallTrace]) -> usize {
     let mut depth = vec![0usize; calls.len()];
     // A call awaits only calls that were made before it, or that ended before it was sent.
@@ -88,7 +120,8 @@ pub(crate) fn rounds(calls: &[CallTrace]) -> usize {
     order.sort_by_key(|at| (calls[*at].sent, *at));
     for at in order {
         let awaited = calls[at].awaited.iter().filter_map(|before| depth.get(*before as usize)).max();
-        depth[at] = 1 + awaited.copied().unwrap_or(0);
+        let own = usize::from(!matches!(calls[at].sharing, Sharing::Cache | Sharing::Snapshot));
+        depth[at] = own + awaited.copied().unwrap_or(0);
     }
     depth.into_iter().max().unwrap_or(0)
 }
@@ -102,9 +135,9 @@ impl fmt::Debug for ResponseObject {
     }
 }
 
-const ATTRIBUTES: [&str; 13] = [
+const ATTRIBUTES: [&str; 14] = [
     "body", "calls", "complete", "elapsed", "error", "headers", "json", "partial", "request", "rounds", "route",
-    "status", "text",
+    "sent", "status", "text",
 ];
 
 impl Object for ResponseObject {
@@ -135,6 +168,7 @@ impl Object for ResponseObject {
             "elapsed" => number(it.elapsed.as_secs_f64() * 1e3),
             "request" => Value::str(&it.request),
             "route" => Value::str(&it.route),
+            "sent" => it.sent.value(),
             "rounds" => Value::Int(rounds(&it.calls()) as i64),
             "calls" => Value::list(it.calls().iter().map(call).collect()),
             "error" => match &it.error {

@@ -128,7 +128,12 @@ pub(crate) fn run_test(suite: &Suite, test: &Test, snapshots: Snapshots, options
 }
 
 /// Calls a function of the test's file, to its end.
-fn call(suite: &Suite, host: &mut TestHost, function: FunctionRef, args: Vec<Value>) -> Result<(), Box<Failure>> {
+pub(crate) fn call(
+    suite: &Suite,
+    host: &mut TestHost,
+    function: FunctionRef,
+    args: Vec<Value>,
+) -> Result<(), Box<Failure>> {
     let mut instance = Instance::new(&suite.program, function, args, Arc::new(LIMITS))?;
     let mut machine = Machine::new();
     loop {
@@ -191,6 +196,6 @@ fn describe(error: &TestError) -> String {
 }
 
 /// A seed of the test's own: the same for the same test whatever else runs (FNV-1a).
-fn seed_of(seed: u64, id: &str) -> u64 {
+pub(crate) fn seed_of(seed: u64, id: &str) -> u64 {
     id.bytes().fold(seed ^ 0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }

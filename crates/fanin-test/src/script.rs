@@ -15,13 +15,17 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
+use crate::deviate::Deviations;
 use crate::functions;
-use crate::stub::{AnswerSpec, Fail, SentRequest, Status, StubRule, Stubs, split};
+use crate::stub::{AnswerSpec, End, Fail, Planned, SentRequest, Status, StubRule, Stubs, split};
 use crate::values::{self, number};
 
 /// What a test shares with the stubs that answer its flows.
 pub(crate) struct Shared {
     pub(crate) stubs: Stubs,
+    pub(crate) deviations: Deviations,
+    /// Whether the server would not be ready yet: what is requested now is not the flows' doing.
+    pub(crate) is_starting: Cell<bool>,
     /// The test's program, for stubs that are functions.
     pub(crate) program: Program,
     pub(crate) random: RefCell<fastrand::Rng>,
@@ -61,7 +65,14 @@ impl Stub for Script {
             request: request.clone(),
             method: method.clone(),
             at: shared.now(),
+            left: request.deadline.saturating_duration_since(Instant::now()),
+            is_start: shared.is_starting.get(),
+            planned: None,
         });
+        let deviations = match shared.is_starting.get() {
+            true => Vec::new(),
+            false => shared.deviations.of(&request, &method),
+        };
         let rules = shared.stubs.rules.borrow();
         let found = rules.iter().rev().find_map(|rule| Some((rule.clone(), rule.find(&request, &method)?)));
         drop(rules);
@@ -73,6 +84,17 @@ impl Stub for Script {
         };
         let (nth, spec) = rule.next();
         let built = build(shared, &rule, spec, &request, &params, nth);
+        let healthy = match &built {
+            Ok((delay, Outcome::Answer(answer))) => Some((*delay, answer.status, answer.body.clone())),
+            _ => None,
+        };
+        let deviates = !deviations.is_empty();
+        let built = built.and_then(|built| deviated(shared, built, deviations));
+        if let Ok((delay, outcome)) = &built
+            && let Some(sent) = shared.stubs.sent.borrow_mut().last_mut()
+        {
+            sent.planned = Some(Planned { healthy, deviates, delay: *delay, end: End::of(outcome) });
+        }
         let (delay, outcome) = match built {
             Ok(built) => built,
             Err(problem) => {
@@ -98,6 +120,39 @@ enum Outcome {
     Answer(StubAnswer),
     Fails(StubFailure),
     Never,
+}
+
+impl End {
+    fn of(outcome: &Outcome) -> End {
+        match outcome {
+            Outcome::Answer(_) => End::Answer,
+            Outcome::Fails(StubFailure { kind: ErrorKind::Refused | ErrorKind::Connect, .. }) => End::NotSent,
+            Outcome::Fails(_) => End::Fails,
+            Outcome::Never => End::Never,
+        }
+    }
+}
+
+/// What a request is answered if its answer deviates from the stub's.
+fn deviated(
+    shared: &Shared,
+    (mut delay, mut outcome): (Duration, Outcome),
+    deviations: Vec<(AnswerSpec, Vec<crate::deviate::Edit>)>,
+) -> Result<(Duration, Outcome), String> {
+    for (spec, edits) in deviations {
+        if let Some(other) = spec.delay {
+            delay = other.draw(&mut shared.random.borrow_mut());
+        }
+        if spec.answer.is_some() || spec.text.is_some() || spec.status.is_some() || spec.fail.is_some() {
+            outcome = outcome_of(&spec)?;
+        }
+        if let Outcome::Answer(answer) = &mut outcome {
+            for edit in edits {
+                answer.body = edit.apply(&answer.body)?.into();
+            }
+        }
+    }
+    Ok((delay, outcome))
 }
 
 /// After how long a request is answered, and what.
@@ -128,9 +183,14 @@ fn build(
         }
     }
     let delay = spec.delay.map_or(Duration::ZERO, |delay| delay.draw(&mut shared.random.borrow_mut()));
+    Ok((delay, outcome_of(&spec)?))
+}
+
+/// What a request is answered.
+fn outcome_of(spec: &AnswerSpec) -> Result<Outcome, String> {
     let json = || HeaderValue::from_static("application/json");
     let mut headers: HeaderMap = spec.headers.iter().cloned().collect();
-    let outcome = match spec.fail {
+    Ok(match spec.fail {
         Some(Fail::Timeout) => Outcome::Never,
         Some(Fail::Kind(kind)) => Outcome::Fails(StubFailure { kind, detail: format!("the stub says {kind}") }),
         Some(Fail::TooLarge) => Outcome::Fails(StubFailure {
@@ -162,8 +222,7 @@ fn build(
             };
             Outcome::Answer(StubAnswer { status, headers, body, message })
         }
-    };
-    Ok((delay, outcome))
+    })
 }
 
 /// A request, as functions of stubs see it.

@@ -1,7 +1,9 @@
 //! A stub: which calls it is for, and what it answers them.
 
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
+use bytes::Bytes;
 use fanin_lang::{Position, Value};
 use fanin_upstream::{ErrorKind, StubRequest};
 use http::StatusCode;
@@ -149,6 +151,34 @@ pub(crate) struct SentRequest {
     pub(crate) method: String,
     /// Milliseconds since the test began.
     pub(crate) at: f64,
+    /// How long somebody waits for the answer.
+    pub(crate) left: Duration,
+    /// Whether it was sent before the server would be ready: for a snapshot.
+    pub(crate) is_start: bool,
+    /// What it is answered; `None` without a stub.
+    pub(crate) planned: Option<Planned>,
+}
+
+/// What a request is answered, as far as an exploration has to know.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    /// When and what the stub says, if it is an answer.
+    pub(crate) healthy: Option<(Duration, StatusCode, Bytes)>,
+    /// Whether something else was said.
+    pub(crate) deviates: bool,
+    pub(crate) delay: Duration,
+    pub(crate) end: End,
+}
+
+/// How a request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Answer,
+    Fails,
+    /// It did not reach the backend.
+    NotSent,
+    /// Nobody answers it.
+    Never,
 }
 
 /// Stubs and what reached them, of one test.

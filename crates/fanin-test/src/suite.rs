@@ -16,6 +16,8 @@ use crate::world::Setting;
 
 /// What a test's function is called.
 const PREFIX: &str = "test_";
+/// What a function that `fanin explore` runs is called.
+pub(crate) const EXPLORE: &str = "explore_";
 /// The function that runs before each test of its file.
 const SETUP: &str = "setup";
 /// The most cases of one function.
@@ -27,6 +29,8 @@ pub struct Suite {
     pub(crate) program: Program,
     /// The tests, by file and in the order of the source.
     pub(crate) tests: Vec<Test>,
+    /// What `fanin explore` runs, in the same order.
+    pub(crate) explorations: Vec<Test>,
     /// The folder.
     pub(crate) dir: PathBuf,
     /// Warnings about configuration, flows and tests.
@@ -84,11 +88,12 @@ impl Suite {
         let Some(program) = loaded.program.filter(|_| !has_errors(&found)) else {
             return Err(TestError::Diagnostics(found));
         };
-        let mut tests = Vec::new();
+        let (mut tests, mut explorations) = (Vec::new(), Vec::new());
         for file in &files {
-            tests.extend(tests_of(&program, file)?);
+            tests.extend(tests_of(&program, file, PREFIX)?);
+            explorations.extend(tests_of(&program, file, EXPLORE)?);
         }
-        Ok(Suite { setting: Arc::new(setting), program, tests, dir, warnings: found })
+        Ok(Suite { setting: Arc::new(setting), program, tests, explorations, dir, warnings: found })
     }
 
     /// The number of tests.
@@ -109,7 +114,7 @@ impl Suite {
     }
 }
 
-fn tests_of(program: &Program, file: &str) -> Result<Vec<Test>, TestError> {
+fn tests_of(program: &Program, file: &str, prefix: &str) -> Result<Vec<Test>, TestError> {
     let wrong = |what: String| TestError::File { path: file.to_owned(), what };
     let setup = program.function(file, SETUP);
     if let Some(setup) = setup
@@ -120,7 +125,7 @@ fn tests_of(program: &Program, file: &str) -> Result<Vec<Test>, TestError> {
     let mut functions: Vec<(FunctionRef, String)> = program
         .functions(file)
         .into_iter()
-        .filter(|name| name.starts_with(PREFIX))
+        .filter(|name| name.starts_with(prefix))
         .filter_map(|name| Some((program.function(file, &name)?, name.to_string())))
         .collect();
     functions.sort();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fanin_config::{Config, Executor, Upstream};
-use fanin_flow::{ClientIdentity, Detail, FlowError, Flows, IncomingRequest, Reply, ReplyBody, WorkerFlows};
+use fanin_flow::{ClientIdentity, Detail, FlowError, Flows, IncomingRequest, Reply, ReplyBody, RoutePlan, WorkerFlows};
 use fanin_lang::{CoveredPoint, Program};
 use fanin_push::Channels;
 use fanin_server::{Problem, Response, RouteFinder};
@@ -23,8 +23,9 @@ use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
+use crate::deviate::Deviations;
 use crate::error::TestError;
-use crate::response::Received;
+use crate::response::{Received, Sent};
 use crate::script::{Script, Shared};
 use crate::stub::Stubs;
 
@@ -106,6 +107,8 @@ impl World {
         let by_name: HashMap<String, Upstream> = config.upstreams.clone().into_iter().collect();
         let shared = Rc::new(Shared {
             stubs: Stubs::default(),
+            deviations: Deviations::default(),
+            is_starting: false.into(),
             program: program.clone(),
             random: fastrand::Rng::with_seed(seed).into(),
             epoch: Some(Instant::now()).into(),
@@ -134,9 +137,11 @@ impl World {
     pub(crate) fn send(&mut self, requests: Vec<TestRequest>) -> Result<Vec<Rc<Received>>, String> {
         self.begin()?;
         let (worker, setting) = (&self.worker, &self.setting);
+        let sent = |one: &TestRequest| Sent::new(&one.method, &one.uri, one.headers.clone(), one.body.clone());
+        let sent: Vec<Sent> = requests.iter().map(sent).collect();
         let all = requests.into_iter().map(|request| one(worker, setting, request));
         let all = self.local.block_on(&self.runtime, join_all(all));
-        all.into_iter().map(|one| one.map(Rc::new)).collect()
+        all.into_iter().zip(sent).map(|(one, sent)| one.map(|one| Rc::new(Received { sent, ..one }))).collect()
     }
 
     /// Lets virtual time pass.
@@ -164,6 +169,7 @@ impl World {
         if waiting.is_empty() {
             return Ok(());
         }
+        self.shared.is_starting.set(true);
         let (client, upstreams) = (&self.client, &self.upstreams);
         self.local.block_on(&self.runtime, async move {
             client.refresh_snapshots(upstreams);
@@ -181,8 +187,14 @@ impl World {
         // The test's clock starts when the server would be ready.
         let entered = self.runtime.enter();
         self.shared.epoch.set(Some(Instant::now()));
+        self.shared.is_starting.set(false);
         drop(entered);
         Ok(())
+    }
+
+    /// The plans of all routes.
+    pub(crate) fn plans(&self) -> Vec<RoutePlan> {
+        self.flows.plans()
     }
 
     /// What of the flows has run.
@@ -263,7 +275,8 @@ async fn received(request: String, route: String, start: Instant, reply: Reply) 
         }
     };
     let elapsed = start.elapsed();
-    Ok(Received { request, route, status, headers, body, is_complete, partial, error, record, elapsed })
+    let sent = Sent::default();
+    Ok(Received { request, route, sent, status, headers, body, is_complete, partial, error, record, elapsed })
 }
 
 /// All bytes of a stream, and whether it ended as it should.

@@ -82,6 +82,19 @@ pub enum Command {
         Exit status: 0 if all tests passed, 1 if one failed or cannot run, 2 for a wrong command line.\n\
         Documentation: docs/how-to/test-flows.md.")]
     Test(crate::test::TestArgs),
+    /// Try every failure: runs requests with every call's outcome varied, in virtual time
+    #[cfg(feature = "test")]
+    #[command(after_help = "Examples:\n  \
+        fanin explore                           all functions explore_...() of *_test.star files\n  \
+        fanin explore 'POST /products'          those that send requests to this route\n  \
+        fanin explore --config my-service --write   keep each finding as a test\n  \
+        fanin explore --max-calls 8             no case may make more calls\n\n\
+        Each answer is varied: late, not at all, refused, an error status, broken, of another kind, without a\n\
+        key; then several at once, and in every order. What does not hold is shown with the fewest\n\
+        deviations that are needed, its calls as bars, and a test.\n\
+        Exit status: 0 if all held, 1 if something was found or nothing could run, 2 for a wrong command line.\n\
+        Documentation: docs/how-to/explore-failures.md.")]
+    Explore(crate::test::explore::ExploreArgs),
     /// Format flows: one layout for all, with their comments
     #[command(after_help = "Examples:\n  \
         fanin fmt                  every .star file below this folder\n  \

@@ -1,6 +1,6 @@
 //! The `fanin` program: command line and demo. It must not contain server, flow or upstream logic.
 //!
-//! - `cli`: the commands. `serve`, `new`, `check`, `test`, `fmt`, `lsp`, `explain`, `load`, `top`: one command each; `size` and `lab` are in `fanin-lab`.
+//! - `cli`: the commands. `serve`, `new`, `check`, `test` (with `explore`), `fmt`, `lsp`, `explain`, `load`, `top`: one command each; `size` and `lab` are in `fanin-lab`.
 //! - `app`: connects flows, upstreams and models to the server.
 //! - `demo`: the examples with their backends.
 //! - `recorder`: the last requests with their calls. `client`: one request over HTTP. `admin`: the admin pages of a
@@ -47,6 +47,8 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         #[cfg(feature = "test")]
         Command::Test(args) => test::run(&args),
+        #[cfg(feature = "test")]
+        Command::Explore(args) => test::explore::run(&args),
         Command::Fmt(args) => fmt::run(&args),
         #[cfg(feature = "lsp")]
         Command::Lsp => lsp::run(),

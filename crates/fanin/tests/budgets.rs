@@ -77,7 +77,7 @@ fn a_call_for_each_item_exceeds_the_budget_of_each_example() {
         (
             "vacancies",
             "flows/vacancies.star",
-            "    return vacancies.get(\"/vacancies\", query = {\"ids\": found[\"ids\"]})\n",
+            "    return vacancies.get(\"/vacancies\", query = {\"ids\": found[\"ids\"]}, returns = PAGE)\n",
             "    return [vacancies.get(\"/vacancies/{id}\", params = {\"id\": id}) for id in found[\"ids\"]]\n",
             "calls = 2,",
             "GET /vacancies: up to 1 + n calls, but its budget is 2; too many: vacancies.get \"/vacancies/{id}\" in flows/vacancies.star:LINE, \
@@ -130,7 +130,7 @@ fn the_plan_of_a_route_above_its_budget_is_shown() {
     let dir = changed(
         "vacancies",
         "flows/vacancies.star",
-        "    return vacancies.get(\"/vacancies\", query = {\"ids\": found[\"ids\"]})\n",
+        "    return vacancies.get(\"/vacancies\", query = {\"ids\": found[\"ids\"]}, returns = PAGE)\n",
         "    return [vacancies.get(\"/vacancies/{id}\", params = {\"id\": id}) for id in found[\"ids\"]]\n",
     );
     let (code, out, err) = run(&["check", "--plan", text(dir.path())]);
@@ -149,7 +149,7 @@ fn what_cannot_be_followed_cannot_be_proved() {
     let dir = changed(
         "vacancies",
         "flows/vacancies.star",
-        "    return vacancies.get(\"/vacancies\", query = {\"ids\": found[\"ids\"]})\n",
+        "    return vacancies.get(\"/vacancies\", query = {\"ids\": found[\"ids\"]}, returns = PAGE)\n",
         "    return {\"a\": search_or_suggest, \"b\": vacancy}[found[\"how\"]](req)\n",
     );
     let (code, _, err) = run(&["check", text(dir.path())]);

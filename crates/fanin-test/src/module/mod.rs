@@ -1,6 +1,7 @@
 //! The module `@test`: what tests load.
 
 mod asserting;
+mod deviating;
 mod sending;
 mod stubbing;
 
@@ -12,7 +13,7 @@ use crate::host::TestHost;
 
 /// All functions of the module.
 fn natives() -> impl Iterator<Item = &'static NativeFn> {
-    stubbing::FUNCTIONS.iter().chain(&sending::FUNCTIONS).chain(&asserting::FUNCTIONS)
+    stubbing::FUNCTIONS.iter().chain(&sending::FUNCTIONS).chain(&asserting::FUNCTIONS).chain(&deviating::FUNCTIONS)
 }
 
 /// The module, for the loader.
@@ -25,7 +26,10 @@ pub fn module() -> Module {
 fn host<'a>(ctx: &'a mut Ctx<'_>, name: &str) -> Result<&'a mut TestHost, Stop> {
     let any = ctx.host.as_any();
     any.downcast_mut::<TestHost>().ok_or_else(|| {
-        Stop::fail(Kind::Host, format!("{name}() belongs into a test, a function whose name begins with test_"))
+        Stop::fail(
+            Kind::Host,
+            format!("{name}() belongs into a test, a function whose name begins with test_ or explore_"),
+        )
     })
 }
 

@@ -20,7 +20,7 @@ pub(super) static FUNCTIONS: [NativeFn; 4] = [
 ];
 
 /// What a stub is for: an upstream, or a method of it.
-fn target(name: &str, value: &Value) -> Result<(String, Option<String>), Stop> {
+pub(super) fn target(name: &str, value: &Value) -> Result<(String, Option<String>), Stop> {
     if let Some((object, method)) = view::host_method(value) {
         return Ok((object.name().to_owned(), Some(method.to_owned())));
     }

@@ -1,5 +1,6 @@
-//! `fanin test`: runs the tests of flows.
+//! `fanin test`: runs the tests of flows. `explore`: runs them with every call's outcome varied.
 
+pub mod explore;
 mod watch;
 
 use std::io::IsTerminal;
@@ -67,17 +68,16 @@ pub fn run(args: &TestArgs) -> ExitCode {
 }
 
 fn once(args: &TestArgs) -> ExitCode {
-    match try_once(args) {
-        Ok(code) => code,
-        Err(TestError::Diagnostics(found)) => {
-            report::to_people(&found);
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            report::chain(&error);
-            ExitCode::FAILURE
-        }
+    try_once(args).unwrap_or_else(|error| failed(&error))
+}
+
+/// Says why nothing ran.
+fn failed(error: &TestError) -> ExitCode {
+    match error {
+        TestError::Diagnostics(found) => report::to_people(found),
+        other => report::chain(other),
     }
+    ExitCode::FAILURE
 }
 
 fn try_once(args: &TestArgs) -> Result<ExitCode, TestError> {
