@@ -61,6 +61,8 @@ impl Folder {
         let dir = std::env::temp_dir().join(format!("fanin-bench-prove-{}", std::process::id()));
         fs::create_dir_all(dir.join("flows"))?;
         let folder = Folder(dir);
+        // The page for browsers needs its folder, not its files.
+        fs::create_dir_all(folder.0.join("web"))?;
         fs::copy(shop.join("fanin.toml"), folder.0.join("fanin.toml"))?;
         for entry in fs::read_dir(shop.join("flows"))? {
             let entry = entry?;

@@ -116,12 +116,18 @@ fn partial(at: usize, one: &Received, calls: &[CallTrace]) -> Option<Violation> 
         return None;
     }
     let marked: Vec<&str> = one.partial.iter().flat_map(|names| names.split(',')).map(str::trim).collect();
-    let failed = |call: &&CallTrace| !call.required && FAILED.contains(&call.outcome.as_str());
+    let failed = |call: &&CallTrace| !call.required && FAILED.contains(&call.outcome.as_str()) && !is_refused(call);
     let lacks = calls.iter().filter(failed).find(|call| !marked.contains(&&*call.upstream))?;
     let name = &lacks.upstream;
     let line = format!("assert_in({name:?}, responses()[{at}].partial)");
     let what = format!("{} failed ({}), and the response does not name it", lacks.name(), lacks.outcome);
     Some(Violation::new("partial", what, line))
+}
+
+/// Whether a call was answered with a 4xx, which `optional` does not cover.
+fn is_refused(call: &CallTrace) -> bool {
+    let last = call.attempts.last().map(|attempt| attempt.outcome.as_str());
+    call.outcome == "status" && last.is_none_or(|status| status.starts_with('4') && !["408", "429"].contains(&status))
 }
 
 /// No effect is sent after a required call above it has failed.
