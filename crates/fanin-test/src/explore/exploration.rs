@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct ExploreOptions {
     /// Only explorations that send requests to a route with this in its name, or whose own name contains it.
     pub route: Option<String>,
-    /// Names of [`INVARIANTS`] that are off.
+    /// Names of [`INVARIANTS`](super::INVARIANTS) that are off.
     pub without: BTreeSet<String>,
     /// The most calls that a request may make, if that is bounded.
     pub max_calls: Option<usize>,
