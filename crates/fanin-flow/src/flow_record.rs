@@ -141,6 +141,7 @@ impl FlowRecord {
             begun: since(one.begun),
             waited: one.begun.saturating_duration_since(one.wanted),
             ended: one.ended.map(since),
+            unread: one.unread,
             endpoint: one.endpoint.clone(),
             outcome: one.outcome.clone(),
         });

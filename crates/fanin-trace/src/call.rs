@@ -154,6 +154,9 @@ pub struct Attempt {
     /// When it ended.
     #[serde(rename = "ended_us", with = "micros::option")]
     pub ended: Option<Duration>,
+    /// How long the first bytes of its answer were in the kernel before the worker read them, if that was measured.
+    #[serde(default, rename = "unread_us", with = "micros::option")]
+    pub unread: Option<Duration>,
     /// The endpoint's address.
     pub endpoint: String,
     /// The status, the kind of the error, or `cancelled`.

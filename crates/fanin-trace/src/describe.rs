@@ -9,6 +9,8 @@ use crate::waterfall::{draw, millis, shorten};
 
 /// Most characters of a target.
 const TARGET: usize = 2000;
+/// A wait that is worth a line.
+const NOTABLE: Duration = Duration::from_millis(1);
 
 /// The request in one line, its calls as bars, and for each call its slack and its gain.
 pub fn describe(trace: &RequestTrace) -> String {
@@ -55,18 +57,23 @@ pub fn describe(trace: &RequestTrace) -> String {
     text
 }
 
-/// Attempts of calls that needed several, or waited before the first.
+/// Attempts of calls that needed several, waited before the first, or whose answer waited for the worker.
 fn attempts(text: &mut String, calls: &[CallTrace]) {
     let is_worth_it = |call: &&CallTrace| {
-        call.attempts.len() > 1 || call.attempts.iter().any(|attempt| attempt.waited >= Duration::from_millis(1))
+        call.attempts.len() > 1
+            || call.attempts.iter().any(|attempt| attempt.waited.max(attempt.unread.unwrap_or_default()) >= NOTABLE)
     };
     for call in calls.iter().filter(is_worth_it) {
         let _ = writeln!(text, "\nattempts of {} ({}):", call.name(), call.line);
         for attempt in &call.attempts {
+            let unread = match attempt.unread {
+                Some(unread) => format!(", answer {:.2} ms in the kernel before it was read", millis(unread)),
+                None => String::new(),
+            };
             let ended = attempt.ended.map_or("not ended".to_owned(), |ended| format!("{:.1} ms", millis(ended)));
             let _ = writeln!(
                 text,
-                "  {:6} {:.1} … {ended}  {}  {}  waited {:.1} ms for permits and an endpoint",
+                "  {:6} {:.1} … {ended}  {}  {}  waited {:.1} ms for permits and an endpoint{unread}",
                 attempt.kind,
                 millis(attempt.begun),
                 attempt.outcome,

@@ -1,13 +1,17 @@
 //! The attempts of a call, for whoever wants to see them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 /// The attempts of the calls that have this log in their context. Few calls have one.
 #[derive(Debug, Default)]
-pub struct AttemptLog(Mutex<SmallVec<[Logged; 1]>>);
+pub struct AttemptLog {
+    attempts: Mutex<SmallVec<[Logged; 1]>>,
+    kernel_times: bool,
+}
 
 /// One attempt, with its outcome in short: few of them are looked at.
 #[derive(Debug)]
@@ -17,6 +21,7 @@ struct Logged {
     wanted: Instant,
     begun: Instant,
     ended: Option<Instant>,
+    unread: Option<Duration>,
     endpoint: String,
     outcome: AttemptOutcome,
 }
@@ -52,6 +57,8 @@ pub struct LoggedAttempt {
     pub begun: Instant,
     /// When it ended. `None` while it runs.
     pub ended: Option<Instant>,
+    /// How long its answer was in the kernel before the worker read it, if that is known.
+    pub unread: Option<Duration>,
     /// Address of the endpoint.
     pub endpoint: String,
     /// The status, the kind of the error, or `cancelled`: another attempt was faster, or nobody needs its answer.
@@ -59,16 +66,23 @@ pub struct LoggedAttempt {
 }
 
 impl AttemptLog {
+    /// A log that also says how long answers over HTTP/1.1 were in the kernel: system calls of their own for each attempt.
+    #[must_use]
+    pub fn with_kernel_times() -> AttemptLog {
+        AttemptLog { kernel_times: true, ..AttemptLog::default() }
+    }
+
     /// The attempts so far, in the order in which they began.
     #[must_use]
     pub fn attempts(&self) -> Vec<LoggedAttempt> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.locked();
         let shown = |one: &Logged| LoggedAttempt {
             number: one.number,
             traced: one.traced,
             wanted: one.wanted,
             begun: one.begun,
             ended: one.ended,
+            unread: one.unread,
             endpoint: one.endpoint.clone(),
             outcome: one.outcome.describe(),
         };
@@ -84,14 +98,18 @@ impl AttemptLog {
         begun: Instant,
         endpoint: String,
     ) -> Attempted {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.locked();
         let (traced, outcome) = (first.wrapping_add(number), AttemptOutcome::Cancelled);
-        all.push(Logged { number, traced, wanted, begun, ended: None, endpoint, outcome });
+        all.push(Logged { number, traced, wanted, begun, ended: None, unread: None, endpoint, outcome });
         Attempted { log: self.clone(), at: all.len() - 1 }
     }
 
+    fn locked(&self) -> MutexGuard<'_, SmallVec<[Logged; 1]>> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn end(&self, at: usize, outcome: Option<AttemptOutcome>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.locked();
         if let Some(attempt) = all.get_mut(at).filter(|attempt| attempt.ended.is_none()) {
             attempt.ended = Some(Instant::now());
             attempt.outcome = outcome.unwrap_or(attempt.outcome);
@@ -100,12 +118,25 @@ impl AttemptLog {
 }
 
 /// An attempt in progress. Dropped before its end, it was cancelled.
+#[derive(Debug)]
 pub(crate) struct Attempted {
     log: Arc<AttemptLog>,
     at: usize,
 }
 
 impl Attempted {
+    /// Whether somebody wants to know how long the answer was in the kernel.
+    pub(crate) fn wants_kernel_time(&self) -> bool {
+        self.log.kernel_times
+    }
+
+    /// The answer was in the kernel for so long before it was read.
+    pub(crate) fn was_unread(&self, time: Duration) {
+        if let Some(attempt) = self.log.locked().get_mut(self.at) {
+            attempt.unread = Some(time);
+        }
+    }
+
     /// It has ended with this status, or this kind of error.
     pub(crate) fn end(self, outcome: AttemptOutcome) {
         self.log.end(self.at, Some(outcome));

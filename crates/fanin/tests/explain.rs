@@ -141,6 +141,8 @@ fn is_explained(trace: &Value) {
     assert_eq!(micros(fast, "gain_us"), Some(0), "{trace}");
     assert!(micros(fast, "slack_us").is_some_and(|slack| slack > 200_000), "{trace}");
     assert_eq!(trace["unexplained"], Value::Null);
+    // The kernel has said when the answer arrived.
+    assert!(slow["attempts"][0]["unread_us"].is_u64(), "{trace}");
     assert!(trace["slices"].as_array().is_some_and(|slices| slices.len() >= 2), "{trace}");
 }
 

@@ -63,7 +63,12 @@ impl FlowHost {
         }
         if self.detail >= Detail::Paths {
             record.paths.push(None);
-            record.attempts.push(Arc::default());
+            let is_full = self.detail >= Detail::Full;
+            record.attempts.push(Arc::new(if is_full {
+                AttemptLog::with_kernel_times()
+            } else {
+                AttemptLog::default()
+            }));
             record.start = Some(start);
         }
     }

@@ -260,8 +260,16 @@ impl<'a> Call<'a> {
             begun.unwrap_or_else(Instant::now),
         );
         let number = self.attempts.replace(self.attempts.get() + 1);
+        let noted = self.context.attempts.as_ref().map(|log| {
+            // A hedge does not wait.
+            let wanted =
+                if self.wanted.get() <= record.begun { self.wanted.replace(record.begun) } else { record.begun };
+            let first = self.context.trace.as_ref().map_or(0, |of| of.first);
+            log.begin(first, number, wanted, record.begun, worker_endpoint.endpoint.address.to_string())
+        });
         let attempt = Attempt {
             request,
+            noted: noted.as_ref(),
             trace: self.context.trace.as_ref().map(|of| (&*of.request, of.attempt(number))),
             endpoint: &worker_endpoint.endpoint,
             config: upstream.config(),
@@ -284,13 +292,6 @@ impl<'a> Call<'a> {
             phase: self.phase,
             metrics: &self.local.metrics,
         };
-        let noted = self.context.attempts.as_ref().map(|log| {
-            // A hedge does not wait.
-            let wanted =
-                if self.wanted.get() <= record.begun { self.wanted.replace(record.begun) } else { record.begun };
-            let first = self.context.trace.as_ref().map_or(0, |of| of.first);
-            log.begin(first, number, wanted, record.begun, worker_endpoint.endpoint.address.to_string())
-        });
         let result = match self.options.attempt_timeout {
             None => worker_endpoint.connections.send(&attempt).await,
             Some(limit) => {

@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio::time::Instant;
 
 use crate::answer_headers::Headers;
+use crate::attempt_log::Attempted;
 use crate::endpoint::Endpoint;
 use crate::error::Failure;
 use crate::grpc::Services;
@@ -91,6 +92,8 @@ pub(crate) struct Attempt<'a> {
     pub trace: Option<(&'a TraceContext, SpanId)>,
     pub phase: &'a Cell<Phase>,
     pub metrics: &'a Shard,
+    /// Where it is noted, if a log of attempts is kept.
+    pub noted: Option<&'a Attempted>,
     /// Where the body goes if it is not collected.
     pub source: Option<&'a SourceSlot>,
     /// How long such a body may take, if that is bounded.

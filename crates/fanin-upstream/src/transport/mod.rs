@@ -26,6 +26,7 @@ mod files;
 mod grpc;
 pub(crate) mod http1;
 mod http2;
+mod kernel_time;
 pub(crate) mod model;
 mod origin;
 pub(crate) mod part_source;

@@ -24,9 +24,11 @@ use super::connection::{Connection, Shared};
 use super::head::{self, Framing, Head, MAX_HEAD};
 use super::streamed::{Body, Rest};
 use crate::answer_headers::Headers;
+use crate::attempt_log::Attempted;
 use crate::error::{ErrorKind, Failure};
 use crate::transport::attempt::{Attempt, Received};
 use crate::transport::body::{FIRST_ROOM, SMALL, too_large};
+use crate::transport::kernel_time;
 use crate::transport::upload::UploadBroken;
 
 /// Most bytes of one read while the length is not known.
@@ -86,6 +88,9 @@ impl<'a> Exchange<'a> {
     /// Nothing is sent before the first poll. `left` is the remaining time, which is sent to the upstream.
     pub fn new(connection: &'a Shared, attempt: &'a Attempt<'a>, left: Duration) -> Exchange<'a> {
         connection.borrow_mut().start_request();
+        if attempt.noted.is_some_and(Attempted::wants_kernel_time) {
+            kernel_time::watch(&connection.borrow().stream);
+        }
         Exchange {
             connection,
             attempt,
@@ -115,12 +120,26 @@ impl<'a> Exchange<'a> {
                 }
                 _ => {
                     let in_head = self.head.is_none();
+                    if let Some(noted) = self.attempt.noted {
+                        self.note_kernel_time(noted);
+                    }
                     ready!(self.read_some(cx))?;
                     if !in_head || self.head.is_some() {
                         return Poll::Ready(Ok(matches!(self.reading, Reading::Done)));
                     }
                 }
             }
+        }
+    }
+
+    /// Notes how long the first bytes of the answer were in the kernel, if they are there.
+    #[cold]
+    fn note_kernel_time(&self, noted: &Attempted) {
+        if self.answer.is_empty()
+            && noted.wants_kernel_time()
+            && let Some(time) = kernel_time::unread(&self.connection.borrow().stream)
+        {
+            noted.was_unread(time);
         }
     }
 
