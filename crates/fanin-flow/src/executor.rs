@@ -126,6 +126,7 @@ impl Flow {
     fn advance(&mut self, context: &mut Context<'_>) -> Poll<Result<Advance, NoResponse>> {
         // The current time slice, if the flow has used up its first one, and its start.
         let (mut slice, mut began) = (None, None);
+        self.host.time_passed();
         loop {
             match &mut self.stage {
                 Stage::Parsing(parsing) => {
@@ -172,6 +173,7 @@ impl Flow {
                         }
                         Run::Yielded if self.host.playback().is_some() => {}
                         Run::Yielded => {
+                            self.host.time_passed();
                             let now = Instant::now();
                             if now >= self.host.deadline() {
                                 self.note_sequential_waits();

@@ -35,6 +35,14 @@ pub(crate) struct Record {
     pub(crate) full: Option<Box<FullRecord>>,
 }
 
+impl Record {
+    /// Whether it has nothing besides its calls.
+    pub(crate) fn holds_calls_only(&self) -> bool {
+        let Record { calls: _, last_ended: _, start: _, batches: _, sharers, paths, attempts, full } = self;
+        sharers.is_empty() && paths.is_empty() && attempts.is_empty() && full.is_none()
+    }
+}
+
 /// With whom a call shares a request.
 pub(crate) enum Sharers {
     /// It awaits the request of this one.

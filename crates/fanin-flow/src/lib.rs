@@ -15,7 +15,7 @@
 //!   write bodies and URLs. `refused_path` says why a path was not sent. `json_thread` parses large bodies off the worker.
 //! - Ends: `respond` splices answers into the response. `streamed` passes an answer on without collecting it, `messages` the
 //!   stream of a gRPC upstream, `progressive` sends the response in parts. `reply` is the outcome, `flow_error` why there is none. `log` and `sequential_waits` report.
-//! - Explanations: `call_record`, `flow_record` and `full_record` keep what happened, `playback` answers a flow that runs again as it was recorded, `explain` says what
+//! - Explanations: `call_record`, `flow_record` and `full_record` keep what happened, `call_ring` has the calls of many ended flows, `playback` answers a flow that runs again as it was recorded, `explain` says what
 //!   a longer or shorter call would have changed.
 //!
 //! `describe` tells editors what upstreams offer. `fuzzing` has entry points for tests.
@@ -28,6 +28,7 @@ mod budget;
 mod builtins;
 mod call;
 mod call_record;
+mod call_ring;
 mod caller;
 mod client_headers;
 mod client_identity;
@@ -76,6 +77,7 @@ mod upload;
 mod worker;
 
 pub use call_record::Detail;
+pub use call_ring::{CallRing, RingEntry};
 pub use caller::{CallFuture, Caller};
 pub use client_identity::ClientIdentity;
 pub use describe::{MethodDescription, UpstreamDescription, describe, globals};

@@ -7,7 +7,8 @@ use std::fmt;
 pub struct RequestId(u64);
 
 impl RequestId {
-    pub(crate) const fn new(id: u64) -> RequestId {
+    /// An id with this number.
+    pub const fn new(id: u64) -> RequestId {
         RequestId(id)
     }
 

@@ -51,7 +51,7 @@ impl FlowHost {
 
     /// The flow has made a call.
     pub(super) fn record_made(&mut self, call: &HostCall<'_>, operation: Option<u32>, required: bool) {
-        let (made, start) = (self.micros(), self.request_started());
+        let (made, start) = (self.micros_of_poll(), self.request_started());
         let expected = self.route.calls.load(std::sync::atomic::Ordering::Relaxed).max(1) as usize;
         let record = self.rare.get_or_insert_default().record.get_or_insert_default();
         if record.calls.capacity() == 0 {
@@ -91,7 +91,7 @@ impl FlowHost {
         if !self.is_recorded() {
             return;
         }
-        let now = self.micros();
+        let now = self.micros_of_poll();
         let Some(record) = self.recorded() else { return };
         let last_ended = record.last_ended;
         if let Some(call) = record.calls.get_mut(index) {
@@ -180,7 +180,7 @@ impl FlowHost {
         if !self.is_recorded() {
             return;
         }
-        let now = self.micros();
+        let now = self.read_micros();
         let Some(record) = self.recorded() else { return };
         let Some(call) = record.calls.get_mut(index) else { return };
         call.outcome = outcome;

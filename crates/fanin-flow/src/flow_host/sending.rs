@@ -143,7 +143,7 @@ impl FlowHost {
 
     pub(super) fn push(&mut self, call: InFlight) {
         if self.inflight.is_empty() {
-            self.busy_since = NonZero::new(self.micros().saturating_add(1));
+            self.busy_since = NonZero::new(self.micros_of_poll().saturating_add(1));
         }
         self.inflight.push(call);
     }

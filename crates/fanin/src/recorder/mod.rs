@@ -76,7 +76,7 @@ thread_local! {
 }
 
 /// A request that has been answered.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Recorded {
     id: RequestId,
     /// What the client that wanted the record called it.
@@ -94,9 +94,9 @@ pub struct Recorded {
     flow: Option<Arc<FlowRecord>>,
 }
 
-/// A request while it is answered. Nobody else has it.
+/// A request while it is answered.
 #[derive(Debug)]
-pub struct Running(Arc<Recorded>, Detail);
+pub struct Running(Box<Recorded>, Detail);
 
 impl Recorder {
     /// A recorder without requests.
@@ -153,7 +153,7 @@ impl Recorder {
             partial: false,
             flow: None,
         };
-        Some(Running(Arc::new(recorded), detail))
+        Some(Running(Box::new(recorded), detail))
     }
 
     /// The name that a client may give to its record.
@@ -170,15 +170,13 @@ impl Recorder {
     /// The request has been answered.
     fn end(&self, running: Running, status: StatusCode, partial: bool, flow: Option<Arc<FlowRecord>>) {
         let Running(mut request, _) = running;
-        if let Some(own) = Arc::get_mut(&mut request) {
-            own.duration = own.start.elapsed();
-            (own.status, own.partial, own.flow) = (status, partial, flow);
-        }
+        request.duration = request.start.elapsed();
+        (request.status, request.partial, request.flow) = (status, partial, flow);
         let config = self.config.load();
-        self.here(|ring| ring.add(request, &config, self.workers.load(Relaxed).max(1)));
+        self.here(|ring| ring.add(*request, &config, self.workers.load(Relaxed).max(1)));
     }
 
-    /// Uses the ring of this worker. Only an admin page ever holds its lock besides, for as long as it takes to copy some pointers.
+    /// Uses the ring of this worker. Only an admin page ever holds its lock besides, for as long as it takes to copy the ring.
     fn here<R>(&self, run: impl FnOnce(&mut Ring) -> R) -> R {
         RING.with(|ring| {
             let ring = ring.get_or_init(|| {
@@ -198,21 +196,24 @@ impl Recorder {
 
     /// The recorded requests, the newest first.
     pub fn requests(&self) -> Vec<Arc<Recorded>> {
-        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut all: Vec<Arc<Recorded>> = Vec::new();
-        for ring in rings {
-            all.extend(ring.lock().unwrap_or_else(PoisonError::into_inner).all());
+        for ring in self.rings() {
+            let copy = ring.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            all.extend(copy.all());
         }
         all.sort_by_key(|request| std::cmp::Reverse(request.start + request.duration));
-        all.dedup_by(|a, b| Arc::ptr_eq(a, b));
         all
     }
 
     /// A request by its id, or by the name that its client gave to it.
     pub fn find(&self, id: &str) -> Option<Arc<Recorded>> {
-        let is_it = |one: &Arc<Recorded>| one.name.as_deref() == Some(id) || one.id.to_string() == id;
-        let rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        rings.iter().find_map(|ring| ring.lock().unwrap_or_else(PoisonError::into_inner).all().find(is_it))
+        let number = (id.len() == 16).then(|| u64::from_str_radix(id, 16).ok()).flatten().map(RequestId::new);
+        let is_it = |one: &Recorded| one.name.as_deref() == Some(id) || Some(one.id) == number;
+        self.rings().iter().find_map(|ring| ring.lock().unwrap_or_else(PoisonError::into_inner).find(is_it))
+    }
+
+    fn rings(&self) -> Vec<Arc<Mutex<Ring>>> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
