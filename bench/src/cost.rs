@@ -3,6 +3,7 @@
 //! The server under test has core 0; the stub and the load share core 1. A *pair* is the same number of windows of the baseline
 //! and of Fanin in turns, so that a noisy machine burdens both; the figure is the median of the pairs' ratios.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -18,6 +19,8 @@ use crate::{Failure, Options, servers};
 const CONNECTIONS: usize = 64;
 /// Fanin with every policy on.
 const POLICIES: &str = "policies";
+/// Another build of Fanin.
+const BEFORE: &str = "before";
 /// Clients of a closed load keep a slow machine's core busy for longer than `[server] queueing` allows by default, and whoever is
 /// refused sends again at once: the cost of refusals would count as that of responses. The queue itself works as ever.
 const QUEUEING: (&str, &str) = ("FANIN_BENCH_QUEUEING", "1s");
@@ -33,6 +36,8 @@ pub struct Plans {
     pub if_installed: bool,
     /// Works to do.
     pub workloads: Vec<Workload>,
+    /// Another build of `fanin`, from before a change.
+    pub before: Option<PathBuf>,
     /// Windows of each server and work; `None`: more than the seven that the bars ask for, since the machine has slow minutes.
     pub pairs: Option<usize>,
 }
@@ -70,6 +75,10 @@ pub fn run(options: &Options, plans: &Plans) -> Result<Report, Failure> {
         }
         other => return Err(Failure::Usage(format!("no subject `{other}`: fanin or baseline"))),
     });
+    if let Some(program) = &plans.before {
+        let server = servers::fanin_of(program, "flows", &stub, &[QUEUEING])?.named(BEFORE);
+        subjects.push(Subject { server, peer: Peer::ours("fanin") });
+    }
     let second;
     if plans.subject == "fanin" && plans.workloads.contains(&Workload::Page) {
         second = servers::stub()?;
@@ -177,6 +186,10 @@ fn report(plans: &Plans, subjects: &[Subject], windows: &[Window]) -> Report {
                 let most = if work == Workload::Raw { 1.3 } else { 1.2 };
                 let bar = format!("{}: CPU of fanin / of the baseline", work.name());
                 report.at_most(&bar, median(ratios), most, "");
+                if plans.before.is_some() {
+                    let bar = format!("{}: CPU of fanin / of the build before", work.name());
+                    report.at_most(&bar, median(ratios_to(windows, work, name, BEFORE)), 1.01, "");
+                }
                 report.holds(&format!("{}: no wrong response", work.name()), format!("{errors} wrong"), errors == 0);
             }
         }
@@ -186,11 +199,15 @@ fn report(plans: &Plans, subjects: &[Subject], windows: &[Window]) -> Report {
     report
 }
 
-/// The ratio of each pair.
+/// The ratio of each pair to the baseline.
 fn ratios(windows: &[Window], work: Workload, name: &str) -> Vec<f64> {
+    ratios_to(windows, work, name, "baseline")
+}
+
+fn ratios_to(windows: &[Window], work: Workload, name: &str, other: &str) -> Vec<f64> {
     let of = |server| {
         let own = windows.iter().filter(|window| window.work == work && window.server == server);
         own.map(|window| window.cost.cpu).collect::<Vec<f64>>()
     };
-    of(name).iter().zip(of("baseline")).map(|(subject, baseline)| subject / baseline).collect()
+    of(name).iter().zip(of(other)).map(|(subject, other)| subject / other).collect()
 }

@@ -103,6 +103,9 @@ enum Command {
         /// What is compared with the baseline: `fanin`, or `baseline` to see the noise of this machine
         #[arg(long, default_value = "fanin")]
         subject: String,
+        /// Another build of `fanin`, whose CPU this one may exceed by 1 %
+        #[arg(long, value_name = "PROGRAM")]
+        before: Option<PathBuf>,
         /// Only these workloads: page, search, raw
         #[arg(long, alias = "work", value_delimiter = ',')]
         workload: Vec<String>,
@@ -110,7 +113,7 @@ enum Command {
         #[arg(long)]
         pairs: Option<usize>,
         /// Instead: how the cost grows with calls, body size, decoded items, and requests in flight
-        #[arg(long, conflicts_with_all = ["peers", "workload", "pairs"])]
+        #[arg(long, conflicts_with_all = ["peers", "workload", "pairs", "before"])]
         sweep: bool,
     },
     /// Latency of the first 256 clients of a server that has just started
@@ -368,10 +371,10 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<bool, Failure> {
     match command {
         Command::Cost { options, sweep: true, .. } => show(&options, cost_sweep::run(&options)?),
-        Command::Cost { options, peers, subject, workload, pairs, sweep: false } => {
+        Command::Cost { options, peers, subject, before, workload, pairs, sweep: false } => {
             let if_installed = peers.as_ref().is_some_and(Vec::is_empty);
             let peers = if if_installed { peers::NAMES.map(String::from).to_vec() } else { peers.unwrap_or_default() };
-            let plans = cost::Plans { subject, peers, if_installed, workloads: workloads(&workload)?, pairs };
+            let plans = cost::Plans { subject, before, peers, if_installed, workloads: workloads(&workload)?, pairs };
             show(&options, cost::run(&options, &plans)?)
         }
         Command::Eval { options, other } => show(&options, eval::run(&options, other)?),

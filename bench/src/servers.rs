@@ -1,7 +1,7 @@
 //! Our own servers: the stubs, the baseline, and Fanin with a configuration of the benchmarks.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -44,10 +44,21 @@ pub fn fanin_with(
     alone(dir, &all)
 }
 
+/// Another build of `fanin` with the configuration in `bench/DIR`.
+pub fn fanin_of(program: &Path, dir: &str, backend: &Server, variables: &[(&str, &str)]) -> Result<Server, Failure> {
+    let addr = backend.addr.to_string();
+    let all: Vec<_> = [("FANIN_BENCH_BACKEND", addr.as_str())].into_iter().chain(variables.iter().copied()).collect();
+    start(Some(program), dir, &all)
+}
+
 /// Fanin with the configuration in `bench/DIR`, which has no upstream, and further variables for it.
 pub fn alone(dir: &str, variables: &[(&str, &str)]) -> Result<Server, Failure> {
+    start(None, dir, variables)
+}
+
+fn start(program: Option<&Path>, dir: &str, variables: &[(&str, &str)]) -> Result<Server, Failure> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(dir);
-    let mut command = fanin_command(&dir)?;
+    let mut command = fanin_command_of(program, &dir)?;
     let (listen, admin) = (process::free_port()?, process::free_port()?);
     command.env("FANIN_BENCH_LISTEN", listen.to_string()).env("FANIN_BENCH_ADMIN", admin.to_string());
     command.envs(variables.iter().copied());
@@ -56,7 +67,15 @@ pub fn alone(dir: &str, variables: &[(&str, &str)]) -> Result<Server, Failure> {
 
 /// `fanin serve DIR` on the server's core.
 pub fn fanin_command(dir: &Path) -> Result<Command, Failure> {
-    let program: PathBuf = std::env::current_exe()?.with_file_name("fanin");
+    fanin_command_of(None, dir)
+}
+
+/// The same with another build of `fanin`.
+pub fn fanin_command_of(program: Option<&Path>, dir: &Path) -> Result<Command, Failure> {
+    let program = match program {
+        Some(program) => program.to_owned(),
+        None => std::env::current_exe()?.with_file_name("fanin"),
+    };
     if !program.exists() {
         return Err(Failure::Usage(format!("{} is not built: use bench/run", program.display())));
     }

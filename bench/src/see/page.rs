@@ -12,7 +12,7 @@ use serde_json::json;
 use super::collector::Collector;
 use crate::interleaved::{Cost, SETTLE, run_interleaved};
 use crate::load::{self, Plan, Session};
-use crate::process::{self, SERVER_CORE, Server};
+use crate::process::{self, Server};
 use crate::report::{Report, Table, median};
 use crate::workload::{self, Workload};
 use crate::{Failure, Options, servers};
@@ -98,14 +98,7 @@ fn start(
     std::fs::write(dir.path().join("fanin.toml"), text + more)?;
     std::fs::copy(source.join("flows.star"), dir.path().join("flows.star"))?;
     let (listen, admin) = (process::free_port()?, process::free_port()?);
-    let mut command = match program {
-        None => servers::fanin_command(dir.path())?,
-        Some(program) => {
-            let mut command = process::on_core(SERVER_CORE, program);
-            command.arg("serve").arg(dir.path()).stdout(std::process::Stdio::null());
-            command
-        }
-    };
+    let mut command = servers::fanin_command_of(program, dir.path())?;
     command
         .env("FANIN_BENCH_LISTEN", listen.to_string())
         .env("FANIN_BENCH_ADMIN", admin.to_string())
