@@ -10,11 +10,11 @@ mod pages;
 mod ring;
 mod tokens;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -68,11 +68,20 @@ pub struct WorkerRecorder {
     routes: Vec<Arc<str>>,
 }
 
+/// Requests of a worker that wait to be added while somebody looks at its ring. More are forgotten.
+const MAX_LATE: usize = 1000;
+
 thread_local! {
-    /// The worker's requests. A reload keeps them.
-    static RING: OnceCell<Arc<Mutex<Ring>>> = const { OnceCell::new() };
+    static WORKER: RefCell<OfWorker> = const { RefCell::new(OfWorker { ring: None, late: Vec::new() }) };
     /// When the worker's last request was chosen to be recorded in full.
     static LAST_FULL: Cell<Option<tokio::time::Instant>> = const { Cell::new(None) };
+}
+
+/// What a worker has. A reload keeps it.
+struct OfWorker {
+    ring: Option<Arc<Mutex<Ring>>>,
+    /// Requests that have ended while somebody looked at the ring.
+    late: Vec<Recorded>,
 }
 
 /// A request that has been answered.
@@ -173,20 +182,37 @@ impl Recorder {
         request.duration = request.start.elapsed();
         (request.status, request.partial, request.flow) = (status, partial, flow);
         let config = self.config.load();
-        self.here(|ring| ring.add(*request, &config, self.workers.load(Relaxed).max(1)));
+        let workers = self.workers.load(Relaxed).max(1);
+        WORKER.with_borrow_mut(|own| {
+            let ring = own.ring.get_or_insert_with(|| self.new_ring());
+            // Whoever looks at the requests has the lock while it copies them. The worker waits for that only if somebody has asked for
+            // this request, and will look for it next.
+            let locked = match request.name {
+                Some(_) => ring.lock().map_err(TryLockError::from),
+                None => ring.try_lock(),
+            };
+            let mut ring = match locked {
+                Ok(ring) => ring,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    if own.late.len() < MAX_LATE {
+                        own.late.push(*request);
+                    }
+                    return;
+                }
+            };
+            for request in own.late.drain(..).chain([*request]) {
+                ring.add(request, &config, workers);
+            }
+        });
     }
 
-    /// Uses the ring of this worker. Only an admin page ever holds its lock besides, for as long as it takes to copy the ring.
-    fn here<R>(&self, run: impl FnOnce(&mut Ring) -> R) -> R {
-        RING.with(|ring| {
-            let ring = ring.get_or_init(|| {
-                let ring = Arc::new(Mutex::new(Ring::default()));
-                self.rings.lock().unwrap_or_else(PoisonError::into_inner).push(ring.clone());
-                self.workers.fetch_add(1, Relaxed);
-                ring
-            });
-            run(&mut ring.lock().unwrap_or_else(PoisonError::into_inner))
-        })
+    #[cold]
+    fn new_ring(&self) -> Arc<Mutex<Ring>> {
+        let ring = Arc::new(Mutex::new(Ring::default()));
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner).push(ring.clone());
+        self.workers.fetch_add(1, Relaxed);
+        ring
     }
 
     /// A one-time name for a full record.

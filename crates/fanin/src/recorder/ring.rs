@@ -109,9 +109,11 @@ impl Ring {
 mod tests {
     use std::time::Duration;
 
+    use fanin_flow::Detail;
     use fanin_server::RequestId;
     use http::{Method, StatusCode};
 
+    use super::super::{Recorder, Running};
     use super::*;
 
     fn request(number: u64, name: Option<&str>) -> Recorded {
@@ -143,5 +145,22 @@ mod tests {
         assert_eq!(ids, expected);
         assert!(ring.find(|one| one.name.as_deref() == Some("mine")).is_some());
         assert!(ring.find(|one| one.id == RequestId::new(1)).is_none());
+    }
+
+    #[test]
+    fn a_worker_does_not_wait_for_somebody_who_looks() {
+        let recorder = Recorder::new(&fanin_config::Config::default());
+        let end = |number, name| {
+            let running = Running(Box::new(request(number, name)), Detail::Calls);
+            recorder.end(running, StatusCode::OK, false, None);
+        };
+        end(1, None);
+        let rings = recorder.rings();
+        let looking = rings[0].lock().expect("nobody has panicked");
+        end(2, None);
+        drop(looking);
+        assert_eq!(recorder.requests().len(), 1, "the second one is late");
+        end(3, Some("mine"));
+        assert_eq!(recorder.requests().len(), 3);
     }
 }
