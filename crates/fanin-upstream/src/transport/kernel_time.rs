@@ -1,7 +1,7 @@
 //! How long an answer was in the kernel before its worker read it: the worker was busy then, or another process had its core.
 //!
-//! The kernel notes when it has received a segment (`SO_TIMESTAMPNS`, socket(7)), and says so to whoever looks at the bytes with
-//! `recvmsg`. They are only looked at here (`MSG_PEEK`), and read as always.
+//! The kernel notes when it has received a segment (`SO_TIMESTAMPNS`, socket(7)). Whoever looks at the bytes with `recvmsg` gets that
+//! time. The bytes are only looked at here (`MSG_PEEK`), and read as always.
 
 use std::io::IoSliceMut;
 use std::os::fd::AsRawFd;
