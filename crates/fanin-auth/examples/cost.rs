@@ -53,7 +53,7 @@ fn measure(what: &str, config: &Config, headers: &HeaderMap) -> Result<(), Strin
         for at in 0..RUNS {
             let client = std::net::Ipv4Addr::from_bits(at).into();
             let now = tokio::time::Instant::now();
-            let decision = guard.check(&Subject { client, headers, query: None, now });
+            let decision = guard.check(&Subject { client, certificate: None, headers, query: None, now });
             if !matches!(black_box(decision), Decision::Admit(_)) {
                 return Err(format!("{what}: the request is refused"));
             }

@@ -6,7 +6,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fanin_config::{Auth, Network, RateLimitKey, Route, Server};
+use fanin_config::{Auth, CertificateName, Network, RateLimitKey, Route, Server};
+use fanin_tls::ClientCertificate;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -38,6 +39,8 @@ pub struct RouteGuard {
     label: String,
     /// Those of the server, and of the route.
     lists: [AddressLists; 2],
+    /// The names of which a client certificate must have one; without names, any will do.
+    certificate: Option<Vec<CertificateName>>,
     authorities: Vec<Arc<Authority>>,
     require: Vec<(String, Vec<Value>)>,
     /// Limits that need no identity, and those that do.
@@ -65,6 +68,8 @@ impl AddressLists {
 pub struct Subject<'a> {
     /// The client's address.
     pub client: IpAddr,
+    /// The certificate that it has presented.
+    pub certificate: Option<&'a ClientCertificate>,
     /// Its headers.
     pub headers: &'a HeaderMap,
     /// Its query, without the question mark.
@@ -136,6 +141,7 @@ impl RouteGuard {
         let guard = RouteGuard {
             label: route.label(),
             lists: [of(server), AddressLists { allow: access.allow.clone(), deny: access.deny.clone() }],
+            certificate: access.needs_certificate().then(|| access.allowed_certificates.clone()),
             authorities: access.auth.iter().filter_map(|name| authority(name)).collect(),
             require: access.require.iter().map(|(name, values)| (name.clone(), values.clone())).collect(),
             limits,
@@ -143,6 +149,7 @@ impl RouteGuard {
             metrics: metrics.clone(),
         };
         let is_open = guard.lists.iter().all(|lists| lists.allow.is_empty() && lists.deny.is_empty())
+            && guard.certificate.is_none()
             && guard.authorities.is_empty()
             && guard.limits.iter().all(Vec::is_empty);
         (!is_open).then(|| Arc::new(guard))
@@ -155,6 +162,7 @@ impl RouteGuard {
             Arc::new(RouteGuard {
                 label: String::new(),
                 lists,
+                certificate: None,
                 authorities: Vec::new(),
                 require: Vec::new(),
                 limits: Default::default(),
@@ -168,6 +176,9 @@ impl RouteGuard {
     pub fn check(self: &Arc<Self>, subject: &Subject<'_>) -> Decision {
         if !self.permits(subject.client) {
             let refusal = Refusal::new(Reason::Address, "requests from this address are not accepted here");
+            return self.refuse(refusal, Charges::default(), subject.now);
+        }
+        if let Some(refusal) = self.certificate(subject.certificate) {
             return self.refuse(refusal, Charges::default(), subject.now);
         }
         let mut charges = Charges::default();
@@ -192,6 +203,18 @@ impl RouteGuard {
 
     fn permits(&self, client: IpAddr) -> bool {
         self.lists.iter().all(|lists| lists.permit(client))
+    }
+
+    /// The refusal of a client for its certificate.
+    fn certificate(&self, presented: Option<&ClientCertificate>) -> Option<Refusal> {
+        let allowed = self.certificate.as_ref()?;
+        let Some(presented) = presented else {
+            let detail = "connect with a client certificate";
+            return Some(Refusal::new(Reason::NoCertificate, detail));
+        };
+        let is_allowed = allowed.is_empty() || allowed.iter().any(|name| presented.has(name));
+        let detail = || format!("{} has none of the names that are allowed here", presented.subject);
+        (!is_allowed).then(|| Refusal::new(Reason::Certificate, detail()))
     }
 
     /// The first authority that accepts decides. If none does, the first that may after a fetch, or else the first that refuses.

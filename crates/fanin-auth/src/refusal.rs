@@ -30,6 +30,10 @@ impl Refusal {
 pub enum Reason {
     /// The client's address.
     Address,
+    /// Its client has presented no certificate.
+    NoCertificate,
+    /// The client's certificate has none of the names that the route allows.
+    Certificate,
     /// It has no credentials.
     NoCredentials,
     /// Its token is not valid.
@@ -48,8 +52,10 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 8] = [
+    pub const ALL: [Reason; 10] = [
         Reason::Address,
+        Reason::NoCertificate,
+        Reason::Certificate,
         Reason::NoCredentials,
         Reason::InvalidToken,
         Reason::InvalidKey,
@@ -63,6 +69,8 @@ impl Reason {
     pub const fn name(self) -> &'static str {
         match self {
             Reason::Address => "address-denied",
+            Reason::NoCertificate => "no-client-certificate",
+            Reason::Certificate => "client-certificate-denied",
             Reason::NoCredentials => "no-credentials",
             Reason::InvalidToken => "invalid-token",
             Reason::InvalidKey => "invalid-key",
@@ -77,6 +85,8 @@ impl Reason {
     pub const fn title(self) -> &'static str {
         match self {
             Reason::Address => "The client's address is not allowed",
+            Reason::NoCertificate => "The client has presented no certificate",
+            Reason::Certificate => "The client's certificate does not allow this",
             Reason::NoCredentials => "The request has no credentials",
             Reason::InvalidToken => "The token is not valid",
             Reason::InvalidKey => "The API key is not valid",
@@ -90,7 +100,8 @@ impl Reason {
     /// The status.
     pub const fn status(self) -> u16 {
         match self {
-            Reason::Address | Reason::Claims => 403,
+            // Not 401, which needs a scheme of HTTP to answer with; nor 421, since a new connection would have the same certificate.
+            Reason::Address | Reason::NoCertificate | Reason::Certificate | Reason::Claims => 403,
             Reason::NoCredentials | Reason::InvalidToken | Reason::InvalidKey | Reason::InvalidPassword => 401,
             Reason::RateLimit => 429,
             Reason::KeysUnavailable => 503,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fanin_config::ClientTls;
+use fanin_config::{ClientTls, TlsVersion};
 use fanin_io::client_tls::{self, Part};
 use rustls::ClientConfig;
 
@@ -12,7 +12,7 @@ type TlsError = (&'static str, String);
 /// Reads the configured files.
 pub(crate) fn client_config(settings: &ClientTls) -> Result<Arc<ClientConfig>, TlsError> {
     let identity = settings.cert.as_deref().zip(settings.key.as_deref());
-    let config = client_tls::client_config(settings.ca.as_deref(), identity);
+    let config = client_tls::client_config(settings.ca.as_deref(), identity, settings.min_version == TlsVersion::V1_3);
     config.map(Arc::new).map_err(|error| {
         let key = match error.part {
             Part::Ca => "ca",

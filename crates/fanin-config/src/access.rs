@@ -6,13 +6,20 @@ use serde::Serialize;
 use toml::de::DeValue;
 
 use crate::auth::{Auth, AuthKind};
+use crate::certificate_name::CertificateName;
 use crate::flow_ref::{FlowRef, read_flow};
 use crate::network::{Network, networks};
 use crate::rate_limit::{RateLimit, RateLimitKey};
 use crate::reader::{Item, Table};
 use crate::schema::types::{self, leaf};
+use crate::server_tls::{ClientCertificates, ServerTls};
 use crate::values::serialize;
 
+leaf!(
+    /// Whether something must be there.
+    NeedText,
+    json_schema!({ "anyOf": [{ "enum": ["optional", "required"] }, types::variable()] })
+);
 leaf!(
     /// Claims, each with the values of which it must have one.
     ClaimsTable,
@@ -48,6 +55,15 @@ pub struct Access {
     #[serde(serialize_with = "serialize::list")]
     #[schemars(with = "Vec<types::NetworkText>")]
     pub deny: Vec<Network>,
+    /// Whether a client must have presented a certificate: `"required"` or `"optional"`. Without one: 403. It needs `client_certificates` in
+    /// `[server.tls]`.
+    #[schemars(with = "NeedText")]
+    pub client_certificate: Need,
+    /// Names of which a client certificate must have one: `["uri:spiffe://example.org/shop/*", "dns:orders.internal"]`, also `subject:`,
+    /// `email:`, `ip:` and `fingerprint:`. Others get 403. An empty list: all that are valid. With names, a certificate is required.
+    #[serde(serialize_with = "serialize::list")]
+    #[schemars(with = "Vec<types::Text>")]
+    pub allowed_certificates: Vec<CertificateName>,
     /// Names of `[rate_limits.NAME]`. A request counts for all of them, and gets 429 if one is reached.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "types::OneOrMore<types::Text>")]
@@ -62,11 +78,23 @@ pub struct Access {
     pub before: Option<FlowRef>,
 }
 
+/// Whether something must be there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Need {
+    /// It may.
+    #[default]
+    Optional,
+    /// It must.
+    Required,
+}
+
 /// What routes can name.
 #[derive(Clone, Copy)]
 pub(crate) struct Named<'a> {
     pub auth: &'a IndexMap<String, Auth>,
     pub rate_limits: &'a IndexMap<String, RateLimit>,
+    pub tls: Option<&'a ServerTls>,
 }
 
 impl Access {
@@ -83,6 +111,12 @@ impl Access {
             require: require.collect(),
             allow: networks(table, "allow"),
             deny: networks(table, "deny"),
+            client_certificate: table
+                .choice("client_certificate", &[("optional", Need::Optional), ("required", Need::Required)])
+                .unwrap_or_default(),
+            allowed_certificates: table
+                .list("allowed_certificates", "a name such as \"dns:orders.internal\"", false, CertificateName::parse)
+                .map_or_else(Vec::new, |found| found.into_iter().map(|at| at.value).collect()),
             rate_cost: table.number("rate_cost", 1..=1_000_000).map_or(1, |cost| cost as u32),
             before: read_flow(table, "before"),
             auth,
@@ -92,7 +126,19 @@ impl Access {
         access
     }
 
+    /// Whether a request needs a client certificate.
+    #[must_use]
+    pub fn needs_certificate(&self) -> bool {
+        self.client_certificate == Need::Required || !self.allowed_certificates.is_empty()
+    }
+
     fn check(&self, table: &Table<'_, '_>, named: &Named<'_>) {
+        let asks = named.tls.is_some_and(|tls| tls.client_certificates != ClientCertificates::Off);
+        for key in ["client_certificate", "allowed_certificates"] {
+            if self.needs_certificate() && !asks && table.has(key) {
+                table.error(key, "no client has a certificate: set `client_certificates` in [server.tls]");
+            }
+        }
         let is_of = |name: &String, kind| named.auth.get(name).is_some_and(|auth| auth.kind == kind);
         let has_claims = self.auth.iter().any(|name| is_of(name, AuthKind::Jwt));
         if !self.require.is_empty() && !has_claims && !table.has("auth") {

@@ -262,7 +262,7 @@ fn read(mut root: Table<'_, '_>) -> Config {
         cors: cors.as_ref(),
         compression: compression.as_ref(),
         response_headers: response_headers.as_ref(),
-        named: Named { auth: &auth, rate_limits: &rate_limits },
+        named: Named { auth: &auth, rate_limits: &rate_limits, tls: server.tls.as_ref() },
     };
     let routes = route::read_all(root.tables("routes"), &for_all);
     let longest = routes.iter().map(|route| route.timeout).max();

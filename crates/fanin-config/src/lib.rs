@@ -7,9 +7,9 @@
 //! | modules | |
 //! |---|---|
 //! | `config` | the whole file |
-//! | `server`, `route`, `flow_limits`, `executor`, `models`, `push`, `recorder`, `tracing`, `otlp` | a table each |
+//! | `server`, `server_tls`, `route`, `flow_limits`, `executor`, `models`, `push`, `recorder`, `tracing`, `otlp` | a table each |
 //! | `web` | what browsers and caches expect of responses |
-//! | `access`, `auth`, `rate_limit` | who may use a route, and how often |
+//! | `access`, `auth`, `certificate_name`, `rate_limit` | who may use a route, and how often |
 //! | `objective`, `flow_ref`, `budget` | what a route promises; the flow that it names, and what that may do |
 //! | `upstream` | `[upstreams.NAME]`: kinds, policies, operations, statements |
 //! | `values` | durations, sizes, environment variables, names, secrets as text |
@@ -27,6 +27,7 @@
 mod access;
 mod auth;
 mod budget;
+mod certificate_name;
 mod config;
 mod diagnostic;
 mod editing;
@@ -53,14 +54,16 @@ mod route;
 mod route_conflicts;
 mod schema;
 mod server;
+mod server_tls;
 mod tracing;
 mod upstream;
 mod values;
 mod web;
 
-pub use access::Access;
+pub use access::{Access, Need};
 pub use auth::{Algorithm, Auth, AuthKind};
 pub use budget::{Allowance, Budget};
+pub use certificate_name::CertificateName;
 pub use config::{Config, FILE_NAME, Inspection};
 pub use diagnostic::{ConfigError, Diagnostic, Position, Severity, Source};
 pub use editing::{Editing, canonical, locate};
@@ -80,7 +83,8 @@ pub use rate_limit::{RateLimit, RateLimitKey};
 pub use recorder::Recorder;
 pub use render::{render, render_all};
 pub use route::{OnDisconnect, Route};
-pub use server::{AccessLog, LogFormat, RequestSlashes, Server, ServerTls};
+pub use server::{AccessLog, LogFormat, RequestSlashes, Server};
+pub use server_tls::{Alpn, Certificate, ClientCertificates, ServerTls, TlsVersion};
 pub use tracing::{TraceTrust, Tracing};
 pub use upstream::batch::Batch;
 pub use upstream::breaker::Breaker;

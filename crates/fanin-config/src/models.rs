@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 use crate::priority::{self, Priority};
 use crate::reader::{Located, Table, replace};
 use crate::schema::types;
+use crate::server_tls::ServerTls;
 use crate::values::http::address;
 use crate::values::serialize;
 use crate::values::size::format_size;
@@ -28,6 +29,10 @@ pub struct Models {
     #[serde(serialize_with = "serialize::list")]
     #[schemars(with = "types::OneOrMore<types::Address>")]
     pub listen: Vec<SocketAddr>,
+    /// TLS on `listen`. Without it, the listeners speak plain HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ServerTls")]
+    pub tls: Option<ServerTls>,
     /// Which versions of a model are served: `"latest"`, the number of latest versions, or a list of version numbers.
     #[schemars(with = "types::ModelVersions")]
     pub versions: Versions,
@@ -181,6 +186,7 @@ impl Models {
         Models {
             repository: repository.into(),
             listen: Vec::new(),
+            tls: None,
             versions: Versions::Latest(1),
             threads: 0,
             max_waiting: 1000,
@@ -235,6 +241,10 @@ impl Models {
         }
         let listen = table.list("listen", "an address such as \"0.0.0.0:8001\"", true, address);
         replace(&mut models.listen, listen.map(|all| all.into_iter().map(|at| at.value).collect()));
+        models.tls = table.table("tls").and_then(ServerTls::read);
+        if models.tls.is_some() && models.listen.is_empty() {
+            table.error("tls", "needs `listen`: without it, nobody connects");
+        }
         replace(&mut models.versions, versions(&mut table));
         replace(&mut models.threads, table.count("threads", 0..=1024));
         replace(&mut models.max_waiting, table.count("max_waiting", 0..=u64::MAX));

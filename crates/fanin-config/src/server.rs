@@ -12,6 +12,7 @@ use crate::memory_budget::{self, MemoryBudget};
 use crate::network::{Network, networks};
 use crate::reader::Table;
 use crate::schema::types;
+use crate::server_tls::ServerTls;
 use crate::values::http::address;
 use crate::values::serialize;
 
@@ -264,20 +265,6 @@ impl Default for Server {
     }
 }
 
-/// `[server.tls]`: the server's certificate.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ServerTls {
-    /// PEM file with the certificate chain, the server's own certificate first.
-    #[serde(serialize_with = "serialize::path")]
-    #[schemars(with = "String")]
-    pub cert: PathBuf,
-    /// PEM file with the private key.
-    #[serde(serialize_with = "serialize::path")]
-    #[schemars(with = "String")]
-    pub key: PathBuf,
-}
-
 /// What becomes of escaped slashes in a request's path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -461,17 +448,4 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
     };
     table.finish();
     server
-}
-
-impl ServerTls {
-    fn read(mut table: Table<'_, '_>) -> Option<ServerTls> {
-        let (cert, key) = (table.file("cert"), table.file("key"));
-        for name in ["cert", "key"] {
-            if !table.has(name) {
-                table.missing(name, "a PEM file's path");
-            }
-        }
-        table.finish();
-        Some(ServerTls { cert: cert?, key: key? })
-    }
 }

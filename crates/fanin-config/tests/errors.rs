@@ -14,6 +14,7 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
     let route = |text: &str| format!("[[routes]]\n{text}\n");
     let full_route = |text: &str| format!("[[routes]]\npath = '/a'\n{OK}\n{text}\n");
     let upstream = |text: &str| format!("[upstreams.a]\nurl = 'http://a'\n{text}\n");
+    let tls = |text: &str| format!("[server.tls]\ncert = 'cert.pem'\nkey = 'key.pem'\n{text}\n");
     let operation =
         |text: &str| format!("[upstreams.a]\nurl = 'http://a'\n[upstreams.a.operations.b]\npath = '/'\n{text}\n");
     let grpc = |text: &str| format!("[upstreams.a]\ngrpc = 'http://a'\n{text}\n");
@@ -75,7 +76,7 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         (
             "[server.tls]\ncert='cert.pem'\nkey='key.pem'\nciphers=''".into(),
             "4:1",
-            "unknown key `ciphers` in server.tls (known keys: cert, key)",
+            "unknown key `ciphers` in server.tls (known keys: cert, key, certificates, min_version, alpn, client_certificates, client_ca, client_crl, resumption)",
         ),
         ("[flow]\nmax_cals = 1\n".into(), "2:1", "did you mean `max_calls`?"),
         (upstream("batch = {}"), "3:1", "unknown key `batch` in upstreams.a"),
@@ -181,6 +182,19 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
         ("[server]\ntimeout_header = 'a b'".into(), "2:18", "server.timeout_header: `a b` is not the name of a header"),
         // TLS.
         ("[server.tls]\ncert = 'cert.pem'".into(), "1:1", "server.tls needs `key`"),
+        (tls("client_certificates = 'required'"), "1:1", "server.tls needs `client_ca`"),
+        (tls("client_ca = 'ca.pem'"), "4:13", "server.tls.client_ca: needs `client_certificates = \"required\"`"),
+        (tls("min_version = '1.1'"), "4:15", "`1.1` is not allowed; write \"1.2\" or \"1.3\""),
+        (tls("alpn = ['h2', 'h3']"), "4:15", "`h3` is not one of h2, http/1.1"),
+        (tls("alpn = []"), "4:8", "server.tls.alpn: is empty"),
+        (tls("alpn = ['h2', 'h2']"), "4:15", "server.tls.alpn: h2 occurs twice"),
+        (tls("certificates = [{ cert = 'cert.pem' }]"), "4:17", "server.tls.certificates[0] needs `key`"),
+        (
+            full_route("client_certificate = 'required'"),
+            "4:22",
+            "no client has a certificate: set `client_certificates`",
+        ),
+        (full_route("allowed_certificates = ['orders']"), "4:25", "`orders` does not begin with one of subject:, dns:"),
         ("[server.tls]\ncert = 'none.pem'\nkey = 'key.pem'".into(), "2:8", "there is no file"),
         (
             upstream("tls = { ca = 'ca.pem' }"),

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use common::{FULL, folder, parse};
 use fanin_config::{
-    AccessLog, Batch, Breaker, Cache, Config, EscapedSlashes, Executor, FILE_NAME, FieldNames, FlowLimits,
-    GrpcCompression, Hedge, HttpVersion, Int64, Limit, LogFormat, MASK, ModelSettings, OnDisconnect, OriginPattern,
-    Param, ParamKind, ParamLocation, ParamType, Priority, QueryLists, RequestSlashes, Retry, Rows, Server, Snapshot,
-    Threads, Upstream, UpstreamKind, Versions,
+    AccessLog, Alpn, Batch, Breaker, Cache, ClientCertificates, Config, EscapedSlashes, Executor, FILE_NAME,
+    FieldNames, FlowLimits, GrpcCompression, Hedge, HttpVersion, Int64, Limit, LogFormat, MASK, ModelSettings,
+    OnDisconnect, OriginPattern, Param, ParamKind, ParamLocation, ParamType, Priority, QueryLists, RequestSlashes,
+    Retry, Rows, Server, Snapshot, Threads, TlsVersion, Upstream, UpstreamKind, Versions,
 };
 use http::{Method, StatusCode};
 
@@ -61,6 +61,11 @@ fn every_key_is_read() {
     assert!(!server.reload);
     let tls = server.tls.as_ref().expect("set");
     assert_eq!((&tls.cert, &tls.key), (&dir.path().join("cert.pem"), &dir.path().join("key.pem")));
+    assert_eq!(tls.certificates.len(), 1);
+    assert_eq!((tls.min_version, &*tls.alpn), (TlsVersion::V1_3, &[Alpn::Http1][..]));
+    assert_eq!(tls.client_certificates, ClientCertificates::Optional);
+    assert_eq!((&tls.client_ca, &tls.client_crl), (&Some(dir.path().join("ca.pem")), &Some(dir.path().join("ca.pem"))));
+    assert!(!tls.resumption && tls.files().count() == 6);
 
     let models = config.models.as_ref().expect("set");
     assert_eq!(models.repository, dir.path().join("models"));
@@ -124,6 +129,7 @@ fn every_key_is_read() {
     assert_eq!(tls.cert, Some(dir.path().join("cert.pem")));
     assert_eq!(tls.key, Some(dir.path().join("key.pem")));
     assert_eq!(tls.server_name.as_deref(), Some("search"));
+    assert_eq!(tls.min_version, TlsVersion::V1_3);
     assert_eq!(search.retry, Some(Retry { max: 2, budget: 0.1, floor: 1.0, backoff: Duration::from_millis(10) }));
     assert_eq!((search.keepalive, search.keepalive_timeout), (Duration::from_secs(20), Duration::from_secs(2)));
     assert!(!search.keepalive_idle);

@@ -12,4 +12,6 @@ pub struct ClientIdentity {
     pub claims: Option<Doc>,
     /// `req.auth`: what the flow before has returned.
     pub auth: Option<Doc>,
+    /// `req.client`: the client's certificate, an object.
+    pub client: Option<Doc>,
 }

@@ -386,6 +386,7 @@ impl Object for RequestObject {
             }
             "claims" => req.identity_doc(|identity| &identity.claims),
             "auth" => req.identity_doc(|identity| &identity.auth),
+            "client" => req.identity_doc(|identity| &identity.client),
             _ => return Ok(None),
         }))
     }
@@ -395,6 +396,7 @@ impl Object for RequestObject {
             "auth",
             "body",
             "claims",
+            "client",
             "headers",
             "method",
             "params",

@@ -6,7 +6,11 @@ use std::sync::{Arc, OnceLock};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+
+/// The newest first.
+static VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
 
 /// Which of the files it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,19 +33,23 @@ pub struct FileError {
 }
 
 /// The configuration of a client. `ca`: a file of root certificates instead of those of the system. `identity`: the files of the client's own
-/// certificates and of their key.
+/// certificates and of their key. `only_13`: no older version than TLS 1.3.
 ///
 /// Reads files: called when a configuration is loaded, never for a connection.
 ///
 /// # Errors
 /// The first file that cannot be used.
-pub fn client_config(ca: Option<&Path>, identity: Option<(&Path, &Path)>) -> Result<ClientConfig, FileError> {
+pub fn client_config(
+    ca: Option<&Path>,
+    identity: Option<(&Path, &Path)>,
+    only_13: bool,
+) -> Result<ClientConfig, FileError> {
     let roots = match ca {
         Some(file) => custom_roots(file)?,
         None => system_roots()?,
     };
     let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(if only_13 { &VERSIONS[..1] } else { &VERSIONS })
         .map_err(|error| FileError { part: Part::Ca, what: error.to_string() })?
         .with_root_certificates(roots);
     let Some((cert, key)) = identity else { return Ok(builder.with_no_client_auth()) };
@@ -101,12 +109,12 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_used_is_named_with_its_part() {
         let missing = Path::new("/does/not/exist.pem");
-        let error = client_config(Some(missing), None).unwrap_err();
+        let error = client_config(Some(missing), None, false).unwrap_err();
         assert_eq!(error.part, Part::Ca);
         assert!(error.what.starts_with("/does/not/exist.pem: "), "{}", error.what);
         // A file without a certificate.
         let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
-        let error = client_config(Some(file), None).unwrap_err();
+        let error = client_config(Some(file), None, true).unwrap_err();
         assert!(error.part == Part::Ca && error.what.ends_with("no certificate in the file"), "{}", error.what);
     }
 }

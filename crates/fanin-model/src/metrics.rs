@@ -92,6 +92,9 @@ impl Collector for Metrics {
             "Connections of the inference protocol closed because their clients read answers slower than min_read_rate";
         let mut family = encoder.encode_descriptor("fanin_models_slow_readers", help, None, MetricType::Counter)?;
         family.encode_counter::<NoLabelSet, _, u64>(&slow_readers, None)?;
+        if let Some(service) = &self.service {
+            service.handshakes.encode("fanin_models_tls_handshakes", &mut encoder)?;
+        }
         for (name, help, value) in [
             ("fanin_models_waiting", "Requests that wait for a thread", self.models.waiting()),
             (

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fanin_config::ClientTls;
+use fanin_config::{ClientTls, TlsVersion};
 use fanin_io::client_tls::{self, Part};
 use rustls::ClientConfig;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
@@ -17,6 +17,9 @@ fn read(key: &'static str, file: &Path) -> Result<Vec<u8>, Problem> {
 
 /// For gRPC.
 pub(crate) fn grpc(tls: &ClientTls) -> Result<ClientTlsConfig, Problem> {
+    if tls.min_version != TlsVersion::default() {
+        return Err(("tls.min_version", "cannot be chosen for gRPC; use `protocol = \"http\"`".to_owned()));
+    }
     let mut config = match &tls.ca {
         Some(file) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read("tls.ca", file)?)),
         None => ClientTlsConfig::new().with_native_roots(),
@@ -33,7 +36,7 @@ pub(crate) fn grpc(tls: &ClientTls) -> Result<ClientTlsConfig, Problem> {
 /// For HTTP.
 pub(crate) fn http(tls: &ClientTls) -> Result<Arc<ClientConfig>, Problem> {
     let identity = tls.cert.as_deref().zip(tls.key.as_deref());
-    let config = client_tls::client_config(tls.ca.as_deref(), identity);
+    let config = client_tls::client_config(tls.ca.as_deref(), identity, tls.min_version == TlsVersion::V1_3);
     config.map(Arc::new).map_err(|error| {
         let key = match error.part {
             Part::Ca => "tls.ca",

@@ -30,6 +30,11 @@ pub trait Application: Send + Sync + 'static {
         false
     }
 
+    /// Files that a change of causes a reload, too, wherever they are: see [`Loader::watch`].
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     /// The routes. [`Request::route`] is an index into this list.
     fn routes(&self) -> Vec<RouteSpec>;
 
@@ -160,7 +165,10 @@ pub fn is_configuration(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
     name.starts_with("..data")
         || (!name.starts_with('.')
-            && matches!(extension, "toml" | "star" | "json" | "pem" | "crt" | "key" | "proto" | "binpb" | "desc"))
+            && matches!(
+                extension,
+                "toml" | "star" | "json" | "pem" | "crt" | "key" | "crl" | "proto" | "binpb" | "desc"
+            ))
 }
 
 /// Which worker an application's part is made for.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use fanin_tls::{ExpiryMetrics, Listener};
 use prometheus_client::registry::Registry;
-use rustls::ServerConfig;
 
 use crate::admission::{Limiter, Limiters};
 use crate::router::Router;
-use crate::{Application, LoadError, RouteSpec, tls};
+use crate::{Application, LoadError, RouteSpec};
 
 /// Made as a whole, then given to all workers.
 #[derive(Debug)]
@@ -19,22 +19,31 @@ pub(crate) struct Generation<A> {
     pub(crate) router: Router,
     pub(crate) limiters: Vec<Arc<Limiter>>,
     pub(crate) server_limiter: Arc<Limiter>,
-    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) tls: Option<Arc<Listener>>,
     pub(crate) registry: Registry,
 }
 
 impl<A: Application> Generation<A> {
-    /// On an error nothing in the process has changed. On success the new limits apply.
-    pub(crate) fn new(app: Arc<A>, number: u64, limiters: &Limiters) -> Result<Generation<A>, LoadError> {
+    /// `before`: the generation that this one replaces. On an error nothing in the process has changed. On success the new limits apply.
+    pub(crate) fn new(
+        app: Arc<A>,
+        before: Option<&Generation<A>>,
+        limiters: &Limiters,
+    ) -> Result<Generation<A>, LoadError> {
         let routes = app.routes();
         let router = Router::new(&routes, app.server().escaped_slashes)?;
-        let tls = app.server().tls.as_ref().map(tls::load).transpose()?;
+        let old = before.and_then(|before| before.tls.as_deref());
+        let tls = app.server().tls.as_ref().map(|tls| Listener::load(tls, old)).transpose();
+        let tls = tls.map_err(|error| LoadError::new(format!("server.tls.{error}")))?.map(Arc::new);
         let mut registry = Registry::default();
         app.register_metrics(&mut registry);
+        let expiries = tls.as_ref().map_or_else(Vec::new, |tls| tls.expiries().to_vec());
+        let name = "fanin_tls_expiry_timestamp_seconds";
+        registry.register_collector(Box::new(ExpiryMetrics { name, expiries }));
         let route_limiters = limiters.apply(app.server(), &routes);
         Ok(Generation {
             app,
-            number,
+            number: before.map_or(1, |before| before.number + 1),
             routes,
             router,
             limiters: route_limiters,

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use fanin_tls::ClientCertificate;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tokio::time::Instant;
 
@@ -24,6 +25,8 @@ pub struct GuardedHead<'a> {
     pub headers: &'a HeaderMap,
     /// The client's address.
     pub client: IpAddr,
+    /// The certificate that the client has presented.
+    pub certificate: Option<&'a Arc<ClientCertificate>>,
     /// When its head was complete.
     pub start: Instant,
     /// No wait may outlive this.

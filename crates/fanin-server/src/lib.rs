@@ -18,7 +18,7 @@
 //! | `rpc` | gRPC, gRPC-Web and Connect: which one a request uses, its messages, its end |
 //! | `admission` | limiters and permits |
 //! | `memory_budget`, `metrics`, `access_log`, `heartbeat`, `incident` | what is measured and reported |
-//! | `coarse_timeout`, `wall_clock`, `http_date`, `json_text`, `listeners`, `tls`, `open_files` | helpers |
+//! | `coarse_timeout`, `wall_clock`, `http_date`, `json_text`, `listeners`, `open_files` | helpers |
 //!
 //! # The way of a request
 //! 1. A *worker* accepts the connection (`worker::accept`). A worker is one OS thread with a current-thread runtime and its own
@@ -106,7 +106,6 @@ pub mod rpc;
 mod sender_rate;
 mod serve;
 mod server;
-mod tls;
 mod upgrade;
 mod upload;
 mod wall_clock;

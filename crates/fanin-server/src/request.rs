@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fanin_tls::ClientCertificate;
 use fanin_tracecontext::TraceContext;
 use http::{HeaderMap, Method, Uri, Version};
 use smallvec::SmallVec;
@@ -42,6 +43,8 @@ pub struct Request {
     pub deadline: Instant,
     /// The route's priority, or the one that a trusted client gave.
     pub priority: Priority,
+    /// The certificate that the client has presented, verified.
+    pub certificate: Option<Arc<ClientCertificate>>,
     /// Who sends it, if the application's guard knows.
     pub identity: Option<Arc<dyn Identity>>,
     /// Its trace, if it takes part in one.

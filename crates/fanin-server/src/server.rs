@@ -99,7 +99,7 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
     }
 
     let limiters = Arc::new(Limiters::new());
-    let generation = Arc::new(Generation::new(app, 1, &limiters)?);
+    let generation = Arc::new(Generation::new(app, None, &limiters)?);
     let metrics = Arc::new(Metrics::new(options.build, workers, limiters));
     metrics.reloaded(true);
 

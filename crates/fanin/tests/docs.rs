@@ -13,6 +13,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 use common::{Serving, root, run};
 
@@ -137,15 +138,39 @@ impl Shown {
             let model = root().join("examples/antispam/models/words/1/model.txt");
             fs::copy(model, version.join("model.txt")).expect("copied");
         }
-        // So is the certificate.
+        // So are certificates, keys and revocation lists: each file has all of these.
         for name in self.files[config].split('"').filter(|text| text.ends_with(".pem")) {
             let file = dir.path().join(config).with_file_name(name);
             fs::create_dir_all(file.parent().expect("a parent")).expect("created");
-            fs::write(file, "").expect("written");
+            fs::write(file, pem(name)).expect("written");
         }
         let config = dir.path().join(config);
         run(&[words, &[config.to_str().expect("text")]].concat())
     }
+}
+
+/// A certificate for a host of this name, its key, and a revocation list. All have the same key.
+fn pem(name: &str) -> String {
+    use rcgen::{
+        CertificateParams, CertificateRevocationListParams, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    };
+    static KEY: OnceLock<KeyPair> = OnceLock::new();
+    let key = KEY.get_or_init(|| KeyPair::generate().expect("a key"));
+    let host = format!("{}.example", name.replace(['/', '.', '_'], "-"));
+    let mut params = CertificateParams::new(vec![host]).expect("a name");
+    params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let list = CertificateRevocationListParams {
+        this_update: rcgen::date_time_ymd(2024, 1, 1),
+        next_update: rcgen::date_time_ymd(2100, 1, 1),
+        crl_number: 1_u64.into(),
+        issuing_distribution_point: None,
+        revoked_certs: Vec::new(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    let list = list.signed_by(&Issuer::from_params(&params, key)).expect("a list").pem().expect("PEM");
+    let certificate = params.self_signed(key).expect("a certificate");
+    format!("{}{}{list}", certificate.pem(), key.serialize_pem())
 }
 
 #[test]

@@ -101,6 +101,12 @@ fn tokens_and_keys_of_issuers() {
 }
 
 #[test]
+fn certificates_of_clients() {
+    let taken = run("client_certificate", 20_000, fanin_tls::fuzzing::client_certificate);
+    assert_eq!(taken, corpus("client_certificate").len());
+}
+
+#[test]
 fn access_logs_to_size_by() {
     assert_eq!(run("access_log", 20_000, fanin_lab::fuzzing::access_log), corpus("access_log").len());
 }

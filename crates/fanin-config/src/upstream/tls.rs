@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::reader::Table;
+use crate::server_tls::{TlsVersion, TlsVersionText};
 use crate::values::serialize;
 
 /// `[upstreams.NAME.tls]`: TLS to an upstream. `[push.broker_tls]`: TLS to the broker.
@@ -28,6 +29,9 @@ pub struct ClientTls {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub server_name: Option<String>,
+    /// The lowest version of TLS that is used: `"1.2"` or `"1.3"`. Not for MySQL, and not for a collector over gRPC.
+    #[schemars(with = "TlsVersionText")]
+    pub min_version: TlsVersion,
 }
 
 impl ClientTls {
@@ -37,6 +41,7 @@ impl ClientTls {
             cert: table.file("cert"),
             key: table.file("key"),
             server_name: table.string("server_name"),
+            min_version: table.choice("min_version", TlsVersion::CHOICES).unwrap_or_default(),
         };
         if table.has("cert") != table.has("key") {
             let message = format!("{}: `cert` and `key` need each other; set both or none", table.name());

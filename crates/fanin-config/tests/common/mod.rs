@@ -77,6 +77,13 @@ reload = "${RELOAD}"
 [server.tls]
 cert = "cert.pem"
 key = "key.pem"
+certificates = [{ cert = "cert.pem", key = "key.pem" }]
+min_version = "1.3"
+alpn = "http/1.1"
+client_certificates = "optional"
+client_ca = "ca.pem"
+client_crl = "ca.pem"
+resumption = false
 
 [flow]
 max_calls = 10
@@ -105,7 +112,7 @@ forward_headers = ["Authorization"]
 timeout_header = "off"
 query_lists = "comma"
 escaped_slashes = "encode"
-tls = { ca = "ca.pem", cert = "cert.pem", key = "key.pem", server_name = "search" }
+tls = { ca = "ca.pem", cert = "cert.pem", key = "key.pem", server_name = "search", min_version = "1.3" }
 
 retry = { max = 2, budget = 0.1, floor = 1, backoff = "10ms" }
 hedge = "p95"

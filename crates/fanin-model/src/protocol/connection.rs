@@ -11,11 +11,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ::http::{Request, Response};
+use fanin_tls::{Listener, Outcome};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 
 use super::connection_state::{CloseReason, ConnectionState};
 use super::reply::Reply;
@@ -83,10 +86,47 @@ enum Stop {
 pub(super) async fn run(service: Arc<Service>, serving: Rc<Serving>, stream: TcpStream, peer: SocketAddr) {
     let open = OpenConnection::new(service, serving, peer);
     let shared = &open.shared;
-    let config = shared.service.models.config();
-    if !sends(&stream, &shared.state, config.header_timeout).await {
+    let within = shared.service.models.config().header_timeout;
+    if !sends(&stream, &shared.state, within).await {
         return;
     }
+    match shared.service.tls.load_full() {
+        None => serve(shared, stream).await,
+        // Without TLS, a connection has no room for its state.
+        Some(listener) => Box::pin(serve_tls(shared, stream, listener, within)).await,
+    }
+    drop(open);
+}
+
+/// After the handshake, as any other connection.
+async fn serve_tls(shared: &Rc<Shared>, stream: TcpStream, listener: Arc<Listener>, within: Duration) {
+    let accepting = TlsAcceptor::from(listener.config().clone()).accept(stream);
+    let mut accepting = pin!(tokio::time::timeout(within, accepting));
+    let accepted = poll_fn(|cx| match accepting.as_mut().poll(cx) {
+        Poll::Ready(accepted) => Poll::Ready(Some(accepted)),
+        Poll::Pending => shared.state.poll_close(cx).map_or(Poll::Pending, |_| Poll::Ready(None)),
+    });
+    let handshakes = &shared.service.handshakes;
+    let stream = match accepted.await {
+        Some(Ok(Ok(stream))) => stream,
+        Some(Ok(Err(error))) => {
+            tracing::debug!(%error, remote = %shared.peer, "models: TLS handshake failed");
+            return handshakes.count(Outcome::of_error(&error));
+        }
+        Some(Err(_)) => return handshakes.count(Outcome::TimedOut),
+        None => return,
+    };
+    // Who may connect may use all models.
+    if let Err(outcome) = listener.client(stream.get_ref().1) {
+        return handshakes.count(outcome);
+    }
+    handshakes.count(Outcome::of(stream.get_ref().1));
+    serve(shared, stream).await;
+}
+
+/// Serves the requests of a connection until it ends.
+async fn serve(shared: &Rc<Shared>, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
+    let config = shared.service.models.config();
     let mut builder = Builder::new(LocalExecutor);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(config.idle_timeout.min(HEAD_TIMEOUT));
     builder
@@ -140,7 +180,6 @@ pub(super) async fn run(service: Arc<Service>, serving: Rc<Serving>, stream: Tcp
             let _ = tokio::time::timeout(config.max_connection_age_grace, connection).await;
         }
     }
-    drop(open);
 }
 
 /// Waits for the first bytes of a client. `false` if none come in time, or the server drains. Before them it is not known which protocol

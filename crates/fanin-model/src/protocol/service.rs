@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwapOption;
 use fanin_config::Priority;
+use fanin_tls::{Handshakes, Listener};
 
 use crate::{InferError, Models};
 
@@ -23,6 +25,9 @@ pub struct Service {
     pub(super) watching: AtomicUsize,
     /// Connections closed because their clients read answers too slowly.
     pub(super) slow_readers: AtomicU64,
+    /// TLS of the listeners. A reload replaces it; open connections go on.
+    pub(super) tls: ArcSwapOption<Listener>,
+    pub(crate) handshakes: Handshakes,
     /// Tells whether the process runs short of memory.
     memory_pressure: OnceLock<MemoryPressure>,
 }
@@ -46,8 +51,15 @@ impl Service {
             connections: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
             slow_readers: AtomicU64::new(0),
+            tls: ArcSwapOption::empty(),
+            handshakes: Handshakes::default(),
             memory_pressure: OnceLock::new(),
         })
+    }
+
+    /// Sets TLS for new connections. `None`: plain HTTP.
+    pub fn set_tls(&self, tls: Option<Arc<Listener>>) {
+        self.tls.store(tls);
     }
 
     /// Sets the check for memory pressure. Later calls have no effect.

@@ -26,9 +26,11 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 
+use fanin_tls::{Listener, Outcome};
 use http::StatusCode;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
@@ -61,7 +63,7 @@ pub(crate) fn start<A: Application>(
     remote: SocketAddr,
 ) {
     let open = Open::new(worker, remote);
-    let tls = generation.shared.tls.as_ref().map(|tls| TlsAcceptor::from(tls.clone()));
+    let tls = generation.shared.tls.clone();
     let server = generation.server();
     if server.proxy_protocol && client::is_trusted(server, remote.ip()) {
         spawn_local(proxied::serve(open, stream, tls));
@@ -135,24 +137,43 @@ impl<A: Application> Drop for Open<A> {
     }
 }
 
-async fn serve_tls<A: Application>(open: Open<A>, stream: TcpStream, acceptor: TlsAcceptor) {
+async fn serve_tls<A: Application>(open: Open<A>, stream: TcpStream, listener: Arc<Listener>) {
     open.conn.begin_handshake();
     let counted = match open.conn.limits.begin_handshake(open.worker.generation().server()) {
         Ok(counted) => counted,
         Err(bound) => return open.worker.stats.client_limits[bound as usize].add(1),
     };
-    let Ok(handshake) = open.unless_expired(acceptor.accept(stream)).await else { return };
+    let acceptor = TlsAcceptor::from(listener.config().clone());
+    let handshake = match open.unless_expired(acceptor.accept(stream)).await {
+        Ok(handshake) => handshake,
+        Err(Some(_)) => return open.worker.handshakes.count(Outcome::TimedOut),
+        Err(None) => return,
+    };
     drop(counted);
-    match handshake {
-        Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-            Box::pin(serve_http2(open, stream, Prefix::default())).await;
-        }
-        Ok(stream) => serve_http1(open, stream, Prefix::default()).await,
+    let outcome = match handshake {
         Err(error) => {
-            open.worker.stats.tls_failures.add(1);
             tracing::debug!(%error, remote = %open.conn.client.remote(), "TLS handshake failed");
+            Outcome::of_error(&error)
         }
-    }
+        Ok(stream) => {
+            let connection = stream.get_ref().1;
+            match listener.client(connection) {
+                Err(outcome) => outcome,
+                Ok(client) => {
+                    open.worker.handshakes.count(Outcome::of(connection));
+                    open.conn.set_certificate(client);
+                    drop(listener);
+                    match connection.alpn_protocol() {
+                        Some(b"h2") => Box::pin(serve_http2(open, stream, Prefix::default())).await,
+                        _ => serve_http1(open, stream, Prefix::default()).await,
+                    }
+                    return;
+                }
+            }
+        }
+    };
+    open.worker.handshakes.count(outcome);
+    open.worker.stats.tls_failures.add(1);
 }
 
 async fn serve<A, S>(open: Open<A>, mut stream: S)

@@ -1,14 +1,16 @@
 //! A connection behind a proxy that sends a PROXY header.
 
+use std::sync::Arc;
+
+use fanin_tls::Listener;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
 
 use super::{Open, serve as serve_plain, serve_tls};
 use crate::Application;
 use crate::client::{HeaderError, read_proxy_header};
 
 /// Reads the PROXY header within `header_timeout`, then serves the connection as any other.
-pub(super) async fn serve<A: Application>(open: Open<A>, stream: TcpStream, tls: Option<TlsAcceptor>) {
+pub(super) async fn serve<A: Application>(open: Open<A>, stream: TcpStream, tls: Option<Arc<Listener>>) {
     open.conn.begin_handshake();
     match open.unless_expired(read_proxy_header(&stream)).await {
         Ok(Ok(Some(client))) => open.conn.client.name(client),

@@ -1,6 +1,6 @@
 //! A connection's state: its phase and since when, for its timeouts.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -9,6 +9,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use fanin_io::min_rate::{MinRate, Unsent};
+use fanin_tls::ClientCertificate;
 use tokio::time::Instant;
 
 use super::held_back::{self, HeldBackBodies, HoldsBack};
@@ -27,6 +28,8 @@ const CROWDED_WINDOW: Duration = Duration::from_secs(1);
 pub(crate) struct ConnectionState {
     pub(crate) client: ClientAddress,
     pub(crate) limits: ConnectionLimits,
+    /// The certificate that the client has presented.
+    certificate: OnceCell<Arc<ClientCertificate>>,
     /// The worker's coarse time.
     now: Rc<Cell<Instant>>,
     phase: Cell<Phase>,
@@ -78,6 +81,7 @@ impl ConnectionState {
         ConnectionState {
             client: ClientAddress::new(peer),
             limits: ConnectionLimits::default(),
+            certificate: OnceCell::new(),
             phase: Cell::new(Phase::Idle),
             since: Cell::new(now.get()),
             unsent: Unsent::default(),
@@ -127,6 +131,20 @@ impl ConnectionState {
     /// It has come; the first request has not.
     pub(super) fn end_handshake(&self) {
         self.enter(Phase::Idle);
+    }
+
+    /// The TLS handshake is complete.
+    pub(super) fn set_certificate(&self, certificate: Option<Arc<ClientCertificate>>) {
+        if let Some(certificate) = certificate {
+            // A connection has one handshake.
+            let _ = self.certificate.set(certificate);
+        }
+    }
+
+    /// The certificate that the client has presented.
+    #[inline]
+    pub(crate) fn certificate(&self) -> Option<&Arc<ClientCertificate>> {
+        self.certificate.get()
     }
 
     /// Bytes came in.

@@ -1,7 +1,6 @@
 //! Reload: replaces the application.
 
 use std::cell::Cell;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
@@ -9,6 +8,7 @@ use arc_swap::ArcSwap;
 use fanin_io::job_thread::lower_priority;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
+use super::file_watcher::Watched;
 use crate::access_log::LogSender;
 use crate::generation::Generation;
 use crate::metrics::Metrics;
@@ -41,9 +41,13 @@ impl<L: Loader> Reloader<L> {
         self.current.load().app.server().clone()
     }
 
-    /// The folder to watch.
-    pub(super) fn watched(&self) -> Option<PathBuf> {
-        self.server().reload.then(|| self.loader.watch()).flatten()
+    /// What to watch.
+    pub(super) fn watched(&self) -> Watched {
+        let current = self.current.load();
+        match self.loader.watch().filter(|_| current.app.server().reload) {
+            Some(folder) => Watched::new(folder, &current.app.files()),
+            None => Watched::default(),
+        }
     }
 
     pub(super) fn is_draining(&self) -> bool {
@@ -99,7 +103,7 @@ impl<L: Loader> Reloader<L> {
             .spawn(load)
             .map_err(|error| LoadError::new(format!("cannot start a thread: {error}")))?;
         let app = receiver.await.map_err(|_| LoadError::new("the loader panicked"))??;
-        let generation = Arc::new(Generation::new(Arc::new(app), old.number + 1, &self.metrics.limiters)?);
+        let generation = Arc::new(Generation::new(Arc::new(app), Some(&old), &self.metrics.limiters)?);
 
         let (before, now) = (old.app.server(), generation.app.server());
         for (key, changed) in [

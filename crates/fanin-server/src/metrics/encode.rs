@@ -285,6 +285,7 @@ impl Metrics {
                 count(metric, &vec![("bound", bound.label())], sum)
             })
         })?;
+        self.handshakes.encode("fanin_tls_handshakes", to)?;
         let help = "Client connections closed by a timeout.";
         family(to, "fanin_connection_timeouts", help, MetricType::Counter, |metric| {
             Closed::ALL.iter().try_for_each(|closed| {

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use fanin_config::Objective;
+use fanin_tls::Handshakes;
 
 pub(crate) use encode::Frequent;
 pub(crate) use objective_watch::ObjectiveWatch;
@@ -40,6 +41,8 @@ pub(crate) struct Metrics {
     pub(crate) limiters: Arc<Limiters>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) clients: Arc<Clients>,
+    /// On the routes' listeners.
+    pub(crate) handshakes: Arc<Handshakes>,
     workers: Vec<Arc<WorkerStats>>,
     routes: Mutex<BTreeMap<Label, PerWorkerStats>>,
     pub(crate) reloads_ok: AtomicU64,
@@ -71,6 +74,7 @@ impl Metrics {
             limiters,
             memory: Arc::default(),
             clients: Clients::new(),
+            handshakes: Arc::default(),
             workers: (0..workers).map(|_| Arc::default()).collect(),
             routes: Mutex::default(),
             reloads_ok: AtomicU64::new(0),

@@ -269,6 +269,7 @@ fn check<A: Application>(
             uri: &parts.uri,
             headers: &parts.headers,
             client: meta.remote(conn).ip(),
+            certificate: conn.certificate(),
             start: meta.start,
             deadline,
         };
@@ -474,6 +475,7 @@ fn handle<A: Application>(
         start: meta.start,
         deadline,
         priority,
+        certificate: conn.certificate().cloned(),
         identity: meta.pass.as_ref().and_then(|pass| pass.identity.clone()),
         trace: meta.trace.clone(),
         can_upgrade: meta.can_upgrade,

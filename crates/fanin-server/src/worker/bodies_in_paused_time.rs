@@ -117,7 +117,7 @@ fn served<F: Future<Output = ()>>(change: impl FnOnce(&mut Server), run: impl Fn
     let mut server = Server { queueing: None, ..Server::default() };
     change(&mut server);
     let limiters = Arc::new(Limiters::new());
-    let generation = Arc::new(Generation::new(Arc::new(App(server)), 1, &limiters).unwrap());
+    let generation = Arc::new(Generation::new(Arc::new(App(server)), None, &limiters).unwrap());
     let metrics = Metrics::new(Options::default().build, 1, limiters);
     let (log, _log_thread) = LogThread::start(&AccessLog::Off).unwrap();
     let (heartbeat, stats) = (Arc::<Heartbeat>::default(), metrics.worker(0));

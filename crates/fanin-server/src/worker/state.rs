@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use fanin_tls::Handshakes;
 use slab::Slab;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -43,6 +44,8 @@ pub(crate) struct WorkerState<A: Application> {
     pub(crate) memory: Arc<Memory>,
     /// What each client has open, in the process.
     pub(crate) clients: Arc<Clients>,
+    /// TLS handshakes, of the process.
+    pub(crate) handshakes: Arc<Handshakes>,
     /// How many connections are open, in the process.
     pub(crate) open: Arc<AtomicUsize>,
     /// The time of the last tick or request, where an approximation is enough.
@@ -88,6 +91,7 @@ impl<A: Application> WorkerState<A> {
             run_queue,
             memory: metrics.memory.clone(),
             clients: metrics.clients.clone(),
+            handshakes: metrics.handshakes.clone(),
             open,
             now: Rc::new(Cell::new(now)),
             fast_rejection_until: Cell::new(now),

@@ -114,7 +114,7 @@ async fn a_proxy_header_precedes_tls_and_http2() {
             trusting(setup);
             setup.server.proxy_protocol = true;
             let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-            setup.server.tls = with_tls.then_some(fanin_config::ServerTls { cert, key });
+            setup.server.tls = with_tls.then_some(fanin_config::ServerTls::new(cert, key));
         });
         let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
         stream.write_all(&version_2()).await.unwrap();

@@ -74,7 +74,7 @@ async fn one_client_cannot_take_all_handshakes() {
     let roots = tls::certificate(folder.path());
     let server = behind_proxy(|setup| {
         let (cert, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-        setup.server.tls = Some(fanin_config::ServerTls { cert, key });
+        setup.server.tls = Some(fanin_config::ServerTls::new(cert, key));
         setup.server.max_handshakes_per_client = Some(1);
     });
     let _silent = [connect(&server, "203.0.113.7"), connect(&server, "203.0.113.7")];

@@ -70,7 +70,7 @@ fn what_the_server_itself_finds_wrong_is_refused_too() {
     server.change(|setup| {
         setup.routes.pop();
         let missing = std::path::PathBuf::from("/no/such/file.pem");
-        setup.server.tls = Some(fanin_config::ServerTls { cert: missing.clone(), key: missing });
+        setup.server.tls = Some(fanin_config::ServerTls::new(missing.clone(), missing));
     });
     assert!(server.handle().reload().unwrap_err().to_string().contains("/no/such/file.pem"));
     assert_eq!(server.get("/greeting").text(), "hello");

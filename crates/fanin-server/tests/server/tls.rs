@@ -25,7 +25,7 @@ pub fn certificate(folder: &Path) -> RootCertStore {
 
 fn with_tls(folder: &Path) -> TestServer {
     TestServer::with(|setup| {
-        setup.server.tls = Some(ServerTls { cert: folder.join("cert.pem"), key: folder.join("key.pem") });
+        setup.server.tls = Some(ServerTls::new(folder.join("cert.pem"), folder.join("key.pem")));
     })
 }
 
@@ -96,7 +96,7 @@ async fn a_handshake_that_does_not_come_is_given_up() {
     let folder = tempfile::tempdir().unwrap();
     certificate(folder.path());
     let server = TestServer::with(|setup| {
-        setup.server.tls = Some(ServerTls { cert: folder.path().join("cert.pem"), key: folder.path().join("key.pem") });
+        setup.server.tls = Some(ServerTls::new(folder.path().join("cert.pem"), folder.path().join("key.pem")));
         setup.server.header_timeout = std::time::Duration::from_millis(100);
     });
     let mut client = server.connect();

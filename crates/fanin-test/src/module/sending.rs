@@ -38,20 +38,21 @@ const UNSENT: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS
     .add(b'^')
     .add(b'\\');
 
-const ARGUMENTS: [&str; 9] = ["method", "path", "query", "headers", "json", "text", "after", "principal", "claims"];
+const ARGUMENTS: [&str; 10] =
+    ["method", "path", "query", "headers", "json", "text", "after", "principal", "claims", "client"];
 
 /// A request from the arguments of a function; `verb` unless the first argument says it.
 fn build(name: &str, args: Args<'_>, verb: Option<Method>) -> Result<TestRequest, Stop> {
-    let mut given: [Option<&Value>; 9] = [None; 9];
+    let mut given: [Option<&Value>; 10] = [None; 10];
     match &verb {
         None => given = args.bind(name, false, ARGUMENTS, 2)?,
         Some(_) => {
-            let names = ["path", "query", "headers", "json", "text", "after", "principal", "claims"];
+            let names = ["path", "query", "headers", "json", "text", "after", "principal", "claims", "client"];
             let rest = args.bind(name, false, names, 1)?;
             given[1..].copy_from_slice(&rest);
         }
     }
-    let [method, path, query, headers, json, body, after, principal, claims] = given;
+    let [method, path, query, headers, json, body, after, principal, claims, client] = given;
     let method = match (verb, method) {
         (Some(verb), _) => verb,
         (None, method) => {
@@ -105,27 +106,33 @@ fn build(name: &str, args: Args<'_>, verb: Option<Method>) -> Result<TestRequest
         (None, None) => Bytes::new(),
     };
     let after = after.map(|after| duration(name, "after", after)).transpose()?.unwrap_or(Duration::ZERO);
-    let identity = identity(name, principal, claims)?;
+    let identity = identity(name, principal, claims, client)?;
     Ok(TestRequest { method, uri, headers: map, body, after, identity })
 }
 
 /// Who sends the request, if the test tells.
-fn identity(name: &str, principal: Option<&Value>, claims: Option<&Value>) -> Result<Option<ClientIdentity>, Stop> {
-    if principal.is_none() && claims.is_none() {
+fn identity(
+    name: &str,
+    principal: Option<&Value>,
+    claims: Option<&Value>,
+    client: Option<&Value>,
+) -> Result<Option<ClientIdentity>, Stop> {
+    if principal.is_none() && claims.is_none() && client.is_none() {
         return Ok(None);
     }
     let principal = principal.map(|principal| text(name, "principal", principal)).transpose()?;
-    let claims = match claims {
-        None => None,
-        Some(claims) if fanin_lang::value::view::entries(&claims.decide()?).is_none() => {
-            return Err(wrong(name, "claims must be a dict"));
+    let document = |of: &str, given: Option<&Value>| match given {
+        None => Ok(None),
+        Some(given) if fanin_lang::value::view::entries(&given.decide()?).is_none() => {
+            Err(wrong(name, format_args!("{of} must be a dict")))
         }
-        Some(claims) => {
-            let json = fanin_flow::to_json(claims).map_err(|what| wrong(name, format_args!("claims: {what}")))?;
-            Some(values::document(&json).ok_or_else(|| wrong(name, "claims are nested too deep"))?)
+        Some(given) => {
+            let json = fanin_flow::to_json(given).map_err(|what| wrong(name, format_args!("{of}: {what}")))?;
+            values::document(&json).map(Some).ok_or_else(|| wrong(name, format_args!("{of}: nested too deep")))
         }
     };
-    Ok(Some(ClientIdentity { principal: principal.map(Into::into), claims, auth: None }))
+    let (claims, client) = (document("claims", claims)?, document("client", client)?);
+    Ok(Some(ClientIdentity { principal: principal.map(Into::into), claims, auth: None, client }))
 }
 
 fn send(ctx: &mut Ctx<'_>, name: &str, requests: Vec<TestRequest>) -> Result<Vec<Value>, Stop> {

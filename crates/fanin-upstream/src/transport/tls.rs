@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fanin_config::{ClientTls, HttpVersion};
+use fanin_config::{ClientTls, HttpVersion, TlsVersion};
 use fanin_io::client_tls::{self, Part};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -61,7 +61,7 @@ pub(crate) fn client_config(
         (Some(_), None) => return Err(("tls.key", "missing, though tls.cert is given".to_owned())),
         (None, Some(_)) => return Err(("tls.cert", "missing, though tls.key is given".to_owned())),
     };
-    let config = client_tls::client_config(settings.ca.as_deref(), identity);
+    let config = client_tls::client_config(settings.ca.as_deref(), identity, settings.min_version == TlsVersion::V1_3);
     let mut config = config.map_err(|error| {
         let key = match error.part {
             Part::Ca => "tls.ca",

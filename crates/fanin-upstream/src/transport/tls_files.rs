@@ -13,7 +13,7 @@ impl TlsFiles {
     /// Reads the files that the settings name.
     pub fn of(settings: Option<&ClientTls>) -> TlsFiles {
         let mut hasher = DefaultHasher::new();
-        if let Some(ClientTls { ca, cert, key, server_name: _ }) = settings {
+        if let Some(ClientTls { ca, cert, key, server_name: _, min_version: _ }) = settings {
             for file in [ca, cert, key] {
                 file.as_deref().map(read).hash(&mut hasher);
             }

@@ -152,6 +152,7 @@ fn a_client_certificate_is_sent() {
             cert: Some(authority.file("cert.pem", &certificate.pem())),
             key: Some(authority.file("key.pem", &key.serialize_pem())),
             server_name: None,
+            min_version: fanin_config::TlsVersion::V1_3,
         };
         client(&url, |config| config.tls = Some(own.clone())).get("/").await.unwrap();
         let nobody = ClientTls { cert: None, key: None, ..own };

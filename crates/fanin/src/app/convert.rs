@@ -25,7 +25,7 @@ pub(super) fn incoming(names: &[ArcStr], request: Request) -> IncomingRequest {
         body: request.body,
         upload: request.upload.map(|upload| Box::new(ClientBody(upload)) as Box<dyn ClientUpload>),
         remote: request.remote,
-        identity: guard::identity(request.identity),
+        identity: guard::identity(request.identity, request.certificate.as_deref()),
         start: request.start,
         deadline: request.deadline,
         trace: request.trace,

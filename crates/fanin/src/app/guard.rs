@@ -7,7 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fanin_auth::{Admitted, Decision, Guards, KeySource, Refusal, Subject};
 use fanin_flow::ClientIdentity;
+use fanin_json::Doc;
 use fanin_server::{GuardedHead, Identity, Pass, Problem, Response, Verdict};
+use fanin_tls::ClientCertificate;
 use fanin_upstream::{CallContext, Request, Upstream, Upstreams, WorkerClient};
 use http::StatusCode;
 use tokio::time::Instant;
@@ -24,7 +26,13 @@ impl Identity for Known {
 /// Decides about a request.
 pub(super) fn decide(guards: &Guards, head: &GuardedHead<'_>) -> Verdict {
     let Some(guard) = guards.get(head.route) else { return Verdict::Pass(Pass::default()) };
-    let subject = Subject { client: head.client, headers: head.headers, query: head.uri.query(), now: head.start };
+    let subject = Subject {
+        client: head.client,
+        certificate: head.certificate.map(|certificate| &**certificate),
+        headers: head.headers,
+        query: head.uri.query(),
+        now: head.start,
+    };
     match guard.check(&subject) {
         Decision::Wait(wait) => {
             let deadline = head.deadline;
@@ -61,11 +69,22 @@ fn response(refusal: Refusal) -> Response {
 }
 
 /// Who sends a request, as its flow sees it.
-pub(super) fn identity(known: Option<Arc<dyn Identity>>) -> Option<Box<ClientIdentity>> {
-    let known: &dyn Any = &*known?;
-    let Known(identity) = known.downcast_ref()?;
-    let (principal, claims) = (identity.principal.clone(), identity.claims.clone());
-    Some(Box::new(ClientIdentity { principal, claims, auth: None }))
+pub(super) fn identity(
+    known: Option<Arc<dyn Identity>>,
+    certificate: Option<&ClientCertificate>,
+) -> Option<Box<ClientIdentity>> {
+    if known.is_none() && certificate.is_none() {
+        return None;
+    }
+    let known: Option<&dyn Any> = known.as_ref().map(|known| &**known as &dyn Any);
+    let known = known.and_then(|known| known.downcast_ref::<Known>()).map(|Known(identity)| identity);
+    Some(Box::new(ClientIdentity {
+        principal: known.and_then(|identity| identity.principal.clone()),
+        claims: known.and_then(|identity| identity.claims.clone()),
+        auth: None,
+        // Its JSON is flat, so it can be parsed.
+        client: certificate.and_then(|client| Doc::parse(Bytes::from(client.to_json()), 4).ok()),
+    }))
 }
 
 /// Fetches the keys of issuers from this worker, until another generation takes over. `before`: the generation before.

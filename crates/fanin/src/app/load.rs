@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use fanin_auth::Guards;
 use fanin_broker::{Broker, Target};
-use fanin_config::{Auth, Config, Diagnostic, Editing, Inspection, Source};
+use fanin_config::{Auth, Config, Diagnostic, Editing, Inspection, ServerTls, Source};
 use fanin_flow::{Flows, Module, RoutePlan};
 use fanin_push::Channels;
 use fanin_server::{LoadError, Loader, is_configuration};
+use fanin_tls::Listener;
 use fanin_upstream::Upstreams;
 
 use super::models::{self, ModelService};
@@ -124,6 +125,30 @@ impl Origin {
         if let Some(old) = old {
             flows.keep_threads(&old.flows);
         }
+        let models_tls = config.models.as_ref().and_then(|models| models.tls.as_ref());
+        let before_tls = old.and_then(|old| old.models_tls.as_deref());
+        // The server loads its own once more, with the sessions of the one before.
+        let listeners = [("server", config.server.tls.as_ref(), None), ("models", models_tls, before_tls)];
+        let mut loaded = [None, None];
+        for ((section, tls, before), loaded) in listeners.into_iter().zip(&mut loaded) {
+            match tls.map(|tls| Listener::load(tls, before)).transpose() {
+                Ok(listener) => {
+                    let warnings = listener.iter().flat_map(Listener::warnings);
+                    diagnostics.extend(
+                        warnings.map(|what| Diagnostic::file(&file, format!("{section}.tls: {what}")).warning()),
+                    );
+                    *loaded = listener;
+                }
+                Err(error) => {
+                    broken = true;
+                    diagnostics.push(Diagnostic::file(&file, format!("{section}.tls.{error}")));
+                }
+            }
+        }
+        if broken {
+            return (None, diagnostics);
+        }
+        let [_, models_tls] = loaded;
         let side = match &config.models {
             Some(models) if self.dry_run => {
                 diagnostics.extend(models::check_repository(models, &file));
@@ -191,6 +216,7 @@ impl Origin {
             guards,
             guards_before: Mutex::new(guards_before),
             models,
+            models_tls: models_tls.map(Arc::new),
             before: Mutex::new(before),
             recorder: old.map_or_else(|| Recorder::new(&config), |old| old.recorder.clone()),
             labels: config.routes.iter().map(|route| route.label().into()).collect(),
@@ -293,9 +319,13 @@ impl Loader for AppLoader {
     }
 }
 
-/// The files of `[auth]`.
-fn files_of(config: &Config) -> Vec<PathBuf> {
-    config.auth.values().flat_map(Auth::files).cloned().collect()
+/// The files of `[auth]` and of TLS.
+pub(super) fn files_of(config: &Config) -> Vec<PathBuf> {
+    let listeners = config.server.tls.iter().chain(config.models.iter().filter_map(|models| models.tls.as_ref()));
+    let upstreams = config.upstreams.values().filter_map(|upstream| upstream.tls.as_ref());
+    let of_upstreams = upstreams.flat_map(|tls| [&tls.ca, &tls.cert, &tls.key]).flatten();
+    let of_auth = config.auth.values().flat_map(Auth::files);
+    of_auth.chain(listeners.flat_map(ServerTls::files)).chain(of_upstreams).cloned().collect()
 }
 
 /// What files that an editor has open may load besides flows' own modules: they may be tests.

@@ -14,6 +14,7 @@ mod spans;
 mod websocket;
 mod worker;
 
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
@@ -26,6 +27,7 @@ use fanin_heap::Names;
 use fanin_otlp::Export;
 use fanin_push::Channels;
 use fanin_server::{Application, DebugPage, DebugWork, Incident, PageLink, RouteSpec, WorkerContext};
+use fanin_tls::{ExpiryMetrics, Listener};
 use fanin_tracecontext::Annotations;
 use fanin_upstream::{Upstreams, WorkerClient};
 use http::Method;
@@ -48,6 +50,8 @@ pub struct App {
     /// The guards of the generation before, until the first worker starts with this one.
     guards_before: Mutex<Option<Arc<Guards>>>,
     models: Option<Arc<models::ModelService>>,
+    /// TLS of the models' listeners.
+    models_tls: Option<Arc<Listener>>,
     /// Kept by reloads.
     channels: Arc<Channels>,
     /// Kept by reloads.
@@ -135,6 +139,10 @@ impl Application for App {
         self.spans.is_some()
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        load::files_of(&self.config)
+    }
+
     fn routes(&self) -> Vec<RouteSpec> {
         let mut routes = self.methods.routes(&self.config);
         for (at, route) in routes.iter_mut().enumerate() {
@@ -161,6 +169,7 @@ impl Application for App {
             }
         }
         if let Some(side) = &self.models {
+            side.service().set_tls(self.models_tls.clone());
             side.serve_here(&context.memory);
         }
         AppWorker::new(self.clone(), context)
@@ -179,6 +188,9 @@ impl Application for App {
         logging::register(registry);
         if let Some(side) = &self.models {
             side.models().register(registry, Some(side.service()));
+            let expiries = self.models_tls.as_ref().map_or_else(Vec::new, |tls| tls.expiries().to_vec());
+            let name = "fanin_models_tls_expiry_timestamp_seconds";
+            registry.register_collector(Box::new(ExpiryMetrics { name, expiries }));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fanin_config::ClientTls;
+use fanin_config::{ClientTls, TlsVersion};
 use fanin_io::client_tls::system_certificates;
 use mysql_async::{ClientIdentity, SslOpts};
 
@@ -17,6 +17,9 @@ pub(in crate::transport::sql) fn options(
     };
     let nothing = ClientTls::default();
     let settings = settings.unwrap_or(&nothing);
+    if settings.min_version != TlsVersion::default() {
+        return Err(("tls.min_version", "cannot be chosen for MySQL; let the server demand it".to_owned()));
+    }
     let roots = match &settings.ca {
         Some(ca) => vec![file(ca, "tls.ca")?],
         None => system_certificates().iter().map(|root| root.to_vec()).collect(),

@@ -1,0 +1,13 @@
+//! TLS of the listeners, as clients see it: by `openssl s_client` and grpcurl.
+
+#![cfg(unix)]
+#![allow(clippy::disallowed_methods, reason = "a test may block")]
+
+mod clients;
+#[path = "../common/mod.rs"]
+mod common;
+mod files;
+mod openssl;
+mod reload;
+mod table;
+mod upstreams;
