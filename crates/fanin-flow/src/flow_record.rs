@@ -24,6 +24,8 @@ pub(crate) struct Record {
     pub(crate) last_ended: Option<u32>,
     /// When the request arrived, if attempts are recorded.
     pub(crate) start: Option<Instant>,
+    /// The time of this poll of the flow, once it is known: microseconds since the request's start.
+    pub(crate) polled_at: Option<u32>,
     /// Batches sent so far.
     pub(crate) batches: u32,
     /// With which other calls some of them share a request, by their index.
@@ -38,7 +40,8 @@ pub(crate) struct Record {
 impl Record {
     /// Whether it has nothing besides its calls.
     pub(crate) fn holds_calls_only(&self) -> bool {
-        let Record { calls: _, last_ended: _, start: _, batches: _, sharers, paths, attempts, full } = self;
+        let Record { calls: _, last_ended: _, start: _, polled_at: _, batches: _, sharers, paths, attempts, full } =
+            self;
         sharers.is_empty() && paths.is_empty() && attempts.is_empty() && full.is_none()
     }
 }

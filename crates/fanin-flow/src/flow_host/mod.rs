@@ -133,8 +133,6 @@ pub(crate) struct FlowHost {
     busy_since: Option<NonZero<u32>>,
     /// Microseconds during which at least one call was in flight.
     upstream_us: u32,
-    /// The time of this poll, once somebody has asked for it: microseconds since the request's start, plus one.
-    polled_at: Option<NonZero<u32>>,
     #[allow(clippy::box_collection, reason = "one word instead of three in every flow")]
     /// What few flows have.
     rare: Option<Box<Rare>>,
@@ -167,7 +165,6 @@ impl FlowHost {
             computed_us: 0,
             busy_since: None,
             upstream_us: 0,
-            polled_at: None,
         }
     }
 
@@ -242,28 +239,6 @@ impl FlowHost {
     fn micros(&self) -> u32 {
         let elapsed = self.now().saturating_duration_since(self.request_started());
         u32::try_from(elapsed.as_micros()).unwrap_or(u32::MAX - 1)
-    }
-
-    /// The flow is polled, or a part of its computation is over: time has passed.
-    #[inline]
-    pub(crate) fn time_passed(&mut self) {
-        self.polled_at = None;
-    }
-
-    /// As [`micros`](FlowHost::micros), read once in a poll unless more is recorded than the times of calls.
-    #[inline]
-    fn micros_of_poll(&mut self) -> u32 {
-        match self.polled_at {
-            Some(at) if self.detail <= Detail::Calls => at.get() - 1,
-            _ => self.read_micros(),
-        }
-    }
-
-    /// As [`micros`](FlowHost::micros), and the time of this poll from now on.
-    fn read_micros(&mut self) -> u32 {
-        let micros = self.micros();
-        self.polled_at = NonZero::new(micros.saturating_add(1));
-        micros
     }
 
     fn complete(&mut self, index: usize, result: Result<(Answer, Checked), CallError>) {

@@ -49,6 +49,33 @@ impl FlowHost {
         }
     }
 
+    /// The flow is polled, or a part of its computation is over: time has passed.
+    #[inline]
+    pub(crate) fn time_passed(&mut self) {
+        if let Some(record) = self.recorded() {
+            record.polled_at = None;
+        }
+    }
+
+    /// As [`micros`](FlowHost::micros). A record of no more than the times of calls reads the clock once in a poll.
+    #[inline]
+    pub(super) fn micros_of_poll(&mut self) -> u32 {
+        let times_only = self.detail <= Detail::Calls;
+        match self.recorded().and_then(|record| record.polled_at) {
+            Some(at) if times_only => at,
+            _ => self.read_micros(),
+        }
+    }
+
+    /// As [`micros`](FlowHost::micros), and the time of this poll from now on.
+    fn read_micros(&mut self) -> u32 {
+        let micros = self.micros();
+        if let Some(record) = self.recorded() {
+            record.polled_at = Some(micros);
+        }
+        micros
+    }
+
     /// The flow has made a call.
     pub(super) fn record_made(&mut self, call: &HostCall<'_>, operation: Option<u32>, required: bool) {
         let (made, start) = (self.micros_of_poll(), self.request_started());
@@ -57,6 +84,7 @@ impl FlowHost {
         if record.calls.capacity() == 0 {
             record.calls.reserve_exact(expected);
         }
+        record.polled_at = Some(made);
         record.calls.push(CallRecord::new(call.call_site, operation, made, record.last_ended, required));
         if let Some(full) = &mut record.full {
             full.calls.push(FullCall::default());
