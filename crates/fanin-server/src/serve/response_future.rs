@@ -270,9 +270,13 @@ fn respond<A: Application>(
     }
     remove_connection_headers(&mut headers);
     let is_stream = body.is_stream();
+    if has_no_content(sent) && !is_stream {
+        // HTTP/2 clients take any byte for an error.
+        body = Body::empty();
+    }
     let bytes = body.size_hint().exact();
     if meta.method == Method::HEAD {
-        if let Some(bytes) = bytes.filter(|_| sent != StatusCode::NOT_MODIFIED) {
+        if let Some(bytes) = bytes.filter(|_| !has_no_content(sent)) {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
         }
         body = Body::empty();
@@ -301,6 +305,20 @@ fn respond<A: Application>(
 }
 
 /// The body of a stream. Its request is logged, and ends for its connection and its client, when the stream ends.
+/// Whether a response with this status has no body (RFC 9110, 6.4.1).
+#[inline]
+fn has_no_content(status: StatusCode) -> bool {
+    status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED
+}
+
+/// Tells the client the id of its request.
+#[inline]
+fn add_id<A: Application>(generation: &WorkerGeneration<A>, meta: &RequestMeta, headers: &mut HeaderMap) {
+    if let (Some(name), Some(id)) = (&generation.server().request_id, &meta.known_id) {
+        headers.insert(name, id.clone());
+    }
+}
+
 #[cold]
 fn stream_body<A: Application>(
     worker: &Rc<WorkerState<A>>,

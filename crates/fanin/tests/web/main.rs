@@ -7,6 +7,8 @@ mod common;
 mod compression;
 mod conditional;
 mod cors;
+mod head;
+
 mod response_headers;
 
 use std::path::Path;
