@@ -21,7 +21,7 @@ use crate::values::env::Env;
 use crate::values::serialize;
 use crate::{
     Compression, ConfigError, Cors, Diagnostic, Editing, FlowLimits, Grpc, HeaderRules, Models, Otlp, Push, Recorder,
-    Route, Server, Severity, Source, Tracing, Upstream, route, server,
+    Route, Server, Severity, Source, Tracing, Upstream, request_id, route, server,
 };
 
 /// The configuration file's name in its folder.
@@ -278,6 +278,10 @@ fn read(mut root: Table<'_, '_>) -> Config {
         .named_tables("upstreams")
         .into_iter()
         .filter_map(|(name, table)| Upstream::read(name, table, longest, models.as_ref()))
+        .map(|mut upstream| {
+            request_id::forward(server.request_id.as_ref(), &mut upstream);
+            upstream
+        })
         .map(|upstream| (upstream.name.clone(), upstream))
         .collect();
     for at in &named_upstreams {

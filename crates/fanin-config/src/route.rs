@@ -20,6 +20,7 @@ use crate::route_conflicts::Paths;
 use crate::schema::types;
 use crate::server::Server;
 use crate::values::duration::format_duration;
+use crate::values::host::HostPattern;
 use crate::values::origin::web_origin;
 use crate::values::serialize;
 use crate::web::cache_control;
@@ -41,6 +42,11 @@ pub struct Route {
     /// `"/products/{id}"`.
     #[schemars(with = "types::PathPattern")]
     pub path: String,
+    /// Host of the request, or a list of hosts: `"shop.example.com"`. `"*.example.com"` is every host below that domain. A request takes
+    /// the route with the most exact host that has its path and method; a route without `host` is for every host.
+    #[serde(rename = "host", skip_serializing_if = "Vec::is_empty", serialize_with = "serialize::one_or_more")]
+    #[schemars(with = "types::OneOrMore<types::HostText>")]
+    pub hosts: Vec<HostPattern>,
     /// File and function of the flow: `"flows/vacancies.star:search_vacancies"`. The file is relative to the folder of
     /// `fanin.toml`.
     #[serde(serialize_with = "serialize::display")]
@@ -140,6 +146,7 @@ impl Route {
         Route {
             methods: vec![method],
             path: path.into(),
+            hosts: Vec::new(),
             flow,
             timeout: Duration::from_secs(10),
             limit: server.limit,
@@ -200,7 +207,7 @@ pub(crate) fn read_all(tables: Vec<Table<'_, '_>>, for_all: &ForAll<'_>) -> Vec<
         table.finish();
         let (Some(route), Some(path_at)) = (route, path_at) else { continue };
         for method in &route.methods {
-            if let Err((message, hint)) = paths.add(method, &route.path, reader.position(&path_at).line) {
+            if let Err((message, hint)) = paths.add(&route.hosts, method, &route.path, reader.position(&path_at).line) {
                 reader.error_hint(&path_at, message, hint);
                 break;
             }
@@ -211,9 +218,16 @@ pub(crate) fn read_all(tables: Vec<Table<'_, '_>>, for_all: &ForAll<'_>) -> Vec<
 }
 
 impl Route {
-    /// The name of the route in logs, metrics and messages: `"GET /products/{id}"`, or `"GET,POST /products"`.
+    /// The name of the route in logs, metrics and messages: `"GET /products/{id}"`, `"GET,POST /products"`, or with a host
+    /// `"GET shop.example.com/products"`.
     pub fn label(&self) -> String {
-        format!("{} {}", self.methods_text(), self.path)
+        format!("{} {}", self.methods_text(), self.place())
+    }
+
+    /// Its hosts, separated by commas, and its path.
+    pub fn place(&self) -> String {
+        let hosts: Vec<String> = self.hosts.iter().map(HostPattern::to_string).collect();
+        format!("{}{}", hosts.join(","), self.path)
     }
 
     /// The methods, separated by commas.
@@ -252,6 +266,7 @@ impl Route {
         let mut route = Route::new(Method::GET, path.clone().unwrap_or_default(), flow_ref.clone().unwrap_or(stand_in));
         route.methods = if grpc.is_some() { vec![Method::POST] } else { methods };
         route.grpc = grpc;
+        route.hosts = read_hosts(table);
         route.timeout = table.duration("timeout").unwrap_or(route.timeout);
         route.limit = table.count("limit", 1..=u64::MAX).unwrap_or(server.limit);
         if route.limit > server.limit {
@@ -314,6 +329,22 @@ impl Route {
         route.limits = FlowLimits::read(table, flow);
         (path.is_some() && flow_ref.is_some()).then_some(route)
     }
+}
+
+fn read_hosts(table: &mut Table<'_, '_>) -> Vec<HostPattern> {
+    if table.is_empty_list("host") {
+        table.error("host", "needs at least one host; leave it out for all");
+    }
+    let found = table.list("host", "a host such as \"shop.example.com\"", true, HostPattern::parse).unwrap_or_default();
+    let mut hosts = Vec::new();
+    for at in found {
+        if hosts.contains(&at.value) {
+            table.reader().error(&at.span, format!("{}.host: {} occurs twice", table.name(), at.value));
+            continue;
+        }
+        hosts.push(at.value);
+    }
+    hosts
 }
 
 fn allowed_origin(text: &str) -> Result<String, String> {

@@ -1,17 +1,46 @@
 //! Routes that would match the same requests.
 
+use std::collections::HashMap;
+
 use http::Method;
 
-/// Paths seen so far, as the server will route them.
+use crate::values::host::HostPattern;
+
+/// Paths seen so far, as the server will route them. Routes of different hosts do not collide: the most exact host counts.
 #[derive(Default)]
 pub(crate) struct Paths {
+    by_host: HashMap<Option<HostPattern>, OfHost>,
+}
+
+/// The paths of one host, or of routes without a host.
+#[derive(Default)]
+struct OfHost {
     seen: Vec<(Method, String, u32)>,
     router: matchit::Router<()>,
 }
 
 impl Paths {
     /// Adds a route's path, or says with which earlier one it collides, and what to do.
-    pub(crate) fn add(&mut self, method: &Method, path: &str, line: u32) -> Result<(), (String, String)> {
+    pub(crate) fn add(
+        &mut self,
+        hosts: &[HostPattern],
+        method: &Method,
+        path: &str,
+        line: u32,
+    ) -> Result<(), (String, String)> {
+        if hosts.is_empty() {
+            return self.by_host.entry(None).or_default().add(method, path, line);
+        }
+        for host in hosts {
+            let of_host = self.by_host.entry(Some(host.clone())).or_default();
+            of_host.add(method, path, line).map_err(|(message, hint)| (format!("host {host}: {message}"), hint))?;
+        }
+        Ok(())
+    }
+}
+
+impl OfHost {
+    fn add(&mut self, method: &Method, path: &str, line: u32) -> Result<(), (String, String)> {
         let shape_of = shape(path);
         let alike = |(_, other, _): &&(Method, String, u32)| shape(other) == shape_of;
         if let Some((.., first)) = self.seen.iter().filter(alike).find(|(other, ..)| other == method) {

@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 use crate::memory_budget::{self, MemoryBudget};
 use crate::network::{Network, networks};
 use crate::reader::Table;
+use crate::request_id;
 use crate::schema::types;
 use crate::server_tls::ServerTls;
 use crate::values::http::address;
@@ -101,6 +102,11 @@ pub struct Server {
     #[serde(serialize_with = "serialize::or_off")]
     #[schemars(with = "types::Or<types::Off, types::Text>")]
     pub forwarded_header: Option<HeaderName>,
+    /// Header for the id of a request: `"x-request-id"`, `"request-id"`, `"x-correlation-id"` or `"correlation-id"`. The id that a
+    /// client in `trusted` sends there is kept; any other request gets a new one. Flows, upstreams, logs and the client get it. `"off"`: none.
+    #[serde(serialize_with = "serialize::or_off")]
+    #[schemars(with = "types::Or<types::Off, types::RequestIdText>")]
+    pub request_id: Option<HeaderName>,
     /// Most open client connections. A further client gets 503 with the reason `max-connections`, and is disconnected.
     #[schemars(with = "types::Count<1>")]
     pub max_connections: usize,
@@ -236,6 +242,7 @@ impl Default for Server {
             deny: Vec::new(),
             proxy_protocol: false,
             forwarded_header: None,
+            request_id: None,
             max_connections: 10_000,
             max_connections_per_client: Some(share_of(10_000)),
             max_handshakes_per_client: Some(256),
@@ -403,6 +410,7 @@ pub(crate) fn read(mut table: Table<'_, '_>) -> Server {
         deny: networks(&mut table, "deny"),
         proxy_protocol,
         forwarded_header,
+        request_id: request_id::read(&mut table).unwrap_or(default.request_id),
         max_connections,
         max_connections_per_client: table
             .count_or_off("max_connections_per_client")

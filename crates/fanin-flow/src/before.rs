@@ -32,6 +32,7 @@ impl<F> Before<F> {
         let max_depth = route.limits.max_json_depth;
         let copy = IncomingRequest {
             number: incoming.number,
+            known_id: incoming.known_id.clone(),
             method: incoming.method.clone(),
             uri: incoming.uri.clone(),
             params: incoming.params.clone(),

@@ -424,7 +424,8 @@ fn failed(host: &FlowHost, failure: &Failure) -> (FlowError, Option<Limit>) {
     let error = to_error(failure, &host.req);
     let route = &host.route;
     if host.playback().is_none() {
-        host.worker.log.failure(&route.name, &route.program, host.req.trace_id(), failure, &error);
+        let ids = (host.req.trace_id(), host.req.known_id());
+        host.worker.log.failure(&route.name, &route.program, ids, failure, &error);
     }
     (error, Limit::of(failure))
 }

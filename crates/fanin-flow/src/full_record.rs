@@ -78,6 +78,7 @@ impl RecordedRequest {
         let RecordedRequest { method, uri, params, headers, body, remote, identity, timeout } = self.clone();
         IncomingRequest {
             number: 0,
+            known_id: None,
             method,
             uri,
             params,

@@ -19,6 +19,7 @@ fn request(uri: Uri, headers: HeaderMap, body: Bytes) -> RequestObject {
     let start = Instant::now();
     let incoming = IncomingRequest {
         number: 0,
+        known_id: None,
         method: Method::POST,
         uri,
         params: Vec::new(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arcstr::ArcStr;
 use bytes::Bytes;
 use fanin_tracecontext::TraceContext;
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderValue, Method, Uri};
 use tokio::time::Instant;
 
 use crate::call_record::Detail;
@@ -19,6 +19,8 @@ use crate::upload::ClientUpload;
 pub struct IncomingRequest {
     /// Its number, by which records of other requests name it.
     pub number: u64,
+    /// The id by which others know it, if the server has one besides the number.
+    pub known_id: Option<HeaderValue>,
     /// Method.
     pub method: Method,
     /// Target.

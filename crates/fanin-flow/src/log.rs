@@ -93,7 +93,7 @@ impl FailureLog {
         &self,
         route: &str,
         program: &Program,
-        trace_id: Option<impl Value>,
+        (trace_id, request_id): (Option<impl Value>, Option<&str>),
         failure: &Failure,
         error: &FlowError,
     ) {
@@ -106,9 +106,9 @@ impl FailureLog {
         let excerpt = program.explain(failure, false);
         let excerpt = excerpt.trim_matches('\n');
         if error.status == StatusCode::INTERNAL_SERVER_ERROR {
-            tracing::error!(target: "fanin::flow", route, at = position, trace_id, suppressed, excerpt = %excerpt, "{failure}");
+            tracing::error!(target: "fanin::flow", route, at = position, trace_id, request_id, suppressed, excerpt = %excerpt, "{failure}");
         } else {
-            tracing::warn!(target: "fanin::flow", route, at = position, trace_id, suppressed, excerpt = %excerpt, "{failure}");
+            tracing::warn!(target: "fanin::flow", route, at = position, trace_id, request_id, suppressed, excerpt = %excerpt, "{failure}");
         }
     }
 }

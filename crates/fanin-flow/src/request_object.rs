@@ -49,6 +49,7 @@ pub(crate) struct ClientError(pub String);
 /// `req`. Its attributes are built on first use. It lives as long as its flow, so it keeps only what a flow can read.
 pub(crate) struct RequestObject {
     number: u64,
+    known_id: Option<HeaderValue>,
     method: Method,
     pub(crate) target: PathAndQuery,
     path_params: Vec<(ArcStr, ArcStr)>,
@@ -80,6 +81,7 @@ impl RequestObject {
     pub(crate) fn new(incoming: IncomingRequest, max_depth: usize) -> RequestObject {
         let IncomingRequest {
             number,
+            known_id,
             method,
             uri,
             params,
@@ -96,6 +98,7 @@ impl RequestObject {
         } = incoming;
         RequestObject {
             number,
+            known_id,
             method,
             target: uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/")),
             path_params: params,
@@ -137,6 +140,12 @@ impl RequestObject {
     /// The id of its trace, for log lines.
     pub(crate) fn trace_id(&self) -> Option<DisplayValue<TraceId>> {
         self.trace.as_ref().map(|trace| display(trace.id()))
+    }
+
+    /// The id by which others know it, for log lines.
+    pub(crate) fn known_id(&self) -> Option<&str> {
+        // The server takes ASCII only.
+        self.known_id.as_ref()?.to_str().ok()
     }
 
     /// What the client receives if its body was passed on and was not complete.
@@ -371,6 +380,10 @@ impl Object for RequestObject {
                 Ok(text) => Value::str(text),
                 Err(_) => return Err(client_error("the request's body is not UTF-8 text".to_owned())),
             },
+            "id" => match req.known_id() {
+                Some(id) => Value::str(id),
+                None => Value::str(&format!("{:016x}", req.number)),
+            },
             "method" => Value::str(req.method.as_str()),
             "path" => Value::str(req.target.path()),
             // The same value throughout the request.
@@ -398,6 +411,7 @@ impl Object for RequestObject {
             "claims",
             "client",
             "headers",
+            "id",
             "method",
             "params",
             "path",
@@ -443,6 +457,7 @@ mod tests {
         let now = Instant::now();
         let incoming = IncomingRequest {
             number: 0,
+            known_id: None,
             method: Method::GET,
             uri: format!("/x?{query}").parse().unwrap(),
             params: Vec::new(),

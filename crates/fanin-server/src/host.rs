@@ -1,7 +1,9 @@
 //! The `Host` header of a request (RFC 9110, section 7.2; RFC 9112, section 3.2).
 
+use std::borrow::Cow;
+
 use http::header::HOST;
-use http::{HeaderMap, Version};
+use http::{HeaderMap, Uri, Version};
 
 /// Why a request is answered 400 because of its `Host`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +11,8 @@ pub(crate) enum HostError {
     Missing,
     Repeated,
     Invalid,
+    /// It is another one than `:authority` of the same request.
+    Differs,
 }
 
 impl HostError {
@@ -16,6 +20,7 @@ impl HostError {
         match self {
             HostError::Missing => "an HTTP/1.1 request needs a Host header",
             HostError::Repeated => "the request has more than one Host header",
+            HostError::Differs => "the Host header and :authority differ",
             HostError::Invalid => "the Host header is not a host with an optional port",
         }
     }
@@ -23,14 +28,42 @@ impl HostError {
 
 /// Checks that the header is there where HTTP/1.1 needs it, at most once, and valid.
 #[inline]
-pub(crate) fn check(version: Version, headers: &HeaderMap) -> Result<(), HostError> {
+pub(crate) fn check(version: Version, target: &Uri, headers: &HeaderMap) -> Result<(), HostError> {
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
         (None, _) if version == Version::HTTP_11 => Err(HostError::Missing),
         (None, _) => Ok(()),
         (Some(_), Some(_)) => Err(HostError::Repeated),
-        (Some(host), None) if is_valid(host.as_bytes()) => Ok(()),
-        (Some(_), None) => Err(HostError::Invalid),
+        (Some(host), None) if !is_valid(host.as_bytes()) => Err(HostError::Invalid),
+        // RFC 9113, section 8.3.1. In HTTP/1.1 an absolute target takes precedence (RFC 9112, section 3.2.2).
+        (Some(host), None) if version == Version::HTTP_2 => match target.authority() {
+            Some(authority) if !authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes()) => {
+                Err(HostError::Differs)
+            }
+            _ => Ok(()),
+        },
+        (Some(_), None) => Ok(()),
+    }
+}
+
+/// The host that a request is for, in lower case, without a port and without the dot of the root.
+pub(crate) fn of<'r>(target: &'r Uri, headers: &'r HeaderMap) -> Option<Cow<'r, str>> {
+    let host = match target.authority() {
+        Some(authority) => authority.host(),
+        None => without_port(headers.get(HOST)?.to_str().ok()?),
+    };
+    let host = host.strip_suffix('.').unwrap_or(host);
+    Some(match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => Cow::Owned(host.to_ascii_lowercase()),
+        false => Cow::Borrowed(host),
+    })
+}
+
+/// A valid host without its port.
+fn without_port(host: &str) -> &str {
+    match host.rfind(':') {
+        Some(colon) if !host.ends_with(']') => &host[..colon],
+        _ => host,
     }
 }
 
@@ -94,11 +127,29 @@ mod tests {
             });
             headers
         };
-        assert_eq!(check(Version::HTTP_11, &headers(&[])), Err(HostError::Missing));
-        assert_eq!(check(Version::HTTP_10, &headers(&[])), Ok(()));
-        assert_eq!(check(Version::HTTP_2, &headers(&[])), Ok(()));
-        assert_eq!(check(Version::HTTP_11, &headers(&["a"])), Ok(()));
-        assert_eq!(check(Version::HTTP_2, &headers(&["a", "a"])), Err(HostError::Repeated));
-        assert_eq!(check(Version::HTTP_11, &headers(&["a b"])), Err(HostError::Invalid));
+        let (path, absolute) = (Uri::from_static("/"), Uri::from_static("http://A.example:80/"));
+        let check = |version, target: &Uri, hosts: &[&'static str]| check(version, target, &headers(hosts));
+        assert_eq!(check(Version::HTTP_11, &path, &[]), Err(HostError::Missing));
+        assert_eq!(check(Version::HTTP_10, &path, &[]), Ok(()));
+        assert_eq!(check(Version::HTTP_2, &absolute, &[]), Ok(()));
+        assert_eq!(check(Version::HTTP_11, &path, &["a"]), Ok(()));
+        assert_eq!(check(Version::HTTP_2, &path, &["a", "a"]), Err(HostError::Repeated));
+        assert_eq!(check(Version::HTTP_11, &path, &["a b"]), Err(HostError::Invalid));
+        assert_eq!(check(Version::HTTP_2, &absolute, &["a.example:80"]), Ok(()));
+        assert_eq!(check(Version::HTTP_2, &absolute, &["b.example"]), Err(HostError::Differs));
+        assert_eq!(check(Version::HTTP_11, &absolute, &["b.example"]), Ok(()));
+    }
+
+    #[test]
+    fn the_host_of_a_request() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(of(&Uri::from_static("/"), &headers), None);
+        for (sent, host) in
+            [("Shop.Example:8080", "shop.example"), ("a.", "a"), ("[::1]", "[::1]"), ("[::1]:80", "[::1]")]
+        {
+            headers.insert(HOST, HeaderValue::from_static(sent));
+            assert_eq!(of(&Uri::from_static("/"), &headers).as_deref(), Some(host));
+            assert_eq!(of(&Uri::from_static("http://Other.example:1/"), &headers).as_deref(), Some("other.example"));
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fanin_tls::ClientCertificate;
 use fanin_tracecontext::TraceContext;
-use http::{HeaderMap, Method, Uri, Version};
+use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -19,6 +19,8 @@ use crate::{Identity, Permit, Priority, RequestId};
 pub struct Request {
     /// Its id, as in the access log and in problem documents.
     pub id: RequestId,
+    /// The id as others know it: what `request_id` of `[server]` names.
+    pub known_id: Option<HeaderValue>,
     /// The route: its index in [`Application::routes`](crate::Application::routes).
     pub route: usize,
     /// The method as sent. A GET route may receive HEAD.

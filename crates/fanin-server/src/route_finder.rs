@@ -1,5 +1,7 @@
 //! Finds the route of a request without a server: for tests of flows.
 
+use std::borrow::Cow;
+
 use fanin_config::{Config, RequestSlashes};
 use http::{Method, StatusCode};
 
@@ -35,17 +37,18 @@ impl RouteFinder {
         Ok(RouteFinder { router: Router::new(&routes, slashes)?, names })
     }
 
-    /// The route of a method and a path.
+    /// The route of a method, a host without its port, and a path.
     ///
     /// # Errors
-    /// The status of the server's own answer: 404, 405, 204 for OPTIONS, 400 for a path that it refuses.
-    pub fn find(&self, method: &Method, path: &str) -> Result<FoundRoute, StatusCode> {
-        match self.router.find(method, path) {
+    /// The status of the server's own answer: 404, 421 if no route has the host, 405, 204 for OPTIONS, 400 for a path that it refuses.
+    pub fn find(&self, method: &Method, host: &str, path: &str) -> Result<FoundRoute, StatusCode> {
+        match self.router.find(method, || Some(Cow::Borrowed(host)), path) {
             Found::Route { route, values } => {
                 let params = self.names[route].iter().cloned().zip(values).collect();
                 Ok(FoundRoute { route, params })
             }
             Found::NoPath => Err(StatusCode::NOT_FOUND),
+            Found::NoHost => Err(StatusCode::MISDIRECTED_REQUEST),
             Found::NoMethod { .. } => Err(StatusCode::METHOD_NOT_ALLOWED),
             Found::Options { .. } => Err(StatusCode::NO_CONTENT),
             Found::Bad(_) => Err(StatusCode::BAD_REQUEST),
@@ -65,11 +68,11 @@ mod tests {
         let mut config = Config::default();
         config.routes.push(fanin_config::Route::new(Method::GET, "/products/{id}", flow));
         let finder = RouteFinder::new(&config).unwrap();
-        let found = finder.find(&Method::GET, "/products/a%20b").unwrap();
+        let found = finder.find(&Method::GET, "test", "/products/a%20b").unwrap();
         assert_eq!(found.params, [(Box::from("id"), Box::from("a b"))]);
-        assert_eq!(finder.find(&Method::PUT, "/products/1"), Err(StatusCode::METHOD_NOT_ALLOWED));
-        assert_eq!(finder.find(&Method::GET, "/"), Err(StatusCode::NOT_FOUND));
-        assert_eq!(finder.find(&Method::OPTIONS, "/products/1"), Err(StatusCode::NO_CONTENT));
-        assert_eq!(finder.find(&Method::GET, "/products/%2e%2e%2f"), Err(StatusCode::BAD_REQUEST));
+        assert_eq!(finder.find(&Method::PUT, "test", "/products/1"), Err(StatusCode::METHOD_NOT_ALLOWED));
+        assert_eq!(finder.find(&Method::GET, "test", "/"), Err(StatusCode::NOT_FOUND));
+        assert_eq!(finder.find(&Method::OPTIONS, "test", "/products/1"), Err(StatusCode::NO_CONTENT));
+        assert_eq!(finder.find(&Method::GET, "test", "/products/%2e%2e%2f"), Err(StatusCode::BAD_REQUEST));
     }
 }

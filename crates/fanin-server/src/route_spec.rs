@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fanin_config::HostPattern;
 use http::{HeaderValue, Method};
 
 use crate::Priority;
@@ -13,6 +14,8 @@ pub struct RouteSpec {
     pub methods: Vec<Method>,
     /// Path pattern: `{name}` is one segment or a part of one, `{*name}` at the end is the rest of the path.
     pub path: String,
+    /// Hosts. None: every host.
+    pub hosts: Vec<HostPattern>,
     /// The longest time from a request's head to its response.
     pub timeout: Duration,
     /// Requests in flight.
@@ -50,6 +53,7 @@ impl RouteSpec {
         RouteSpec {
             methods: vec![method],
             path: path.into(),
+            hosts: Vec::new(),
             timeout: Duration::from_secs(10),
             limit: server.limit,
             max_waiting: server.max_waiting,
@@ -67,9 +71,15 @@ impl RouteSpec {
         }
     }
 
-    /// The label of logs and metrics: `"GET /products/{id}"`, or `"GET,POST /products"`.
+    /// The label of logs and metrics: `"GET /products/{id}"`, `"GET,POST /products"`, or with a host `"GET shop.example.com/products"`.
     pub fn label(&self) -> String {
-        format!("{} {}", self.methods_text(), self.path)
+        format!("{} {}", self.methods_text(), self.place())
+    }
+
+    /// Its hosts, separated by commas, and its path.
+    pub(crate) fn place(&self) -> String {
+        let hosts: Vec<String> = self.hosts.iter().map(HostPattern::to_string).collect();
+        format!("{}{}", hosts.join(","), self.path)
     }
 
     /// The methods, separated by commas.
@@ -83,6 +93,7 @@ impl From<&fanin_config::Route> for RouteSpec {
         RouteSpec {
             methods: route.methods.clone(),
             path: route.path.clone(),
+            hosts: route.hosts.clone(),
             timeout: route.timeout,
             limit: route.limit,
             max_waiting: route.max_waiting,

@@ -1,8 +1,9 @@
 //! The router: from method and path to a route.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use fanin_config::RequestSlashes;
+use fanin_config::{HostPattern, RequestSlashes};
 use http::{HeaderValue, Method};
 use smallvec::SmallVec;
 
@@ -10,11 +11,23 @@ use crate::path::{self, PathError};
 use crate::{LoadError, RouteSpec};
 
 /// All routes. Patterns are shared by methods; the names of parameters are each route's own.
+///
+/// A request is for the routes of its host, then for those of the domains that the host is in, the nearest first, then for those without a
+/// host. The first of these that has its path and method counts.
 #[derive(Debug)]
 pub(crate) struct Router {
-    paths: matchit::Router<Methods>,
+    /// Routes without a host.
+    anywhere: Paths,
+    /// Whether there are any.
+    serves_every_host: bool,
+    exact: HashMap<String, Paths>,
+    /// By domain, with a dot in front. Longer ones, which are nearer to a host, come first.
+    below: Vec<(String, Paths)>,
     slashes: RequestSlashes,
 }
+
+/// The routes of one host.
+type Paths = matchit::Router<Methods>;
 
 /// The routes of one path.
 #[derive(Debug)]
@@ -25,13 +38,15 @@ struct Methods {
 }
 
 /// The result for a method and a path.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Found {
     Route {
         route: usize,
         values: SmallVec<[Box<str>; 2]>,
     },
     NoPath,
+    /// No route is for this host, whatever the path.
+    NoHost,
     NoMethod {
         allow: HeaderValue,
     },
@@ -45,30 +60,38 @@ pub(crate) enum Found {
 impl Router {
     pub(crate) fn new(routes: &[RouteSpec], slashes: RequestSlashes) -> Result<Router, LoadError> {
         let mut errors = Vec::new();
-        let mut by_path = BTreeMap::<String, Vec<(Method, usize)>>::new();
+        let mut by_host = BTreeMap::<Option<&HostPattern>, Vec<usize>>::new();
         for (at, route) in routes.iter().enumerate() {
-            let of_path = by_path.entry(anonymous(&route.path)).or_default();
-            for method in &route.methods {
-                match of_path.iter().find(|(known, _)| known == method) {
-                    Some((_, first)) if routes[*first].path == route.path => {
-                        errors.push(format!("two routes {method} {}", route.path));
-                    }
-                    Some((_, first)) => errors.push(format!(
-                        "routes {method} {} and {method} {} match the same paths",
-                        routes[*first].path, route.path
-                    )),
-                    None => of_path.push((method.clone(), at)),
-                }
+            if route.hosts.is_empty() {
+                by_host.entry(None).or_default().push(at);
+            }
+            for host in &route.hosts {
+                by_host.entry(Some(host)).or_default().push(at);
             }
         }
-        let mut paths = matchit::Router::new();
-        for (pattern, of_path) in by_path {
-            let label = routes[of_path[0].1].label();
-            if let Err(error) = paths.insert(pattern, Methods::new(of_path)) {
-                errors.push(format!("route {label}: {error}"));
+        // Without any route, every path is unknown.
+        let serves_every_host = by_host.contains_key(&None) || by_host.is_empty();
+        let (mut anywhere, mut exact, mut below) = (Paths::new(), HashMap::new(), Vec::new());
+        for (host, of_host) in by_host {
+            let paths = paths(routes, &of_host, &mut errors);
+            match host {
+                None => anywhere = paths,
+                Some(HostPattern::Exact(name)) => drop(exact.insert(name.clone(), paths)),
+                Some(HostPattern::Below(domain)) => below.push((domain.clone(), paths)),
             }
         }
-        if errors.is_empty() { Ok(Router { paths, slashes }) } else { Err(LoadError::from(errors)) }
+        below.sort_by_key(|(domain, _)| std::cmp::Reverse(domain.len()));
+        if errors.is_empty() {
+            Ok(Router { anywhere, serves_every_host, exact, below, slashes })
+        } else {
+            Err(LoadError::from(errors))
+        }
+    }
+
+    /// Whether the host of a request matters.
+    #[inline]
+    pub(crate) fn has_hosts(&self) -> bool {
+        !self.exact.is_empty() || !self.below.is_empty()
     }
 
     /// The path as flows see it, if it differs from that of the request.
@@ -80,31 +103,102 @@ impl Router {
         }
     }
 
-    pub(crate) fn find(&self, method: &Method, path: &str) -> Found {
-        match self.rewritten(path) {
-            None => self.find_path(method, path),
-            Some(path) => self.find_path(method, &path),
-        }
-    }
-
-    fn find_path(&self, method: &Method, path: &str) -> Found {
+    /// The route of a request. `host` is in lower case and has no port; it is asked for only if it matters.
+    pub(crate) fn find<'h>(&self, method: &Method, host: impl FnOnce() -> Option<Cow<'h, str>>, path: &str) -> Found {
+        let rewritten = self.rewritten(path);
+        let path = rewritten.as_deref().unwrap_or(path);
         if let Err(error) = path::check(path, self.slashes) {
             return Found::Bad(error);
         }
-        let Ok(found) = self.paths.at(path) else { return Found::NoPath };
-        let Some(route) = found.value.find(method) else {
-            let allow = found.value.allow.clone();
-            return if *method == Method::OPTIONS { Found::Options { allow } } else { Found::NoMethod { allow } };
-        };
-        let mut values = SmallVec::new();
-        for (_, raw) in found.params.iter() {
-            match path::decode(raw) {
-                Ok(value) => values.push(value.into()),
-                Err(error) => return Found::Bad(error),
+        if self.has_hosts() {
+            self.find_by_host(method, host().as_deref(), path)
+        } else {
+            find(&self.anywhere, method, path)
+        }
+    }
+
+    #[cold]
+    fn find_by_host(&self, method: &Method, host: Option<&str>, path: &str) -> Found {
+        let exact = host.and_then(|host| self.exact.get(host));
+        let is_below = |domain: &str| host.is_some_and(|host| host.len() > domain.len() && host.ends_with(domain));
+        let below = self.below.iter().filter(|(domain, _)| is_below(domain)).map(|(_, paths)| paths);
+        // Routes without a host are for every host.
+        let mut misses = None;
+        let anywhere = std::iter::once(&self.anywhere).filter(|_| self.serves_every_host);
+        for paths in exact.into_iter().chain(below).chain(anywhere) {
+            let found = find(paths, method, path);
+            let (Found::NoPath | Found::NoMethod { .. } | Found::Options { .. }) = found else { return found };
+            misses = Some(misses.map_or_else(|| found.clone(), |before: Found| before.and(&found)));
+        }
+        misses.unwrap_or(Found::NoHost)
+    }
+}
+
+impl Found {
+    /// What two hosts' routes say together, if neither has the method.
+    fn and(self, other: &Found) -> Found {
+        match (self, other) {
+            (Found::NoPath, other) => other.clone(),
+            (Found::NoMethod { allow }, Found::NoMethod { allow: more }) => {
+                Found::NoMethod { allow: both(&allow, more) }
+            }
+            (Found::Options { allow }, Found::Options { allow: more }) => Found::Options { allow: both(&allow, more) },
+            (one, _) => one,
+        }
+    }
+}
+
+/// The methods of two lists.
+fn both(one: &HeaderValue, other: &HeaderValue) -> HeaderValue {
+    let lists = [one, other].map(|list| list.to_str().unwrap_or_default());
+    let names: BTreeSet<&str> = lists.iter().flat_map(|list| list.split(", ")).collect();
+    // Names of methods are valid in a header.
+    HeaderValue::from_str(&names.into_iter().collect::<Vec<_>>().join(", ")).unwrap_or_else(|_| one.clone())
+}
+
+/// The paths of some routes. Adds what is wrong with them to `errors`.
+fn paths(routes: &[RouteSpec], of_host: &[usize], errors: &mut Vec<String>) -> Paths {
+    let mut by_path = BTreeMap::<String, Vec<(Method, usize)>>::new();
+    for (at, route) in of_host.iter().map(|at| (*at, &routes[*at])) {
+        let of_path = by_path.entry(anonymous(&route.path)).or_default();
+        for method in &route.methods {
+            match of_path.iter().find(|(known, _)| known == method) {
+                Some((_, first)) if routes[*first].path == route.path => {
+                    errors.push(format!("two routes {method} {}", route.path));
+                }
+                Some((_, first)) => errors.push(format!(
+                    "routes {method} {} and {method} {} match the same paths",
+                    routes[*first].path, route.path
+                )),
+                None => of_path.push((method.clone(), at)),
             }
         }
-        Found::Route { route, values }
     }
+    let mut paths = Paths::new();
+    for (pattern, of_path) in by_path {
+        let label = routes[of_path[0].1].label();
+        if let Err(error) = paths.insert(pattern, Methods::new(of_path)) {
+            errors.push(format!("route {label}: {error}"));
+        }
+    }
+    paths
+}
+
+/// The route of a path that has been checked.
+fn find(paths: &Paths, method: &Method, path: &str) -> Found {
+    let Ok(found) = paths.at(path) else { return Found::NoPath };
+    let Some(route) = found.value.find(method) else {
+        let allow = found.value.allow.clone();
+        return if *method == Method::OPTIONS { Found::Options { allow } } else { Found::NoMethod { allow } };
+    };
+    let mut values = SmallVec::new();
+    for (_, raw) in found.params.iter() {
+        match path::decode(raw) {
+            Ok(value) => values.push(value.into()),
+            Err(error) => return Found::Bad(error),
+        }
+    }
+    Found::Route { route, values }
 }
 
 impl Methods {
@@ -182,6 +276,10 @@ mod tests {
         Router::new(&routes, slashes)
     }
 
+    fn at(router: &Router, method: &Method, path: &str) -> Found {
+        router.find(method, || None, path)
+    }
+
     fn found(route: usize, values: &[&str]) -> Found {
         Found::Route { route, values: values.iter().map(|value| Box::from(*value)).collect() }
     }
@@ -197,15 +295,15 @@ mod tests {
             ("HEAD", "/files/{*rest}"),
         ])
         .unwrap();
-        assert_eq!(router.find(&Method::GET, "/products/7"), found(0, &["7"]));
-        assert_eq!(router.find(&Method::HEAD, "/products/7"), found(0, &["7"]));
-        assert_eq!(router.find(&Method::PUT, "/products/7"), found(1, &["7"]));
-        assert_eq!(router.find(&Method::GET, "/products/new"), found(2, &[]));
-        assert_eq!(router.find(&Method::GET, "/products/a%2Fb/reviews/%C3%BC"), found(3, &["a/b", "ü"]));
-        assert_eq!(router.find(&Method::GET, "/files/a//b"), found(4, &["a//b"]));
-        assert_eq!(router.find(&Method::HEAD, "/files/a"), found(5, &["a"]));
+        assert_eq!(at(&router, &Method::GET, "/products/7"), found(0, &["7"]));
+        assert_eq!(at(&router, &Method::HEAD, "/products/7"), found(0, &["7"]));
+        assert_eq!(at(&router, &Method::PUT, "/products/7"), found(1, &["7"]));
+        assert_eq!(at(&router, &Method::GET, "/products/new"), found(2, &[]));
+        assert_eq!(at(&router, &Method::GET, "/products/a%2Fb/reviews/%C3%BC"), found(3, &["a/b", "ü"]));
+        assert_eq!(at(&router, &Method::GET, "/files/a//b"), found(4, &["a//b"]));
+        assert_eq!(at(&router, &Method::HEAD, "/files/a"), found(5, &["a"]));
         for path in ["/products", "/products/", "/products/7/", "//products/7", "/PRODUCTS/7", "*"] {
-            assert_eq!(router.find(&Method::GET, path), Found::NoPath, "{path}");
+            assert_eq!(at(&router, &Method::GET, path), Found::NoPath, "{path}");
         }
     }
 
@@ -213,15 +311,15 @@ mod tests {
     fn an_unknown_method_gets_the_allowed_ones() {
         let router = router(&[("POST", "/a"), ("GET", "/a")]).unwrap();
         let allow = HeaderValue::from_static("GET, HEAD, OPTIONS, POST");
-        assert_eq!(router.find(&Method::DELETE, "/a"), Found::NoMethod { allow: allow.clone() });
-        assert_eq!(router.find(&Method::OPTIONS, "/a"), Found::Options { allow });
-        assert_eq!(router.find(&Method::OPTIONS, "/b"), Found::NoPath);
+        assert_eq!(at(&router, &Method::DELETE, "/a"), Found::NoMethod { allow: allow.clone() });
+        assert_eq!(at(&router, &Method::OPTIONS, "/a"), Found::Options { allow });
+        assert_eq!(at(&router, &Method::OPTIONS, "/b"), Found::NoPath);
     }
 
     #[test]
     fn a_route_for_options_takes_precedence() {
         let router = router(&[("OPTIONS", "/a"), ("GET", "/a")]).unwrap();
-        assert_eq!(router.find(&Method::OPTIONS, "/a"), found(0, &[]));
+        assert_eq!(at(&router, &Method::OPTIONS, "/a"), found(0, &[]));
     }
 
     #[test]
@@ -229,7 +327,7 @@ mod tests {
         let both = RouteSpec { methods: vec![Method::GET, Method::POST], ..RouteSpec::new(Method::GET, "/a") };
         let router = Router::new(&[both.clone(), RouteSpec::new(Method::PUT, "/a")], RequestSlashes::Keep).unwrap();
         for (method, route) in [(Method::GET, 0), (Method::HEAD, 0), (Method::POST, 0), (Method::PUT, 1)] {
-            assert_eq!(router.find(&method, "/a"), found(route, &[]));
+            assert_eq!(at(&router, &method, "/a"), found(route, &[]));
         }
         let error = Router::new(&[both, RouteSpec::new(Method::POST, "/a")], RequestSlashes::Keep).unwrap_err();
         assert_eq!(error.diagnostics, ["two routes POST /a"]);
@@ -238,15 +336,15 @@ mod tests {
     #[test]
     fn bad_paths() {
         let router = router(&[("GET", "/a/{id}")]).unwrap();
-        assert_eq!(router.find(&Method::GET, "/a/%2e%2e"), Found::Bad(PathError::DotSegment));
-        assert_eq!(router.find(&Method::GET, "/a/%f"), Found::Bad(PathError::Encoding));
-        assert_eq!(router.find(&Method::GET, "/a/%ff"), Found::Bad(PathError::Utf8));
+        assert_eq!(at(&router, &Method::GET, "/a/%2e%2e"), Found::Bad(PathError::DotSegment));
+        assert_eq!(at(&router, &Method::GET, "/a/%f"), Found::Bad(PathError::Encoding));
+        assert_eq!(at(&router, &Method::GET, "/a/%ff"), Found::Bad(PathError::Utf8));
     }
 
     #[test]
     fn escaped_slashes() {
         let routes = [("GET", "/a/{id}"), ("GET", "/admin/{id}"), ("GET", "/{*rest}")];
-        let find = |slashes, path| router_with(slashes, &routes).unwrap().find(&Method::GET, path);
+        let find = |slashes, path| at(&router_with(slashes, &routes).unwrap(), &Method::GET, path);
         for path in ["/admin%2Fx", "/admin%5cx", "/admin\\x"] {
             assert_eq!(find(RequestSlashes::Refuse, path), Found::Bad(PathError::EscapedSlash), "{path}");
             assert_eq!(find(RequestSlashes::Decode, path), found(1, &["x"]), "{path}");
@@ -271,5 +369,60 @@ mod tests {
     fn names_in_order() {
         assert_eq!(names("/a/{id}/{{x}}/{*rest}"), [Box::from("id"), Box::from("rest")]);
         assert!(names("/a").is_empty());
+    }
+
+    #[test]
+    fn the_most_exact_host_with_the_path_counts() {
+        let route = |method: Method, path: &str, hosts: &[&str]| {
+            let host = |name: &&str| match name.strip_prefix('*') {
+                Some(domain) => HostPattern::Below(domain.to_owned()),
+                None => HostPattern::Exact((*name).to_owned()),
+            };
+            RouteSpec { hosts: hosts.iter().map(host).collect(), ..RouteSpec::new(method, path) }
+        };
+        let mut routes = vec![
+            route(Method::GET, "/", &["shop.example", "www.shop.example"]),
+            route(Method::GET, "/", &["*.example"]),
+            route(Method::GET, "/", &["*.shop.example"]),
+            route(Method::POST, "/", &["*.example"]),
+            route(Method::GET, "/only/{id}", &["*.example"]),
+        ];
+        let hosted = Router::new(&routes, RequestSlashes::Keep).unwrap();
+        routes.push(route(Method::GET, "/only/{other}", &[]));
+        routes.push(route(Method::PUT, "/", &[]));
+        let mixed = Router::new(&routes, RequestSlashes::Keep).unwrap();
+        let find = |router: &Router, method: Method, host: &str, path: &str| {
+            router.find(&method, || (!host.is_empty()).then(|| Cow::Owned(host.to_owned())), path)
+        };
+        for router in [&hosted, &mixed] {
+            assert_eq!(find(router, Method::GET, "shop.example", "/"), found(0, &[]));
+            assert_eq!(find(router, Method::GET, "www.shop.example", "/"), found(0, &[]));
+            assert_eq!(find(router, Method::GET, "a.example", "/"), found(1, &[]));
+            assert_eq!(find(router, Method::GET, "a.b.shop.example", "/"), found(2, &[]));
+            assert_eq!(find(router, Method::HEAD, "a.b.shop.example", "/"), found(2, &[]));
+            // What a nearer host does not have, a farther one may.
+            assert_eq!(find(router, Method::POST, "shop.example", "/"), found(3, &[]));
+            assert_eq!(find(router, Method::GET, "shop.example", "/only/7"), found(4, &["7"]));
+        }
+        let allow = |text| HeaderValue::from_static(text);
+        assert_eq!(
+            find(&hosted, Method::DELETE, "shop.example", "/"),
+            Found::NoMethod { allow: allow("GET, HEAD, OPTIONS, POST") }
+        );
+        assert_eq!(
+            find(&mixed, Method::DELETE, "shop.example", "/"),
+            Found::NoMethod { allow: allow("GET, HEAD, OPTIONS, POST, PUT") }
+        );
+        assert_eq!(find(&hosted, Method::GET, "shop.example", "/none"), Found::NoPath);
+        for host in ["example", "other.org", ""] {
+            assert_eq!(find(&hosted, Method::GET, host, "/"), Found::NoHost, "{host}");
+            assert_eq!(find(&mixed, Method::PUT, host, "/"), found(6, &[]));
+            assert_eq!(find(&mixed, Method::GET, host, "/only/7"), found(5, &["7"]));
+            assert_eq!(find(&mixed, Method::GET, host, "/none"), Found::NoPath);
+        }
+        let twice = [route(Method::GET, "/a/{x}", &["a.b", "c.d"]), route(Method::GET, "/a/{y}", &["c.d"])];
+        let error = Router::new(&twice, RequestSlashes::Keep).unwrap_err();
+        assert_eq!(error.diagnostics.len(), 1, "{error}");
+        assert_eq!(at(&Router::new(&[], RequestSlashes::Keep).unwrap(), &Method::GET, "/"), Found::NoPath);
     }
 }

@@ -17,7 +17,7 @@ use fanin_push::Channels;
 use fanin_server::{Problem, Response, RouteFinder};
 use fanin_upstream::{Upstreams, WorkerClient, without_network};
 use futures_util::future::join_all;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
@@ -208,7 +208,7 @@ async fn one(worker: &WorkerFlows, setting: &Setting, request: TestRequest) -> R
         tokio::time::sleep(request.after).await;
     }
     let shown = format!("{} {}", request.method, request.uri);
-    let found = match setting.finder.find(&request.method, request.uri.path()) {
+    let found = match setting.finder.find(&request.method, &host_of(&request.headers), request.uri.path()) {
         Ok(found) => found,
         Err(status) => return Ok(Received::by_server(shown, status)),
     };
@@ -223,6 +223,7 @@ async fn one(worker: &WorkerFlows, setting: &Setting, request: TestRequest) -> R
     let upload = route.stream_body.then(|| crate::upload::WholeBody::boxed(request.body.clone()));
     let incoming = IncomingRequest {
         number: 0,
+        known_id: None,
         method: request.method.clone(),
         uri: request.uri.clone(),
         params: found.params.iter().map(|(name, value)| ((&**name).into(), (&**value).into())).collect(),
@@ -244,6 +245,13 @@ async fn one(worker: &WorkerFlows, setting: &Setting, request: TestRequest) -> R
         Err(_) => return Ok(Received::late(shown, route.label(), start.elapsed())),
     };
     received(shown, route.label(), start, reply).await
+}
+
+/// The host that a request is for, without its port.
+fn host_of(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let authority: Option<http::uri::Authority> = host.parse().ok();
+    authority.map(|authority| authority.host().to_ascii_lowercase()).unwrap_or_default()
 }
 
 async fn received(request: String, route: String, start: Instant, reply: Reply) -> Result<Received, String> {

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::values::http::METHODS;
+use crate::values::http::{METHODS, REQUEST_ID_HEADERS};
 
 /// A string with an environment variable. It may stand for a value of any type.
 pub(crate) fn variable() -> Value {
@@ -136,6 +136,16 @@ leaf!(
     /// `"10.0.0.0/8"`.
     NetworkText,
     json_schema!({ "type": "string", "pattern": r"^[0-9a-fA-F.:]+(/[0-9]+)?$|\$\{", "x-type": "address or network" })
+);
+leaf!(
+    /// `"shop.example.com"`.
+    HostText,
+    json_schema!({ "type": "string", "pattern": r"^(\*\.)?[A-Za-z0-9_.-]+$|^\[[0-9a-fA-F:.]+\]$|\$\{", "x-type": "host" })
+);
+leaf!(
+    /// A header for ids of requests.
+    RequestIdText,
+    json_schema!({ "anyOf": [{ "enum": REQUEST_ID_HEADERS }, variable()], "x-type": "header" })
 );
 leaf!(
     /// `"https://shop.example"`.

@@ -21,6 +21,10 @@ pub(crate) const FRAMING: [&str; 10] = [
     "upgrade",
 ];
 
+/// The headers that may carry a request's id. Calls that differ in these only are the same call, so that ids do not keep cached answers
+/// apart.
+pub const REQUEST_ID_HEADERS: [&str; 4] = ["x-request-id", "request-id", "x-correlation-id", "correlation-id"];
+
 /// Parses the name of a header.
 pub(crate) fn header_name(text: &str) -> Result<HeaderName, String> {
     HeaderName::from_bytes(text.as_bytes()).map_err(|_| format!("`{text}` is not the name of a header"))

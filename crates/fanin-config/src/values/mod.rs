@@ -2,6 +2,7 @@
 
 pub(crate) mod duration;
 pub(crate) mod env;
+pub(crate) mod host;
 pub(crate) mod http;
 pub(crate) mod names;
 pub(crate) mod origin;

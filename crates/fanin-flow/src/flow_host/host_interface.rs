@@ -112,8 +112,8 @@ impl Host for FlowHost {
             return;
         }
         let position = self.position(site);
-        let trace_id = self.req.trace_id();
-        tracing::info!(target: "fanin::flow", line = %format_args!("{}:{}", position.file, position.line), trace_id, "{text}");
+        let (trace_id, request_id) = (self.req.trace_id(), self.req.known_id());
+        tracing::info!(target: "fanin::flow", line = %format_args!("{}:{}", position.file, position.line), trace_id, request_id, "{text}");
     }
 
     fn made(&self, doc: &Doc) -> Option<Position> {
@@ -136,12 +136,12 @@ impl Host for FlowHost {
         // A flow chooses the names of its fields, so they cannot become keys of the log event.
         let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
         let fields = fields.join(" ");
-        let trace_id = self.req.trace_id();
+        let (trace_id, request_id) = (self.req.trace_id(), self.req.known_id());
         match level {
-            Level::Debug => tracing::debug!(target: "fanin::flow", line, fields, trace_id, "{text}"),
-            Level::Info => tracing::info!(target: "fanin::flow", line, fields, trace_id, "{text}"),
-            Level::Warn => tracing::warn!(target: "fanin::flow", line, fields, trace_id, "{text}"),
-            Level::Error => tracing::error!(target: "fanin::flow", line, fields, trace_id, "{text}"),
+            Level::Debug => tracing::debug!(target: "fanin::flow", line, fields, trace_id, request_id, "{text}"),
+            Level::Info => tracing::info!(target: "fanin::flow", line, fields, trace_id, request_id, "{text}"),
+            Level::Warn => tracing::warn!(target: "fanin::flow", line, fields, trace_id, request_id, "{text}"),
+            Level::Error => tracing::error!(target: "fanin::flow", line, fields, trace_id, request_id, "{text}"),
         }
     }
 

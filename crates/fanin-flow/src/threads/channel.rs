@@ -10,7 +10,7 @@ use arcstr::ArcStr;
 use bytes::Bytes;
 use fanin_tracecontext::TraceContext;
 use fanin_upstream::{Answer, CallContext, CallError, Request, Upstream};
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderValue, Method, Uri};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -62,6 +62,7 @@ pub(super) struct JobParts {
 /// A request without its permit, which stays on the worker.
 pub(super) struct SendableRequest {
     number: u64,
+    known_id: Option<HeaderValue>,
     method: Method,
     uri: Uri,
     params: Vec<(ArcStr, ArcStr)>,
@@ -79,6 +80,7 @@ impl From<IncomingRequest> for SendableRequest {
     fn from(incoming: IncomingRequest) -> SendableRequest {
         let IncomingRequest {
             number,
+            known_id,
             method,
             uri,
             params,
@@ -93,7 +95,21 @@ impl From<IncomingRequest> for SendableRequest {
             detail,
             trace,
         } = incoming;
-        SendableRequest { number, method, uri, params, headers, body, remote, identity, start, deadline, detail, trace }
+        SendableRequest {
+            number,
+            known_id,
+            method,
+            uri,
+            params,
+            headers,
+            body,
+            remote,
+            identity,
+            start,
+            deadline,
+            detail,
+            trace,
+        }
     }
 }
 
@@ -101,6 +117,7 @@ impl From<SendableRequest> for IncomingRequest {
     fn from(request: SendableRequest) -> IncomingRequest {
         let SendableRequest {
             number,
+            known_id,
             method,
             uri,
             params,
@@ -115,6 +132,7 @@ impl From<SendableRequest> for IncomingRequest {
         } = request;
         IncomingRequest {
             number,
+            known_id,
             method,
             uri,
             params,

@@ -329,6 +329,7 @@ pub fn incoming(uri: &str, timeout: Duration) -> IncomingRequest {
     let now = Instant::now();
     IncomingRequest {
         number: 0,
+        known_id: None,
         method: Method::GET,
         uri: uri.parse().unwrap(),
         params: vec![("id".into(), "7".into())],

@@ -182,6 +182,7 @@ fn flows(count: usize, star: &str, uri: fn(usize) -> Result<Uri, LabError>) -> R
         for id in 0..count {
             let incoming = IncomingRequest {
                 number: 0,
+                known_id: None,
                 method: Method::GET,
                 uri: uri(id)?,
                 params: Vec::new(),

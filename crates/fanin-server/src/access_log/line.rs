@@ -29,6 +29,8 @@ pub(crate) struct Line<'a> {
     pub(crate) peer: Option<&'a str>,
     pub(crate) version: Version,
     pub(crate) id: RequestId,
+    /// The id that others know it by, which needs no escaping. It is written if it is another one.
+    pub(crate) known_id: Option<&'a [u8]>,
     /// Who sent it, if its route asks.
     pub(crate) principal: Option<&'a str>,
     pub(crate) trace: Option<TraceId>,
@@ -72,6 +74,10 @@ impl Line<'_> {
             _ => b"\",\"protocol\":\"HTTP/1.1\",\"id\":\"",
         });
         to.extend_from_slice(&self.id.hex());
+        if let Some(known) = self.known_id.filter(|known| *known != self.id.hex()) {
+            to.extend_from_slice(b"\",\"request_id\":\"");
+            to.extend_from_slice(known);
+        }
         if let Some(principal) = self.principal {
             to.extend_from_slice(b"\",\"principal\":\"");
             escape(principal, to);
@@ -118,6 +124,7 @@ mod tests {
             peer: (path == "/a").then_some("10.0.0.1:5"),
             version: Version::HTTP_11,
             id: RequestId::new(1),
+            known_id: Some(if path == "/a" { b"b6f1-7" } else { b"0000000000000001" }),
             principal: (path == "/a").then_some("\"ann\"\n"),
             trace,
         };
@@ -136,7 +143,7 @@ mod tests {
         assert_eq!((json["calls"].as_u64(), json["partial"].as_bool()), (Some(3), Some(true)));
         assert_eq!(json["route"], "GET /a");
         assert_eq!((&json["remote"], &json["peer"]), (&"127.0.0.1:65535".into(), &"10.0.0.1:5".into()));
-        assert_eq!(json["id"], "0000000000000001");
+        assert_eq!((&json["id"], &json["request_id"]), (&"0000000000000001".into(), &"b6f1-7".into()));
         assert_eq!(json["principal"], "\"ann\"\n");
         assert_eq!(json["time"].as_str().unwrap().len(), 24);
     }
@@ -147,6 +154,6 @@ mod tests {
         let json = line(path, "[::1]:80");
         assert_eq!(json["path"], path);
         assert_eq!(json["remote"], "[::1]:80");
-        assert_eq!(json.get("peer"), None);
+        assert_eq!((json.get("peer"), json.get("request_id")), (None, None), "the id is its own");
     }
 }

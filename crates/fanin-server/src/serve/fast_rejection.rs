@@ -66,7 +66,11 @@ impl<A: Application> FastRejection for WorkerState<A> {
         let decides = [server.timeout_header.as_ref(), server.priority_header.as_ref(), forwarded]
             .map(|name| name.map(|n| n.as_str()));
         let Some(Plain { path, has_origin }) = plain_get(bytes, decides) else { return false };
-        let Found::Route { route, .. } = generation.shared.router.find(&Method::GET, path) else { return false };
+        let router = &generation.shared.router;
+        if router.has_hosts() {
+            return false;
+        }
+        let Found::Route { route, .. } = router.find(&Method::GET, || None, path) else { return false };
         let route = &generation.routes[route];
         if route.web.as_ref().is_some_and(|web| web.concerns_refusal(has_origin)) {
             return false;
@@ -96,6 +100,7 @@ impl<A: Application> FastRejection for WorkerState<A> {
                 peer: peer.as_deref(),
                 version: Version::HTTP_11,
                 id,
+                known_id: None,
                 principal: None,
                 trace: None,
             });

@@ -51,7 +51,10 @@ use crate::router::Found;
 use crate::rpc::{Call, Protocol};
 use crate::web::WebRequest;
 use crate::worker::{Route, WorkerGeneration, WorkerState};
-use crate::{Application, GuardedHead, Params, Pass, Priority, Request, RequestId, Upload, Verdict, Worker, host, web};
+use crate::{
+    Application, GuardedHead, Params, Pass, Priority, Request, RequestId, Upload, Verdict, Worker, host, request_id,
+    web,
+};
 
 /// What hyper calls for each request of a connection.
 pub(crate) struct Service<A: Application> {
@@ -77,6 +80,8 @@ struct RequestMeta {
     can_upgrade: bool,
     /// The trace that it takes part in.
     trace: Option<Arc<TraceContext>>,
+    /// Its id as others know it, if that is configured.
+    known_id: Option<HeaderValue>,
     /// What its route configures for browsers and caches.
     web: Option<Box<WebRequest>>,
     /// What the application's guard has found out.
@@ -110,7 +115,7 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
         let start = Instant::now();
         self.worker.on_request_start(start);
         self.conn.on_request_start();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let mut meta = RequestMeta {
             id: self.worker.next_request_id(),
             start,
@@ -122,6 +127,7 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
             call: if parts.version == Version::HTTP_2 { Call::grpc(&parts.headers) } else { None },
             can_upgrade: can_upgrade(&parts, &body),
             trace: None,
+            known_id: None,
             web: None,
             pass: None,
             in_progress: None,
@@ -136,6 +142,10 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
         if let Some(name) = &server.forwarded_header {
             let trusts = |address| client::is_trusted(server, address);
             meta.forwarded = client::forwarded_client(&parts.headers, name, self.conn.client.remote(), trusts);
+        }
+        if let Some(name) = &server.request_id {
+            let is_trusted = client::is_trusted(server, self.conn.client.remote().ip());
+            meta.known_id = Some(request_id::known(meta.id, name, &mut parts.headers, is_trusted));
         }
         let unread = !body.is_end_stream();
         if unread {
@@ -207,7 +217,7 @@ fn check<A: Application>(
             worker.stats.client_limits[bound as usize].add(1);
             ServerResponse::ClientLimit(bound)
         })?;
-    host::check(parts.version, &parts.headers).map_err(ServerResponse::Host)?;
+    host::check(parts.version, &parts.uri, &parts.headers).map_err(ServerResponse::Host)?;
     if parts.headers.len() > MAX_HEADERS {
         return Err(ServerResponse::TooManyHeaders);
     }
@@ -219,9 +229,11 @@ fn check<A: Application>(
     {
         return Err(answer);
     }
-    let (route, values) = match generation.shared.router.find(&parts.method, parts.uri.path()) {
+    let found = generation.shared.router.find(&parts.method, || host::of(&parts.uri, &parts.headers), parts.uri.path());
+    let (route, values) = match found {
         Found::Route { route, values } => (&generation.routes[route], values),
         Found::NoPath => return Err(ServerResponse::NotFound),
+        Found::NoHost => return Err(ServerResponse::NoHost),
         Found::NoMethod { allow } => return Err(ServerResponse::NotAllowed { allow }),
         Found::Options { allow } => return Err(ServerResponse::Options { allow }),
         Found::Bad(error) => return Err(ServerResponse::Path(error)),
@@ -342,7 +354,9 @@ fn admission<A: Application>(
 #[cold]
 fn preflight<A: Application>(generation: &WorkerGeneration<A>, parts: &Parts) -> Option<ServerResponse> {
     let asked = web::preflight_method(&parts.headers)?;
-    let Found::Route { route, .. } = generation.shared.router.find(&asked, parts.uri.path()) else { return None };
+    let router = &generation.shared.router;
+    let found = router.find(&asked, || host::of(&parts.uri, &parts.headers), parts.uri.path());
+    let Found::Route { route, .. } = found else { return None };
     let headers = generation.routes[route].web.as_ref()?.preflight(&asked, &parts.headers)?;
     Some(ServerResponse::Preflight(Box::new(headers)))
 }
@@ -463,6 +477,7 @@ fn handle<A: Application>(
 ) -> RequestState<<A::Worker as Worker>::Future> {
     let request = Request {
         id: meta.id,
+        known_id: meta.known_id.clone(),
         route: route.index,
         method: parts.method,
         uri: parts.uri,

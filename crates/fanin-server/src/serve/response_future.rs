@@ -11,7 +11,7 @@ use std::time::Duration;
 use fanin_tracecontext::TraceContext;
 use http::header::{self, CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
-use http::{Method, StatusCode, Version};
+use http::{HeaderMap, Method, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
@@ -284,6 +284,7 @@ fn respond<A: Application>(
     if let Some(pass) = &meta.pass {
         headers.extend(pass.headers.iter().cloned());
     }
+    add_id(generation, &meta, &mut headers);
     let now = Instant::now();
     let duration = now.saturating_duration_since(meta.start);
     meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).responded(status, duration, &report);
@@ -304,7 +305,6 @@ fn respond<A: Application>(
     result
 }
 
-/// The body of a stream. Its request is logged, and ends for its connection and its client, when the stream ends.
 /// Whether a response with this status has no body (RFC 9110, 6.4.1).
 #[inline]
 fn has_no_content(status: StatusCode) -> bool {
@@ -319,6 +319,7 @@ fn add_id<A: Application>(generation: &WorkerGeneration<A>, meta: &RequestMeta, 
     }
 }
 
+/// The body of a stream. Its request is logged, and ends for its connection and its client, when the stream ends.
 #[cold]
 fn stream_body<A: Application>(
     worker: &Rc<WorkerState<A>>,
@@ -364,6 +365,7 @@ fn switch_protocols<A: Application>(
     remove_connection_headers(&mut headers);
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
+    add_id(generation, &meta, &mut headers);
     let now = Instant::now();
     let duration = now.saturating_duration_since(meta.start);
     meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).responded(status, duration, &report);
@@ -444,6 +446,7 @@ fn log<'a, A: Application>(
             peer: peer.as_deref(),
             version: meta.version,
             id: meta.id,
+            known_id: meta.known_id.as_ref().map(HeaderValue::as_bytes),
             principal: meta.pass.as_ref().and_then(|pass| pass.identity.as_ref()?.principal()),
             trace: meta.trace.as_ref().map(|trace| trace.id()),
         });

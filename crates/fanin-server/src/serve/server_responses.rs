@@ -23,6 +23,8 @@ pub(super) enum ServerResponse {
     Path(PathError),
     TooManyHeaders,
     NotFound,
+    /// No route is for the host.
+    NoHost,
     /// OPTIONS on a known path.
     Options {
         allow: HeaderValue,
@@ -83,6 +85,9 @@ impl ServerResponse {
             )
             .detail(format!("at most {MAX_HEADERS} header lines are accepted")),
             ServerResponse::NotFound => Problem::new(StatusCode::NOT_FOUND, "no-route", "No route has this path"),
+            ServerResponse::NoHost => {
+                Problem::new(StatusCode::MISDIRECTED_REQUEST, "no-host", "No route is for this host")
+            }
             ServerResponse::NotAllowed { .. } => Problem::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method-not-allowed",

@@ -29,7 +29,7 @@ impl<A: Application> WorkerGeneration<A> {
         let routes = routes
             .map(|(index, (spec, limiter))| {
                 let names = router::names(&spec.path);
-                let label = Label { method: spec.methods_text(), path: spec.path.clone() };
+                let label = Label { method: spec.methods_text(), path: spec.place() };
                 let limiters = RouteLimiters { route: limiter.clone(), server: shared.server_limiter.clone() };
                 Rc::new(Route {
                     index,

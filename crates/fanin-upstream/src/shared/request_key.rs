@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fanin_config::REQUEST_ID_HEADERS;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
@@ -9,7 +10,7 @@ use crate::request::Request;
 
 /// Headers that do not change an answer: traces, request ids, priority (RFC 9218). The header with the remaining time
 /// is added later.
-const LEFT_OUT: [&str; 10] = [
+const LEFT_OUT: [&str; 9] = [
     "b3",
     "priority",
     "traceparent",
@@ -19,7 +20,6 @@ const LEFT_OUT: [&str; 10] = [
     "x-b3-sampled",
     "x-b3-spanid",
     "x-b3-traceid",
-    "x-request-id",
 ];
 
 /// A call's whole request without a fixed list of headers, so that no answer of one user reaches another. It is
@@ -61,7 +61,8 @@ fn piece(key: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 fn headers(key: &mut Vec<u8>, headers: &HeaderMap) {
-    let counts = |name: &HeaderName| !LEFT_OUT.contains(&name.as_str());
+    let left_out = |name: &str| LEFT_OUT.contains(&name) || REQUEST_ID_HEADERS.contains(&name);
+    let counts = |name: &HeaderName| !left_out(name.as_str());
     let mut all: SmallVec<[(&HeaderName, &HeaderValue); 8]> = headers.iter().filter(|(name, _)| counts(name)).collect();
     // A stable sort: several values of one header keep their order.
     all.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
@@ -92,7 +93,10 @@ mod tests {
 
     #[test]
     fn traces_do_not_count_and_everything_else_does() {
-        assert_eq!(key(&[("traceparent", "1"), ("x-request-id", "2"), ("priority", "u=1")]), key(&[]));
+        assert_eq!(
+            key(&[("traceparent", "1"), ("x-request-id", "2"), ("correlation-id", "3"), ("priority", "u=1")]),
+            key(&[])
+        );
         assert_ne!(key(&[("authorization", "a")]), key(&[("authorization", "b")]));
         assert_ne!(key(&[("authorization", "a")]), key(&[]));
         assert_ne!(key(&[("cookie", "a")]), key(&[("x-cookie", "a")]));

@@ -18,6 +18,7 @@ pub(super) fn incoming(names: &[ArcStr], request: Request) -> IncomingRequest {
     let params = names.iter().zip(request.params.iter()).map(|(name, (_, value))| (name.clone(), ArcStr::from(value)));
     IncomingRequest {
         number: request.id.number(),
+        known_id: request.known_id,
         params: params.collect(),
         method: request.method,
         uri: request.uri,

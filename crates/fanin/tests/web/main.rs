@@ -8,7 +8,7 @@ mod compression;
 mod conditional;
 mod cors;
 mod head;
-
+mod hosts;
 mod response_headers;
 
 use std::path::Path;
