@@ -86,6 +86,7 @@ fn incoming() -> IncomingRequest {
     headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
     let start = Instant::now();
     IncomingRequest {
+        known_id: None,
         number: 0,
         method: Method::GET,
         uri: Uri::from_static(ROUTE),

@@ -21,7 +21,7 @@ use crate::values::env::Env;
 use crate::values::serialize;
 use crate::{
     Compression, ConfigError, Cors, Diagnostic, Editing, FlowLimits, Grpc, HeaderRules, Models, Otlp, Push, Recorder,
-    Route, Server, Severity, Source, Tracing, Upstream, request_id, route, server,
+    RequestHeaderRules, Route, Server, Severity, Signing, Source, Tracing, Upstream, request_id, route, server,
 };
 
 /// The configuration file's name in its folder.
@@ -70,10 +70,18 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Compression")]
     pub compression: Option<Compression>,
+    /// Which headers of clients flows and upstreams see.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RequestHeaderRules")]
+    pub request_headers: Option<RequestHeaderRules>,
     /// Headers that responses get, or must not have.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "HeaderRules")]
     pub response_headers: Option<HeaderRules>,
+    /// Keys by which flows sign what clients keep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Signing")]
+    pub signing: Option<Signing>,
     /// How clients prove who they are, by the name under which routes use it.
     #[serde(serialize_with = "serialize::named")]
     #[schemars(with = "std::collections::BTreeMap<String, Auth>")]
@@ -255,12 +263,15 @@ fn read(mut root: Table<'_, '_>) -> Config {
     let ((auth, named_upstreams), rate_limits) = (Auth::read_all(&mut root), RateLimit::read_all(&mut root));
     let cors = root.table("cors").and_then(Cors::read);
     let compression = root.table("compression").map(Compression::read);
+    let signing = root.table("signing").and_then(Signing::read);
+    let request_headers = root.table("request_headers").map(RequestHeaderRules::read);
     let response_headers = root.table("response_headers").map(HeaderRules::read);
     let for_all = ForAll {
         server: &server,
         flow: &flow,
         cors: cors.as_ref(),
         compression: compression.as_ref(),
+        request_headers: request_headers.as_ref(),
         response_headers: response_headers.as_ref(),
         named: Named { auth: &auth, rate_limits: &rate_limits, tls: server.tls.as_ref() },
     };
@@ -302,6 +313,8 @@ fn read(mut root: Table<'_, '_>) -> Config {
         otlp,
         cors,
         compression,
+        signing,
+        request_headers,
         response_headers,
         routes,
         ..Config::default()

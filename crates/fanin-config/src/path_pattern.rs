@@ -12,6 +12,11 @@ pub(crate) fn check_template(path: &str) -> Result<(), String> {
     check_path(path, false)
 }
 
+/// The parameters of a valid path: `name`, or `*name` for the rest of the path.
+pub(crate) fn parameters(path: &str) -> Vec<&str> {
+    path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}')).collect()
+}
+
 /// A segment such as `:id`, which other routers take for a parameter.
 pub(crate) fn colon_segment(path: &str) -> Option<&str> {
     path.split('/').find(|segment| segment.strip_prefix(':').is_some_and(is_identifier))

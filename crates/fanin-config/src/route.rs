@@ -17,6 +17,7 @@ use crate::path_pattern::{check_pattern, colon_segment};
 use crate::priority::{self, Priority};
 use crate::reader::Table;
 use crate::route_conflicts::Paths;
+use crate::route_kind::InPlace;
 use crate::schema::types;
 use crate::server::Server;
 use crate::values::duration::format_duration;
@@ -26,9 +27,13 @@ use crate::values::serialize;
 use crate::web::cache_control;
 use crate::web::compression::Compression;
 use crate::web::cors::Cors;
+use crate::web::folder::Folder;
+use crate::web::redirect::Redirect;
+use crate::web::request_headers::RequestHeaderRules;
+use crate::web::respond::Respond;
 use crate::web::response_headers::HeaderRules;
 
-/// One of `[[routes]]`: a method and a path bound to a flow. A GET route answers HEAD, too.
+/// One of `[[routes]]`: a method and a path bound to a flow, or to what answers in its place. A GET route answers HEAD, too.
 ///
 /// A route may also have every key of `[flow]`, which then applies to this route only.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -49,9 +54,22 @@ pub struct Route {
     pub hosts: Vec<HostPattern>,
     /// File and function of the flow: `"flows/vacancies.star:search_vacancies"`. The file is relative to the folder of
     /// `fanin.toml`.
-    #[serde(serialize_with = "serialize::display")]
+    #[serde(serialize_with = "serialize::optional_display", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "types::FlowText")]
-    pub flow: FlowRef,
+    pub flow: Option<FlowRef>,
+    /// Sends clients elsewhere, without a flow: `{ to = "https://new.example.com/{path}", status = 308 }`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Redirect")]
+    pub redirect: Option<Redirect>,
+    /// A response that is always the same, without a flow: `{ text = "User-agent: *\n" }`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Respond")]
+    pub respond: Option<Respond>,
+    /// A folder whose files are served, without a flow: `"public"`, or a table. The path must end with the rest of the path:
+    /// `"/assets/{*file}"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "types::Or<types::Text, Folder>")]
+    pub folder: Option<Folder>,
     /// How long a request may take. It sets the deadline of everything that the request does.
     #[serde(serialize_with = "serialize::duration")]
     #[schemars(with = "types::DurationText")]
@@ -108,6 +126,11 @@ pub struct Route {
     #[serde(serialize_with = "serialize::optional_header", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "types::Text")]
     pub cache_control: Option<HeaderValue>,
+    /// Which headers of clients flows and upstreams see: a table with the keys of `[request_headers]`, which replaces that section here.
+    /// `"off"`: all of them.
+    #[serde(serialize_with = "serialize::table_or_off")]
+    #[schemars(with = "types::Or<RequestHeaderRules, types::Off>")]
+    pub request_headers: Option<RequestHeaderRules>,
     /// Headers that responses of this route get, or must not have: a table with the keys of `[response_headers]`, which replaces that
     /// section here. `"off"`: no rules.
     #[serde(serialize_with = "serialize::table_or_off")]
@@ -147,7 +170,10 @@ impl Route {
             methods: vec![method],
             path: path.into(),
             hosts: Vec::new(),
-            flow,
+            flow: Some(flow),
+            redirect: None,
+            respond: None,
+            folder: None,
             timeout: Duration::from_secs(10),
             limit: server.limit,
             max_waiting: server.max_waiting,
@@ -162,6 +188,7 @@ impl Route {
             compression: None,
             etag: false,
             cache_control: None,
+            request_headers: None,
             response_headers: None,
             grpc: None,
             objective: None,
@@ -192,6 +219,7 @@ pub(crate) struct ForAll<'a> {
     pub flow: &'a FlowLimits,
     pub cors: Option<&'a Cors>,
     pub compression: Option<&'a Compression>,
+    pub request_headers: Option<&'a RequestHeaderRules>,
     pub response_headers: Option<&'a HeaderRules>,
     pub named: Named<'a>,
 }
@@ -238,7 +266,7 @@ impl Route {
 
 impl Route {
     fn read(table: &mut Table<'_, '_>, for_all: &ForAll<'_>) -> Option<Route> {
-        let ForAll { server, flow, cors, compression, response_headers, named } = *for_all;
+        let ForAll { server, flow, cors, compression, request_headers, response_headers, named } = *for_all;
         let methods = table.methods("method").unwrap_or_else(|| vec![Method::GET]);
         let grpc = table.parsed("grpc", "a method such as \"shop.v1.Products/Page\"", full_method).map(|at| at.value);
         for key in ["path", "method", "stream_body", "allowed_origins"]
@@ -253,17 +281,20 @@ impl Route {
         if !table.has("path") && !table.has("grpc") {
             table.missing("path", "path = \"/...\"");
         }
-        if !table.has("flow") {
-            table.missing("flow", "flow = \"flows/file.star:function\"");
-        }
         if let Some(segment) = path.as_ref().and_then(|at| colon_segment(&at.value)) {
             let message = format!("the segment `{segment}` is literal text");
             table.warning("path", &message, &format!("a parameter is written {{{}}}", &segment[1..]));
         }
+        let in_place = InPlace::read(table, path.as_ref().map(|at| &*at.value));
+        let is_answered = flow_ref.is_some()
+            || in_place.redirect.is_some()
+            || in_place.respond.is_some()
+            || in_place.folder.is_some();
         let path = path.map(|at| at.value).or_else(|| grpc.as_ref().map(|method| format!("/{method}")));
         // The rest is read even when one of these is missing, so that all that is wrong is found.
-        let stand_in = FlowRef::new("", "");
-        let mut route = Route::new(Method::GET, path.clone().unwrap_or_default(), flow_ref.clone().unwrap_or(stand_in));
+        let mut route = Route::new(Method::GET, path.clone().unwrap_or_default(), FlowRef::new("", ""));
+        route.flow = flow_ref;
+        InPlace { redirect: route.redirect, respond: route.respond, folder: route.folder } = in_place;
         route.methods = if grpc.is_some() { vec![Method::POST] } else { methods };
         route.grpc = grpc;
         route.hosts = read_hosts(table);
@@ -289,6 +320,7 @@ impl Route {
         route.allowed_origins = origins.unwrap_or_default().into_iter().map(|at| at.value).collect();
         route.cors = Cors::of_route(table, route.grpc.is_none().then_some(&*route.methods), cors);
         route.compression = Compression::of_route(table, compression);
+        route.request_headers = RequestHeaderRules::of_route(table, request_headers);
         route.response_headers = HeaderRules::of_route(table, response_headers);
         route.etag = table.boolean("etag").unwrap_or(false);
         let what = "directives such as \"public, max-age=60\"";
@@ -327,7 +359,7 @@ impl Route {
         }
         route.access = Access::read(table, &named);
         route.limits = FlowLimits::read(table, flow);
-        (path.is_some() && flow_ref.is_some()).then_some(route)
+        (path.is_some() && is_answered).then_some(route)
     }
 }
 

@@ -195,7 +195,13 @@ fn every_key_is_read() {
 
     let [page, home, orders] = &config.routes[..] else { panic!("three routes") };
     assert_eq!((&page.methods[..], page.path.as_str()), (&[Method::POST][..], "/pages/{id}/{*rest}"));
-    assert_eq!((page.flow.file.as_path(), page.flow.function.as_str()), (Path::new("flows/page.star"), "page"));
+    assert_eq!(
+        {
+            let flow = page.flow.as_ref().expect("a flow");
+            (flow.file.as_path(), flow.function.as_str())
+        },
+        (Path::new("flows/page.star"), "page")
+    );
     assert_eq!(page.timeout, Duration::from_millis(400));
     assert_eq!((page.limit, page.max_waiting, page.max_body), (7, 8, 9_000));
     assert_eq!(page.priority, Priority::Low);
@@ -207,7 +213,8 @@ fn every_key_is_read() {
     );
     assert_eq!((home.limit, home.max_waiting, home.max_body), (500, 0, 2_000_000), "the server's");
     assert_eq!(home.limits, flow, "what [flow] says");
-    assert_eq!(&FULL[home.flow.at.start..home.flow.at.end], "\"flows/page.star:home\"");
+    let flow = home.flow.as_ref().expect("a flow");
+    assert_eq!(&FULL[flow.at.start..flow.at.end], "\"flows/page.star:home\"");
 
     let access = &orders.access;
     assert_eq!(

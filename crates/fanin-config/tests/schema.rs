@@ -152,11 +152,17 @@ fn the_reader_knows_what_the_schema_says() {
         ("Compression", "[compression]\nzzzzzzzzzzzz = 1"),
         ("HeaderRules", "[response_headers]\nzzzzzzzzzzzz = 1"),
         ("Cors", "[cors]\nzzzzzzzzzzzz = 1"),
+        ("RequestHeaderRules", "[request_headers]\nzzzzzzzzzzzz = 1"),
+        ("AnswerHeaders", "[upstreams.a.answer_headers]\nzzzzzzzzzzzz = 1"),
+        ("Signing", "[signing]\nzzzzzzzzzzzz = 1"),
+        ("Redirect", "[[routes]]\n[routes.redirect]\nzzzzzzzzzzzz = 1"),
+        ("Respond", "[[routes]]\n[routes.respond]\nzzzzzzzzzzzz = 1"),
+        ("Folder", "[[routes]]\n[routes.folder]\nzzzzzzzzzzzz = 1"),
     ] {
         assert_eq!(known(text), keys(&schema["$defs"][name]), "{name}");
     }
     let sections = schema["$defs"].as_object().expect("sections");
-    assert_eq!(sections.len(), 31, "a section that is not compared above: {:?}", sections.keys());
+    assert_eq!(sections.len(), 37, "a section that is not compared above: {:?}", sections.keys());
 }
 
 #[test]

@@ -11,7 +11,8 @@ use fanin_lang::{CallHandle, Failure, Kind, Outcome, Value};
 use fanin_upstream::{Answer, CallError, ErrorKind, Fault, Upstream};
 use http::Method;
 
-use crate::request_object::{join_headers, object};
+use crate::request_docs::object;
+use crate::request_object::join_headers;
 
 /// The answer or error of a call, for `.status`, `.error` and the response.
 pub(crate) struct CallSource {

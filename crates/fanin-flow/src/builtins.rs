@@ -1,11 +1,11 @@
-//! The builtins of flows besides the language: `response`, `abort` and `stream`.
+//! The builtins of flows besides the language: `response`, `abort` and `stream`; `redirect`, `cookie`, `sign`, `unsign` and `file` have files
+//! of their own.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fanin_lang::value::{Object, view};
+use fanin_lang::value::view;
 use fanin_lang::{
     Args, Argument, Awaits, CallDiagnostic, Ctx, Failure, Globals, Kind, NativeFn, StaticCall, Stop, Value,
 };
@@ -13,81 +13,15 @@ use fanin_upstream::StreamBounds;
 use http::StatusCode;
 
 use crate::call::STREAM;
+use crate::cookies;
 use crate::flow_host::{FlowHost, StreamOptions};
+use crate::form;
 use crate::json;
 use crate::messages;
+use crate::redirect;
+use crate::response_object::{ResponseObject, RpcParts};
 use crate::rpc_status::{RpcStatus, error_code};
-
-/// `response(status = 200, headers = {}, body = None, text = None, message = None, details = None, trailers = None)`
-#[derive(Clone)]
-pub(crate) struct ResponseObject {
-    /// `None` if the flow sets none: 200, or that of a streamed answer.
-    pub(crate) status: Option<StatusCode>,
-    pub(crate) headers: Value,
-    pub(crate) body: Value,
-    pub(crate) text: Option<Value>,
-    /// What only clients get that call a method.
-    pub(crate) rpc: Option<Box<RpcParts>>,
-}
-
-/// The parts of a response for clients that call a method.
-#[derive(Clone, Default)]
-pub(crate) struct RpcParts {
-    /// The number of the code, if the status is one of gRPC.
-    pub(crate) code: Option<u8>,
-    pub(crate) message: Option<Value>,
-    pub(crate) details: Option<Value>,
-    pub(crate) trailers: Option<Value>,
-}
-
-impl RpcParts {
-    fn values(&self) -> impl Iterator<Item = &Value> {
-        [&self.message, &self.details, &self.trailers].into_iter().flatten()
-    }
-}
-
-impl fmt::Debug for ResponseObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<response {}>", self.status().as_u16())
-    }
-}
-
-impl ResponseObject {
-    pub(crate) fn status(&self) -> StatusCode {
-        self.status.unwrap_or(StatusCode::OK)
-    }
-}
-
-impl Object for ResponseObject {
-    fn type_name(&self) -> &'static str {
-        "response"
-    }
-
-    fn attribute(&self, name: &str) -> Result<Option<Value>, Stop> {
-        Ok(Some(match name {
-            "status" => Value::Int(self.status().as_u16().into()),
-            "headers" => self.headers.clone(),
-            "body" => self.body.clone(),
-            "text" => self.text.clone().unwrap_or_default(),
-            _ => return Ok(None),
-        }))
-    }
-
-    fn names(&self) -> Vec<&str> {
-        vec!["body", "headers", "status", "text"]
-    }
-
-    fn visit(&self, visit: &mut dyn FnMut(&Value)) {
-        visit(&self.headers);
-        visit(&self.body);
-        self.text.iter().for_each(&mut *visit);
-        self.rpc.iter().flat_map(|rpc| rpc.values()).for_each(visit);
-    }
-
-    fn show(&self) -> String {
-        format!("{self:?}")
-    }
-}
+use crate::signing;
 
 /// `abort(404, "no such product")`: the payload of the failure that ends the flow.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -158,8 +92,8 @@ pub(crate) fn details(name: &str, value: Option<&Value>) -> Result<Vec<Bytes>, F
 }
 
 fn response(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
-    let names = ["status", "headers", "body", "text", "message", "details", "trailers"];
-    let [code, headers, body, text, message, details, trailers] = args.bind("response", false, names, 0)?;
+    let names = ["status", "headers", "body", "text", "message", "details", "trailers", "cookies"];
+    let [code, headers, body, text, message, details, trailers, cookies] = args.bind("response", false, names, 0)?;
     let (status, code) = match code {
         Some(code) => status(code, "response", 200).map(|(status, code)| (Some(status), code))?,
         None => (None, None),
@@ -182,6 +116,8 @@ fn response(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
         headers: headers.cloned().unwrap_or_default(),
         body: body.cloned().unwrap_or_default(),
         text: text.cloned(),
+        is_empty: false,
+        cookies: cookies.cloned().unwrap_or_default(),
         rpc,
     }))
 }
@@ -274,15 +210,27 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Value, Stop> {
     }
 }
 
-static FUNCTIONS: [NativeFn; 3] = [
+static FUNCTIONS: [NativeFn; 8] = [
     NativeFn::new("response", response)
         .awaits(Awaits::These(0))
-        .signature("response(status: int | str?, headers?, body?, text?, message?, details?, trailers?)")
+        .signature("response(status: int | str?, headers?, body?, text?, message?, details?, trailers?, cookies?)")
         .checked(|call| check_status("response", call)),
     NativeFn::new("abort", abort)
         .awaits(Awaits::Deep)
         .signature("abort(status: int | str, message: str | None?, details: list | None?)")
         .checked(|call| check_status("abort", call)),
+    NativeFn::new("redirect", redirect::redirect)
+        .awaits(Awaits::Deep)
+        .signature("redirect(location, status: int?, query: dict | None?, hosts: list | None?, cookies: list | None?)")
+        .checked(redirect::check),
+    NativeFn::new("cookie", cookies::cookie).awaits(Awaits::Deep).signature(
+        "cookie(name: str, value, max_age: int | str | None?, path: str?, domain: str | None?, http_only: bool?, secure: bool?, same_site: str?)",
+    ),
+    NativeFn::new("sign", signing::sign).awaits(Awaits::Deep).signature("sign(value: str, name: str?)"),
+    NativeFn::new("unsign", signing::unsign)
+        .awaits(Awaits::Deep)
+        .signature("unsign(text, name: str?, max_age: str | None?)"),
+    NativeFn::new("file", form::file).awaits(Awaits::Deep).signature("file(content, filename: str, type: str?)"),
     NativeFn::new(STREAM, stream).awaits(Awaits::These(0)).signature(
         "stream(answer, ranges: bool?, max: int | str | None?, idle_timeout: str | None?, timeout: str | None?, format: str | None?)",
     ),
@@ -292,6 +240,6 @@ static FUNCTIONS: [NativeFn; 3] = [
 pub(crate) fn globals() -> Globals {
     let mut globals = Globals::standard();
     globals.functions(&FUNCTIONS);
-    globals.types(&["request", "response", "upstream"]);
+    globals.types(&["cookie", "file", "request", "response", "upstream"]);
     globals
 }

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::builtins::Abort;
 use crate::call_record::Detail;
+use crate::client_error::ClientError;
 use crate::fair_scheduler::{FIRST_SLICE, SLICE, TimeSlice};
 use crate::flow_error::FlowError;
 use crate::flow_host::FlowHost;
@@ -30,7 +31,8 @@ use crate::progressive::Framing;
 use crate::push::PushRefused;
 use crate::refused_path::RefusedPath;
 use crate::reply::{Reply, Success};
-use crate::request_object::{BODY, ClientError, HEADERS, QUERY, RequestObject};
+use crate::request_docs::{COOKIES, FORM};
+use crate::request_object::{BODY, HEADERS, QUERY, RequestObject};
 use crate::respond;
 use crate::route::RouteFlow;
 use crate::sequential_waits;
@@ -454,7 +456,7 @@ fn to_error(failure: &Failure, req: &RequestObject) -> FlowError {
         }
     }
     let is_missing = matches!(failure.kind, Kind::Key | Kind::Index | Kind::Type);
-    if is_missing && [QUERY, HEADERS, BODY].iter().any(|part| failure.message.starts_with(part)) {
+    if is_missing && [QUERY, HEADERS, BODY, COOKIES, FORM].iter().any(|part| failure.message.starts_with(part)) {
         return FlowError::client(failure.message.clone());
     }
     FlowError::flow()

@@ -30,13 +30,15 @@ use crate::plan::RoutePlan;
 use crate::push::ChannelsCell;
 use crate::route::{LargeBodies, RouteFlow};
 use crate::sequential_waits::SequentialWaits;
+use crate::signing_keys::Keys;
 use crate::threads::{Pool, Pools};
 use crate::worker::Worker;
 
 /// The flows of a configuration's routes: compiled once, shared by all workers.
 pub struct Flows {
     program: Program,
-    routes: Vec<Arc<RouteFlow>>,
+    /// `None` for a route that something else answers.
+    routes: Vec<Option<Arc<RouteFlow>>>,
     sequential_waits: Arc<SequentialWaits>,
     /// Lines of `log` and `print` above `max_log_rate`.
     log_dropped: Counter,
@@ -127,6 +129,14 @@ impl Flows {
         let (mut routes, mut before) = (Vec::new(), Vec::new());
         let sequential_waits = Arc::new(SequentialWaits::default());
         let log_dropped = Counter::default();
+        let signing = match config.signing.as_ref().map(|signing| Keys::read(&signing.key_files)).transpose() {
+            Ok(keys) => keys,
+            Err(wrong) => {
+                let file = config.dir.join(FILE_NAME).display().to_string();
+                diagnostics.push(Diagnostic::file(file, format!("signing.key_files: {wrong}")));
+                None
+            }
+        };
         let make = |index: usize, route: &Route, flow: &FlowRef, is_before: bool| {
             let file = flow.file.to_string_lossy().replace('\\', "/");
             let function = function(&program, &file, &flow.function)
@@ -146,12 +156,13 @@ impl Flows {
                 grpc: route.grpc.is_some() && !is_before,
                 streams: modules.mention(&file, STREAM),
                 sequential_waits: sequential_waits.clone(),
+                signing: signing.clone(),
                 log: FlowLog::new(route.limits.max_log_rate, log_dropped.clone()),
                 large_bodies: LargeBodies::default(),
             }))
         };
         for (index, route) in config.routes.iter().enumerate() {
-            match make(index, route, &route.flow, false) {
+            match route.flow.as_ref().map(|flow| make(index, route, flow, false)).transpose() {
                 Ok(flow) => routes.push(flow),
                 Err(wrong) => diagnostics.push(wrong),
             }
@@ -176,7 +187,7 @@ impl Flows {
         let mut source = None;
         let mut found = Vec::new();
         for (route, flow) in config.routes.iter().zip(&self.routes) {
-            if let Some(budget) = &route.budget {
+            if let (Some(budget), Some(flow)) = (&route.budget, flow) {
                 let source = source.get_or_insert_with(|| configuration(config));
                 found.extend(budget::check(route, budget, &self.plan(flow), source));
             }
@@ -224,8 +235,8 @@ impl Flows {
 
     /// The plan of each route's flow, in the order of the configuration, each after that of the flow before it.
     pub fn plans(&self) -> Vec<RoutePlan> {
-        let both = self.routes.iter().zip(&self.before).flat_map(|(route, before)| before.iter().chain([route]));
-        both.map(|route| self.plan(route)).collect()
+        let both = self.routes.iter().zip(&self.before).flat_map(|(route, before)| [before.as_ref(), route.as_ref()]);
+        both.flatten().map(|route| self.plan(route)).collect()
     }
 
     /// Takes over the pools of threads of `old`, the flows before a reload, for routes whose pool is unchanged.
@@ -272,7 +283,7 @@ impl Flows {
 
     /// Name of a route's flow, for the watchdog and for logs.
     pub fn describe(&self, route: usize) -> &str {
-        self.routes.get(route).map_or("", |route| &route.name)
+        self.routes.get(route).and_then(Option::as_ref).map_or("", |route| &route.name)
     }
 
     /// The flows on one worker. `activity` is called with a route's index when its flow starts to compute, and with `None` when it
@@ -346,7 +357,7 @@ pub struct Checked {
 
 /// The flows that a route names.
 fn flows_of(route: &Route) -> impl Iterator<Item = &FlowRef> {
-    [&route.flow].into_iter().chain(&route.access.before)
+    route.flow.iter().chain(&route.access.before)
 }
 
 /// The configuration file, for messages about it.
@@ -423,9 +434,11 @@ impl WorkerFlows {
     /// Runs the flow of a route, by its index in the configuration.
     ///
     /// # Panics
-    /// If there is no such route.
+    /// If there is no such route, or it has no flow.
     pub fn run(&self, route: usize, incoming: IncomingRequest) -> FlowFuture {
-        let (worker, flow) = (self.worker.clone(), self.flows.routes[route].clone());
+        #[allow(clippy::expect_used, reason = "who runs routes without a flow has a defect")]
+        let flow = self.flows.routes[route].clone().expect("a route with a flow");
+        let worker = self.worker.clone();
         if let Some(before) = &self.flows.before[route] {
             let (own, pool) = (worker.clone(), self.flows.pools[route].clone());
             let start = Box::new(move |incoming| start(own, pool.as_ref(), flow, incoming));

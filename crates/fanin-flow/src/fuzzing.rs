@@ -10,6 +10,8 @@ use fanin_lang::value::Object;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tokio::time::Instant;
 
+use crate::cookies;
+use crate::form;
 use crate::incoming_request::IncomingRequest;
 use crate::request_object::RequestObject;
 
@@ -91,4 +93,39 @@ pub fn json_body(bytes: &[u8]) -> bool {
         look(doc.root());
         read(&request(Uri::from_static("/"), HeaderMap::new(), body), "body")
     })
+}
+
+/// Reads any bytes as a form: the first line is its content type. Whether it is one.
+///
+/// # Panics
+/// If what was read is not read back from what is sent.
+pub fn form(bytes: &[u8]) -> bool {
+    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+    let (kind, body) = (String::from_utf8_lossy(&bytes[..end]), &bytes[(end + 1).min(bytes.len())..]);
+    let Ok(form) = form::read(&kind, &Bytes::copy_from_slice(body)) else { return false };
+    let mut names: Vec<&str> = form.fields.iter().map(|(name, _)| &**name).collect();
+    names.sort_unstable();
+    names.dedup();
+    // A dict has each name once.
+    if names.len() == form.fields.len() {
+        let fields = Value::record(form.fields.iter().map(|(name, value)| (&**name, Value::str(value))));
+        if let Ok((sent, kind)) = form::encode(&fields) {
+            let again = form::read(kind.to_str().unwrap_or_default(), &sent).map(|form| form.fields);
+            assert_eq!(again, Ok(form.fields));
+        }
+    }
+    true
+}
+
+/// Reads any bytes as cookies, a header in each line. Whether there are any.
+///
+/// # Panics
+/// If a name occurs twice, or has a part of the syntax in it.
+pub fn cookies(bytes: &[u8]) -> bool {
+    let found = cookies::parse(bytes.split(|byte| *byte == b'\n'));
+    for (at, (name, _)) in found.iter().enumerate() {
+        assert!(!name.is_empty() && !name.contains([';', '=']), "{name:?}");
+        assert!(!found[..at].iter().any(|(other, _)| other == name), "{name:?} twice");
+    }
+    !found.is_empty()
 }

@@ -10,25 +10,26 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arcstr::ArcStr;
 use bytes::Bytes;
-use fanin_json::{Doc, write_str};
+use fanin_json::Doc;
 use fanin_lang::value::frozen::FrozenMap;
 use fanin_lang::value::{Frozen, Object};
-use fanin_lang::{Failure, FrozenValue, Kind, Stop, Value};
+use fanin_lang::{FrozenValue, Stop, Value};
 use fanin_tracecontext::{TraceContext, TraceId};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tokio::time::Instant;
 use tracing::field::{DisplayValue, display};
 
+use crate::client_error::client_error;
 use crate::client_headers::ClientHeaders;
 use crate::client_identity::ClientIdentity;
 use crate::flow_error::FlowError;
 use crate::incoming_request::IncomingRequest;
-use crate::name_index::NameIndex;
 use crate::upload::{self, UploadedBody};
 
 use crate::json_thread::{self, Parsing, Reading};
 use crate::refused_path::RefusedPath;
+use crate::request_docs::{ClientParts, all_values, first_values, object};
 use crate::route::LargeBodies;
 
 /// Names of the client's values in messages. A missing part of them is answered with 400.
@@ -41,15 +42,9 @@ pub(crate) const BODY: &str = "the request's body";
 /// Most parameters of a query. More is no use that anybody has, and answered with 400.
 const MAX_QUERY_PARAMETERS: usize = 1_000;
 
-/// An invalid request, found by a flow. The payload of its failure.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct ClientError(pub String);
-
 /// `req`. Its attributes are built on first use. It lives as long as its flow, so it keeps only what a flow can read.
 pub(crate) struct RequestObject {
     number: u64,
-    known_id: Option<HeaderValue>,
     method: Method,
     pub(crate) target: PathAndQuery,
     path_params: Vec<(ArcStr, ArcStr)>,
@@ -70,11 +65,13 @@ pub(crate) struct RequestObject {
 /// Attributes that few flows use.
 #[derive(Default)]
 struct LazyParts {
+    known_id: OnceCell<HeaderValue>,
     query_all: OnceCell<Doc>,
     headers: OnceCell<Doc>,
     body: OnceCell<Doc>,
     body_was_read: Cell<bool>,
     time: OnceCell<i64>,
+    parts: ClientParts,
 }
 
 impl RequestObject {
@@ -96,9 +93,8 @@ impl RequestObject {
             permit: _,
             detail: _,
         } = incoming;
-        RequestObject {
+        let request = RequestObject {
             number,
-            known_id,
             method,
             target: uri.into_parts().path_and_query.unwrap_or_else(|| PathAndQuery::from_static("/")),
             path_params: params,
@@ -114,7 +110,11 @@ impl RequestObject {
             params: OnceCell::new(),
             query: OnceCell::new(),
             lazy: OnceCell::new(),
+        };
+        if let Some(id) = known_id {
+            let _ = request.lazy().known_id.set(id);
         }
+        request
     }
 
     /// Its number.
@@ -145,7 +145,7 @@ impl RequestObject {
     /// The id by which others know it, for log lines.
     pub(crate) fn known_id(&self) -> Option<&str> {
         // The server takes ASCII only.
-        self.known_id.as_ref()?.to_str().ok()
+        self.lazy.get()?.known_id.get()?.to_str().ok()
     }
 
     /// What the client receives if its body was passed on and was not complete.
@@ -174,6 +174,25 @@ impl RequestObject {
         found.or_else(|| refused.find_in(self.lazy.get()?.body.get()?.root()))
     }
 
+    /// Whether the client has sent this value: in the path, the query, a field of the form or a header.
+    #[cold]
+    pub(crate) fn has_value(&self, value: &str) -> bool {
+        let in_form = || self.lazy().parts.has_field(value);
+        self.path_params.iter().any(|(_, own)| *own == value)
+            || self.pairs().is_ok_and(|mut pairs| pairs.any(|(_, own)| own == value))
+            || self.client_headers.iter().any(|(_, own)| own.as_bytes() == value.as_bytes())
+            || in_form()
+    }
+
+    /// When the request began, in milliseconds since 1970: the same value throughout the request.
+    pub(crate) fn time(&self) -> i64 {
+        *self.lazy().time.get_or_init(|| {
+            let began = SystemTime::now().checked_sub(self.start.elapsed());
+            let since = began.and_then(|began| began.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        })
+    }
+
     fn lazy(&self) -> &LazyParts {
         self.lazy.get_or_init(Box::default)
     }
@@ -192,7 +211,7 @@ impl RequestObject {
         } else if lazy.body.get().is_some_and(|mine| mine.same(doc)) {
             Some(BODY)
         } else {
-            None
+            lazy.parts.origin(doc)
         }
     }
 
@@ -200,14 +219,7 @@ impl RequestObject {
         if let Some(doc) = self.query.get() {
             return Ok(doc);
         }
-        let mut pairs: Vec<(Cow<'_, str>, Cow<'_, str>)> = Vec::new();
-        let mut names = NameIndex::default();
-        for (name, value) in self.pairs()? {
-            if names.find_or_add(&name, pairs.iter().map(|(name, _)| name)).is_none() {
-                pairs.push((name, value));
-            }
-        }
-        let doc = object(pairs.iter().map(|(name, value)| (&**name, &**value)))?;
+        let doc = first_values(self.pairs()?)?;
         Ok(self.query.get_or_init(|| doc))
     }
 
@@ -215,31 +227,7 @@ impl RequestObject {
         if let Some(doc) = self.lazy().query_all.get() {
             return Ok(doc);
         }
-        let mut lists: Vec<(Cow<'_, str>, Vec<Cow<'_, str>>)> = Vec::new();
-        let mut names = NameIndex::default();
-        for (name, value) in self.pairs()? {
-            match names.find_or_add(&name, lists.iter().map(|(name, _)| name)) {
-                Some(at) => lists[at].1.push(value),
-                None => lists.push((name, vec![value])),
-            }
-        }
-        let mut text = vec![b'{'];
-        for (at, (name, values)) in lists.iter().enumerate() {
-            if at > 0 {
-                text.push(b',');
-            }
-            write_str(&mut text, name);
-            text.extend_from_slice(b":[");
-            for (at, value) in values.iter().enumerate() {
-                if at > 0 {
-                    text.push(b',');
-                }
-                write_str(&mut text, value);
-            }
-            text.push(b']');
-        }
-        text.push(b'}');
-        let doc = parse(text)?;
+        let doc = all_values(self.pairs()?)?;
         Ok(self.lazy().query_all.get_or_init(|| doc))
     }
 
@@ -300,12 +288,6 @@ impl RequestObject {
     }
 }
 
-#[cold]
-fn client_error(message: String) -> Stop {
-    let payload = ClientError(message.clone());
-    Failure::new(Kind::Host, message).with_payload(Arc::new(payload)).into()
-}
-
 /// Header values by name. Several of one name are joined with a comma (RFC 9110, section 5.3).
 pub(crate) fn join_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     join(headers.iter())
@@ -325,26 +307,6 @@ fn join<'a>(headers: impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)>) ->
         }
     }
     joined.into_iter().map(|(name, values)| (name.as_str().to_owned(), values)).collect()
-}
-
-/// A document of strings. Unlike dicts, documents are immutable and have an origin for error messages.
-pub(crate) fn object<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Doc, Stop> {
-    let mut text = vec![b'{'];
-    for (at, (name, value)) in pairs.enumerate() {
-        if at > 0 {
-            text.push(b',');
-        }
-        write_str(&mut text, name);
-        text.push(b':');
-        write_str(&mut text, value);
-    }
-    text.push(b'}');
-    parse(text)
-}
-
-fn parse(text: Vec<u8>) -> Result<Doc, Stop> {
-    // Indexed, because the flow is about to read it.
-    Doc::parse_indexed(text.into(), 4).map_err(|error| Stop::fail(Kind::Host, format!("internal error: {error}")))
 }
 
 impl fmt::Debug for RequestObject {
@@ -373,8 +335,14 @@ impl Object for RequestObject {
             "query" => Value::json(req.query()?.clone()),
             "query_all" => Value::json(req.query_all()?.clone()),
             "headers" => Value::json(req.header_doc()?.clone()),
-            "body" | "text" if req.upload.is_some() => return Err(upload::not_read(name)),
+            "cookies" => req.lazy().parts.cookies(&req.client_headers)?,
+            "body" | "text" | "form" | "form_all" | "files" if req.upload.is_some() => {
+                return Err(upload::not_read(name));
+            }
             "stream" => upload::stream(req.upload.as_ref())?,
+            "form" => req.lazy().parts.fields(&req.client_headers, &req.content)?,
+            "form_all" => req.lazy().parts.all_fields(&req.client_headers, &req.content)?,
+            "files" => req.lazy().parts.files(&req.client_headers, &req.content)?,
             "body" => req.body()?,
             "text" => match std::str::from_utf8(&req.content) {
                 Ok(text) => Value::str(text),
@@ -386,12 +354,7 @@ impl Object for RequestObject {
             },
             "method" => Value::str(req.method.as_str()),
             "path" => Value::str(req.target.path()),
-            // The same value throughout the request.
-            "time" => Value::Int(*req.lazy().time.get_or_init(|| {
-                let began = SystemTime::now().checked_sub(req.start.elapsed());
-                let since = began.and_then(|began| began.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-                i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-            })),
+            "time" => Value::Int(req.time()),
             "remote" => Value::str(&req.remote.to_string()),
             "principal" => {
                 let principal = req.identity.as_ref().and_then(|identity| identity.principal.as_deref());
@@ -410,6 +373,10 @@ impl Object for RequestObject {
             "body",
             "claims",
             "client",
+            "cookies",
+            "files",
+            "form",
+            "form_all",
             "headers",
             "id",
             "method",
@@ -435,6 +402,7 @@ mod tests {
     use http::header::{ACCEPT, COOKIE, HOST};
 
     use super::*;
+    use crate::client_error::ClientError;
 
     #[test]
     fn repeated_headers_are_kept_together() {

@@ -7,8 +7,9 @@ use http::{HeaderMap, StatusCode};
 use smallvec::smallvec;
 
 use crate::answer::{BodyRule, Content, content};
-use crate::builtins::{self, ResponseObject, RpcParts};
+use crate::builtins;
 use crate::call::{header, text};
+use crate::cookies;
 use crate::flow_host::{FlowHost, StreamedAnswer};
 use crate::json::{self, Pieces};
 use crate::messages::Messages;
@@ -16,6 +17,7 @@ use crate::partial;
 use crate::progressive::{self, Framing, Progress};
 use crate::push;
 use crate::reply::{ReplyBody, Success};
+use crate::response_object::{ResponseObject, RpcParts};
 use crate::rpc_status::RpcStatus;
 use crate::streamed::{self, StreamReply};
 
@@ -63,24 +65,32 @@ pub(crate) fn success(host: &FlowHost, value: &Value) -> Result<Success, Failure
     let (status, mut body, kind, rpc) = match response(value) {
         None => {
             let (body, kind) = body(host, value, limit)?;
-            (StatusCode::OK, body, kind, None)
+            pass_headers(host, value, &mut headers);
+            (StatusCode::OK, body, Some(kind), None)
         }
         Some(parts) => {
-            own_headers("headers", &parts.headers, &mut headers)?;
+            response_headers(&parts, &mut headers)?;
             let (body, kind) = match &parts.text {
+                None if parts.is_empty => (Pieces::new(), None),
                 Some(value) => {
                     let decided = value.decide().map_err(|_| value_error("response(): text is pending"))?;
                     let text = text(&decided).ok_or_else(|| value_error("response(): text must be a string"))?;
-                    (smallvec![bytes::Bytes::copy_from_slice(text.as_bytes())], TEXT)
+                    (smallvec![bytes::Bytes::copy_from_slice(text.as_bytes())], Some(TEXT))
                 }
-                None => body(host, &parts.body, limit)?,
+                None => {
+                    pass_headers(host, &parts.body, &mut headers);
+                    let (body, kind) = body(host, &parts.body, limit)?;
+                    (body, Some(kind))
+                }
             };
             let rpc = parts.rpc.as_deref().map(|parts| rpc(host, parts)).transpose()?.map(Box::new);
             (parts.status(), body, kind, rpc)
         }
     };
-    let is_json = kind == JSON;
-    headers.entry(CONTENT_TYPE).or_insert(kind);
+    let is_json = kind.as_ref() == Some(&JSON);
+    if let Some(kind) = kind {
+        headers.entry(CONTENT_TYPE).or_insert(kind);
+    }
     if route.progressive {
         progressive::vary(&mut headers);
     }
@@ -114,7 +124,9 @@ pub(crate) fn first_part(
 ) -> Result<Option<(Success, Progress)>, Failure> {
     let parts = response(value);
     let body = parts.as_ref().map_or(value, |parts| &parts.body);
-    if parts.as_ref().is_some_and(|parts| matches!(readiness(&parts.headers), Readiness::Pending(_))) {
+    if parts.as_ref().is_some_and(|parts| {
+        [&parts.headers, &parts.cookies].into_iter().any(|value| matches!(readiness(value), Readiness::Pending(_)))
+    }) {
         return Ok(None);
     }
     let mut waits = false;
@@ -125,7 +137,7 @@ pub(crate) fn first_part(
     }
     let mut headers = HeaderMap::new();
     if let Some(parts) = &parts {
-        own_headers("headers", &parts.headers, &mut headers)?;
+        response_headers(parts, &mut headers)?;
     }
     progressive::headers(framing, &mut headers);
     let errors = host.route.errors && matches!(body, Value::Dict(_) | Value::Struct(_)) && !has_member(value, "errors");
@@ -139,11 +151,11 @@ pub(crate) fn first_part(
 fn streamed(host: &FlowHost, value: &Value) -> Result<Option<Success>, Failure> {
     let parts = response(value);
     let body = parts.as_ref().map_or(value, |parts| &parts.body);
-    let Some(StreamedAnswer { upstream, answer, body, messages }) = host.streamed(body) else { return Ok(None) };
+    let Some(StreamedAnswer { upstream, answer, body, rules, messages }) = host.streamed(body) else { return Ok(None) };
     let body = body.ok_or_else(|| value_error("a streamed answer can be returned once"))?;
     let mut headers = HeaderMap::new();
     if let Some(parts) = &parts {
-        own_headers("headers", &parts.headers, &mut headers)?;
+        response_headers(parts, &mut headers)?;
     }
     let rpc = parts.as_ref().and_then(|parts| parts.rpc.as_deref());
     let rpc = rpc.map(|parts| self::rpc(host, parts)).transpose()?.map(Box::new);
@@ -154,7 +166,7 @@ fn streamed(host: &FlowHost, value: &Value) -> Result<Option<Success>, Failure> 
         let body = ReplyBody::Messages(Box::new(Messages::new(body, upstream, framing)));
         return Ok(Some(Success { status, headers, body, rpc }));
     }
-    streamed::pass_headers(&answer.headers, &mut headers);
+    streamed::pass_headers(&answer.headers, rules, &mut headers);
     mark_partial(host, &mut headers);
     let body = StreamReply::new(body, answer, host.req.is_head());
     Ok(Some(Success { status, headers, body: ReplyBody::Stream(Box::new(body)), rpc }))
@@ -182,7 +194,7 @@ fn events(host: &FlowHost, value: &Value) -> Option<Result<Success, Failure>> {
             if parts.status.is_some_and(|status| status != StatusCode::OK) {
                 return Err(value_error("response(): a subscription is sent with status 200"));
             }
-            own_headers("headers", &parts.headers, &mut headers)?;
+            response_headers(parts, &mut headers)?;
         }
         headers.insert(CONTENT_TYPE, EVENTS);
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
@@ -221,6 +233,22 @@ fn body(host: &FlowHost, value: &Value, limit: usize) -> Result<(Pieces, HeaderV
         }
     }
     json::to_pieces(value, limit).map(|pieces| (pieces, JSON)).map_err(|error| error.failure())
+}
+
+/// The headers of an answer that is returned by itself, as the rules of its upstream say.
+fn pass_headers(host: &FlowHost, value: &Value, headers: &mut HeaderMap) {
+    if let Value::Pending(slot) = value
+        && let Some(rules) = host.answer_rules(slot)
+        && let Some(answer) = host.answer_of(slot)
+    {
+        streamed::apply_rules(&answer.headers, rules, headers);
+    }
+}
+
+/// The headers that a `response(...)` sets, cookies among them.
+fn response_headers(parts: &ResponseObject, headers: &mut HeaderMap) -> Result<(), Failure> {
+    own_headers("headers", &parts.headers, headers)?;
+    cookies::set(&parts.cookies, headers)
 }
 
 /// The dict `what`, of names and values.

@@ -9,6 +9,7 @@ use fanin_lang::{FunctionRef, Limits, Program};
 
 use crate::log::FlowLog;
 use crate::sequential_waits::SequentialWaits;
+use crate::signing_keys::Keys;
 
 /// A route's flow, ready to run.
 pub(crate) struct RouteFlow {
@@ -32,6 +33,8 @@ pub(crate) struct RouteFlow {
     pub(crate) streams: bool,
     /// The detector of sequential waits, shared by all routes.
     pub(crate) sequential_waits: Arc<SequentialWaits>,
+    /// The keys of `sign()` and `unsign()`.
+    pub(crate) signing: Option<Arc<Keys>>,
     pub(crate) log: FlowLog,
     pub(crate) large_bodies: LargeBodies,
 }

@@ -3,6 +3,7 @@
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use fanin_config::AnswerHeaders;
 use fanin_upstream::{Answer, ErrorKind, StreamedBody};
 use http::HeaderMap;
 use http::header::{
@@ -27,13 +28,31 @@ const PASSED: [HeaderName; 11] = [
     VARY,
 ];
 
-/// Passes on what describes the body. What the flow sets takes precedence.
-pub(crate) fn pass_headers(answer: &HeaderMap, headers: &mut HeaderMap) {
-    for name in PASSED {
-        if !headers.contains_key(&name) {
-            for value in answer.get_all(&name) {
-                headers.append(name.clone(), value.clone());
-            }
+/// Passes on what describes the body, and what the upstream's rules say. What the flow sets takes precedence.
+pub(crate) fn pass_headers(answer: &HeaderMap, rules: Option<&AnswerHeaders>, headers: &mut HeaderMap) {
+    let removed = rules.map_or(&[][..], |rules| &rules.remove);
+    for name in PASSED.iter().filter(|name| !removed.contains(name)) {
+        pass(name, answer, headers);
+    }
+    if let Some(rules) = rules {
+        apply_rules(answer, rules, headers);
+    }
+}
+
+/// What an upstream's rules say of the headers of its answers, for one that is passed on. What the flow sets takes precedence.
+pub(crate) fn apply_rules(answer: &HeaderMap, rules: &AnswerHeaders, headers: &mut HeaderMap) {
+    for (name, value) in &rules.set {
+        headers.entry(name).or_insert_with(|| value.clone());
+    }
+    for name in &rules.pass {
+        pass(name, answer, headers);
+    }
+}
+
+fn pass(name: &HeaderName, answer: &HeaderMap, headers: &mut HeaderMap) {
+    if !headers.contains_key(name) {
+        for value in answer.get_all(name) {
+            headers.append(name.clone(), value.clone());
         }
     }
 }

@@ -136,3 +136,4 @@ pub use route_spec::RouteSpec;
 pub use server::{Handle, start};
 pub use upgrade::Upgraded;
 pub use upload::{Upload, UploadError};
+pub use web::{has_tag, preferred_encoding};

@@ -36,6 +36,10 @@ pub struct RouteSpec {
     pub etag: bool,
     /// `Cache-Control` of responses that do not have it.
     pub cache_control: Option<HeaderValue>,
+    /// Which headers of clients the application sees.
+    pub request_headers: Option<fanin_config::RequestHeaderRules>,
+    /// The rest of the path, with which the pattern ends, may be empty.
+    pub rest_may_be_empty: bool,
     /// Headers that responses get, or must not have.
     pub response_headers: Option<fanin_config::HeaderRules>,
     /// What the route promises. Metrics count the requests that keep it.
@@ -64,6 +68,8 @@ impl RouteSpec {
             compression: None,
             etag: false,
             cache_control: None,
+            request_headers: None,
+            rest_may_be_empty: false,
             response_headers: None,
             guarded: false,
             objective: None,
@@ -104,6 +110,8 @@ impl From<&fanin_config::Route> for RouteSpec {
             compression: route.compression.clone(),
             etag: route.etag,
             cache_control: route.cache_control.clone(),
+            request_headers: route.request_headers.clone(),
+            rest_may_be_empty: route.folder.is_some(),
             response_headers: route.response_headers.clone(),
             guarded: false,
             objective: route.objective,

@@ -174,6 +174,16 @@ fn paths(routes: &[RouteSpec], of_host: &[usize], errors: &mut Vec<String>) -> P
             }
         }
     }
+    for (at, route) in of_host.iter().map(|at| (*at, &routes[*at])).filter(|(_, route)| route.rest_may_be_empty) {
+        let Some((folder, _)) = route.path.rsplit_once("{*") else { continue };
+        let of_path = by_path.entry(anonymous(folder)).or_default();
+        for method in &route.methods {
+            // A route for the folder itself takes precedence.
+            if !of_path.iter().any(|(known, _)| known == method) {
+                of_path.push((method.clone(), at));
+            }
+        }
+    }
     let mut paths = Paths::new();
     for (pattern, of_path) in by_path {
         let label = routes[of_path[0].1].label();
@@ -363,6 +373,18 @@ mod tests {
         assert!(error.diagnostics[0].contains("GET /a/{x} and GET /a/{y} match the same paths"), "{error}");
         assert!(error.diagnostics[1].contains("two routes GET /b"), "{error}");
         assert!(error.diagnostics[2].contains("GET /c/{"), "{error}");
+    }
+
+    #[test]
+    fn the_rest_of_a_path_may_be_empty() {
+        let folder = RouteSpec { rest_may_be_empty: true, ..RouteSpec::new(Method::GET, "/{lang}/assets/{*file}") };
+        let router = Router::new(std::slice::from_ref(&folder), RequestSlashes::Keep).unwrap();
+        assert_eq!(at(&router, &Method::GET, "/en/assets/"), found(0, &["en"]));
+        assert_eq!(at(&router, &Method::HEAD, "/en/assets/a/b.css"), found(0, &["en", "a/b.css"]));
+        assert_eq!(at(&router, &Method::GET, "/en/assets"), Found::NoPath);
+        let page = RouteSpec::new(Method::GET, "/{other}/assets/");
+        let router = Router::new(&[folder, page], RequestSlashes::Keep).unwrap();
+        assert_eq!(at(&router, &Method::GET, "/en/assets/"), found(1, &["en"]));
     }
 
     #[test]

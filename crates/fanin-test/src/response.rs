@@ -10,7 +10,7 @@ use fanin_flow::{FlowError, FlowRecord};
 use fanin_lang::value::Object;
 use fanin_lang::{Kind, Stop, Value};
 use fanin_trace::{CallTrace, Sharing};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode, Uri};
 
 use crate::stub::split;
@@ -135,9 +135,9 @@ impl fmt::Debug for ResponseObject {
     }
 }
 
-const ATTRIBUTES: [&str; 14] = [
-    "body", "calls", "complete", "elapsed", "error", "headers", "json", "partial", "request", "rounds", "route",
-    "sent", "status", "text",
+const ATTRIBUTES: [&str; 15] = [
+    "body", "calls", "complete", "cookies", "elapsed", "error", "headers", "json", "partial", "request", "rounds",
+    "route", "sent", "status", "text",
 ];
 
 impl Object for ResponseObject {
@@ -151,6 +151,7 @@ impl Object for ResponseObject {
         Ok(Some(match name {
             "status" => Value::Int(it.status.as_u16().into()),
             "headers" => values::headers(&it.headers),
+            "cookies" => cookies(&it.headers),
             "text" => Value::str(&text()),
             "body" if it.headers.get(CONTENT_TYPE).is_none_or(|kind| !is_json(kind.as_bytes())) => Value::str(&text()),
             "json" | "body" => match values::json(&it.body) {
@@ -190,6 +191,20 @@ impl Object for ResponseObject {
     fn show(&self) -> String {
         format!("{self:?}")
     }
+}
+
+/// The cookies that a response sets, by name: each with its value, and its attributes as text.
+fn cookies(headers: &HeaderMap) -> Value {
+    let lines = headers.get_all(SET_COOKIE).iter().map(|line| String::from_utf8_lossy(line.as_bytes()));
+    let all: Vec<(String, Value)> = lines
+        .map(|line| {
+            let (pair, attributes) = line.split_once(';').unwrap_or((&line, ""));
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let fields = structure([("value", Value::str(value)), ("attributes", Value::str(attributes.trim()))]);
+            (name.to_owned(), fields)
+        })
+        .collect();
+    Value::record(all.iter().map(|(name, value)| (name.as_str(), value.clone())))
 }
 
 fn is_json(kind: &[u8]) -> bool {

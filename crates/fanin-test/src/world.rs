@@ -15,6 +15,7 @@ use fanin_flow::{ClientIdentity, Detail, FlowError, Flows, IncomingRequest, Repl
 use fanin_lang::{CoveredPoint, Program};
 use fanin_push::Channels;
 use fanin_server::{Problem, Response, RouteFinder};
+use fanin_static::{Requested, Static};
 use fanin_upstream::{Upstreams, WorkerClient, without_network};
 use futures_util::future::join_all;
 use http::header::{CONTENT_TYPE, HOST};
@@ -39,6 +40,8 @@ pub(crate) struct Setting {
     /// The configuration, its upstreams without a network.
     pub(crate) config: Config,
     pub(crate) finder: RouteFinder,
+    /// What answers the routes that have no flow.
+    statics: Vec<Option<Static>>,
 }
 
 impl Setting {
@@ -53,7 +56,7 @@ impl Setting {
             route.executor = Executor::Coroutines;
         }
         let finder = RouteFinder::new(&config).map_err(|error| TestError::Routes(error.to_string()))?;
-        Ok(Setting { config, finder })
+        Ok(Setting { statics: Static::of_routes(&config), config, finder })
     }
 }
 
@@ -216,6 +219,9 @@ async fn one(worker: &WorkerFlows, setting: &Setting, request: TestRequest) -> R
     if route.grpc.is_some() {
         return Err(format!("{shown}: tests cannot call a method of a route that serves gRPC"));
     }
+    if let Some(answer) = &setting.statics[found.route] {
+        return Ok(without_flow(answer, shown, route.label(), &request, &found.params));
+    }
     if request.body.len() > route.max_body {
         return Ok(Received::by_server(shown, StatusCode::PAYLOAD_TOO_LARGE));
     }
@@ -227,7 +233,13 @@ async fn one(worker: &WorkerFlows, setting: &Setting, request: TestRequest) -> R
         method: request.method.clone(),
         uri: request.uri.clone(),
         params: found.params.iter().map(|(name, value)| ((&**name).into(), (&**value).into())).collect(),
-        headers: request.headers,
+        headers: {
+            let mut headers = request.headers;
+            if let Some(rules) = &route.request_headers {
+                rules.apply(&mut headers);
+            }
+            headers
+        },
         body: if route.stream_body { Bytes::new() } else { request.body },
         upload,
         identity: request.identity.map(Box::new),
@@ -252,6 +264,23 @@ fn host_of(headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let authority: Option<http::uri::Authority> = host.parse().ok();
     authority.map(|authority| authority.host().to_ascii_lowercase()).unwrap_or_default()
+}
+
+/// The response of a route without a flow.
+fn without_flow(
+    answer: &Static,
+    shown: String,
+    route: String,
+    request: &TestRequest,
+    params: &[(Box<str>, Box<str>)],
+) -> Received {
+    let (method, headers) = (&request.method, &request.headers);
+    let requested = Requested { method, path: request.uri.path(), query: request.uri.query(), headers };
+    let params = || params.iter().map(|(name, value)| (&**name, &**value));
+    let response = answer.at_once(requested, params()).unwrap_or_else(|| answer.blocking(requested, params()));
+    let Response { status, headers, body, .. } = response;
+    let body = if *method == Method::HEAD { Bytes::new() } else { body.to_bytes() };
+    Received { route, headers, body, ..Received::by_server(shown, status) }
 }
 
 async fn received(request: String, route: String, start: Instant, reply: Reply) -> Result<Received, String> {

@@ -144,6 +144,18 @@ impl Shown {
             fs::create_dir_all(file.parent().expect("a parent")).expect("created");
             fs::write(file, pem(name)).expect("written");
         }
+        // The key is, too.
+        for name in self.files[config].split('"').filter(|text| text.ends_with(".key")) {
+            let file = dir.path().join(config).with_file_name(name);
+            fs::create_dir_all(file.parent().expect("a parent")).expect("created");
+            fs::write(file, "k".repeat(32)).expect("written");
+        }
+        // And the folder of files.
+        if self.files[config].contains("\"public\"") {
+            let folder = dir.path().join(config).with_file_name("public");
+            fs::create_dir_all(&folder).expect("created");
+            fs::write(folder.join("index.html"), "").expect("written");
+        }
         let config = dir.path().join(config);
         run(&[words, &[config.to_str().expect("text")]].concat())
     }

@@ -127,6 +127,16 @@ fn requests_to_the_server() {
 }
 
 #[test]
+fn forms_that_clients_send() {
+    assert_eq!(run("form", 20_000, fanin_flow::fuzzing::form), corpus("form").len());
+}
+
+#[test]
+fn cookies_that_clients_send() {
+    assert_eq!(run("cookies", 20_000, fanin_flow::fuzzing::cookies), corpus("cookies").len());
+}
+
+#[test]
 fn encodings_and_tags_that_clients_accept() {
     assert_eq!(run("accept", 20_000, fanin_server::fuzzing::accept), corpus("accept").len());
 }

@@ -12,4 +12,4 @@ mod tables;
 pub(crate) use item::{Item, Located};
 pub(crate) use session::Reader;
 pub(crate) use table::{Table, replace};
-pub(crate) use tables::TableOrWord;
+pub(crate) use tables::{TableOrText, TableOrWord};

@@ -5,6 +5,14 @@ use toml::de::DeValue;
 use crate::reader::item::Located;
 use crate::reader::table::{Table, in_order};
 
+/// The value of a key that holds a table, or a text that stands for one.
+pub(crate) enum TableOrText<'t, 'r> {
+    /// A text, which is not read yet.
+    Text,
+    /// A table.
+    Table(Table<'t, 'r>),
+}
+
 /// The value of a key that holds a table or a fixed word, such as `"off"`.
 pub(crate) enum TableOrWord<'t, 'r> {
     /// The key is absent or invalid. An invalid value is reported.
@@ -31,6 +39,19 @@ impl<'t, 'r> Table<'t, 'r> {
             _ => {
                 item.type_error(what, None);
                 TableOrWord::Absent
+            }
+        }
+    }
+
+    /// A table or a text. `None` if the key is absent or invalid. An invalid value is reported.
+    pub fn table_or_text(&mut self, key: &'static str, what: &str) -> Option<TableOrText<'t, 'r>> {
+        let item = self.item(key)?;
+        match item.get() {
+            DeValue::Table(_) => Table::from_item(&item).map(TableOrText::Table),
+            DeValue::String(_) => Some(TableOrText::Text),
+            _ => {
+                item.type_error(what, None);
+                None
             }
         }
     }

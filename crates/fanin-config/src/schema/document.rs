@@ -21,9 +21,11 @@ use crate::push::Push;
 use crate::rate_limit::RateLimit;
 use crate::recorder::Recorder;
 use crate::route::Route;
+use crate::route_kind::KINDS;
 use crate::server::Server;
 use crate::server_tls::ServerTls;
 use crate::tracing::Tracing;
+use crate::upstream::answer_headers::AnswerHeaders;
 use crate::upstream::batch::Batch;
 use crate::upstream::breaker::Breaker;
 use crate::upstream::cache::Cache;
@@ -37,6 +39,10 @@ use crate::upstream::statement_batch::StatementBatch;
 use crate::upstream::tls::ClientTls;
 use crate::web::compression::Compression;
 use crate::web::cors::Cors;
+use crate::web::folder::Folder;
+use crate::web::redirect::Redirect;
+use crate::web::request_headers::RequestHeaderRules;
+use crate::web::respond::Respond;
 use crate::web::response_headers::HeaderRules;
 
 impl Config {
@@ -57,6 +63,12 @@ impl Config {
         strict(&mut sections["Cors"], &["origins"], &without(value(&Cors::new(Vec::new())), &["origins"]));
         strict(&mut sections["Compression"], &[], &value(&Compression::default()));
         strict(&mut sections["HeaderRules"], &[], &value(&HeaderRules::default()));
+        strict(&mut sections["RequestHeaderRules"], &[], &value(&RequestHeaderRules::default()));
+        strict(&mut sections["Signing"], &["key_files"], &json!({}));
+        strict(&mut sections["AnswerHeaders"], &[], &value(&AnswerHeaders::default()));
+        strict(&mut sections["Redirect"], &["to"], &without(value(&Redirect::new("")), &["to"]));
+        strict(&mut sections["Respond"], &[], &value(&Respond::default()));
+        strict(&mut sections["Folder"], &["path"], &without(value(&Folder::new("")), &["path"]));
         let auth = without(value(&Auth::new(AuthKind::Jwt)), &["kind", "header", "issuers", "audiences", "algorithms"]);
         strict(&mut sections["Auth"], &["kind"], &auth);
         let rate_limit = without(value(&RateLimit::new(1, Duration::from_secs(1))), &["requests", "per", "burst"]);
@@ -106,16 +118,26 @@ impl Config {
 
         // A route may have the keys of [flow], too. Their default is then the value in [flow].
         let mut on_route = sections["FlowLimits"]["properties"].clone();
-        let mut inherited =
-            vec!["path", "flow", "limit", "max_waiting", "max_body", "cors", "compression", "response_headers"];
+        let mut inherited = vec![
+            "path",
+            "flow",
+            "limit",
+            "max_waiting",
+            "max_body",
+            "cors",
+            "compression",
+            "request_headers",
+            "response_headers",
+        ];
         for (key, schema) in on_route.as_object_mut().into_iter().flatten() {
             *schema = without(schema.take(), &["default"]);
             sections["Route"]["properties"][key.as_str()] = schema.clone();
         }
         inherited.extend(limits.as_object().into_iter().flat_map(Map::keys).map(String::as_str));
         let route = value(&Route::new(Method::GET, "", FlowRef::new("", "")));
-        strict(&mut sections["Route"], &["flow"], &without(route, &inherited));
+        strict(&mut sections["Route"], &[], &without(route, &inherited));
         sections["Route"]["anyOf"] = json!([{ "required": ["path"] }, { "required": ["grpc"] }]);
+        sections["Route"]["oneOf"] = KINDS.map(|key| json!({ "required": [key] })).as_slice().into();
         unwrap_lines(&mut root);
         root
     }

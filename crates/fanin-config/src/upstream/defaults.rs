@@ -62,6 +62,7 @@ impl Upstream {
             max_stream: 16 << 30,
             stream_idle_timeout: Duration::from_secs(60),
             headers: HeaderMap::new(),
+            answer_headers: None,
             forward_headers: ["traceparent", "tracestate", "x-request-id"].map(HeaderName::from_static).into(),
             // gRPC has its own header, `grpc-timeout`.
             timeout_header: (kind != UpstreamKind::Grpc).then_some(HeaderName::from_static("x-fanin-timeout-ms")),

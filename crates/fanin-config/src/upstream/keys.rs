@@ -11,6 +11,7 @@ use serde::Serialize;
 use url::Url;
 
 use crate::schema::types;
+use crate::upstream::answer_headers::AnswerHeaders;
 use crate::upstream::breaker::Breaker;
 use crate::upstream::grpc::{FieldNames, FieldNamesText, GrpcCompression, GrpcCompressionText, Int64, Int64Text};
 use crate::upstream::hedge::Hedge;
@@ -180,6 +181,10 @@ pub struct Upstream {
     #[serde(serialize_with = "serialize::list")]
     #[schemars(with = "Vec<String>")]
     pub forward_headers: Vec<HeaderName>,
+    /// Which headers of an answer clients get, if a flow passes the answer on: streamed, or returned by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "AnswerHeaders")]
+    pub answer_headers: Option<AnswerHeaders>,
     /// Header that tells the upstream how many milliseconds the request has left. `"off"` sends none.
     #[serde(serialize_with = "serialize::or_off")]
     #[schemars(with = "types::Or<types::Text, types::Off>")]

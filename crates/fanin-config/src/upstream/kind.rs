@@ -80,6 +80,7 @@ const KEYS_OF_KINDS: &[(&str, &[UpstreamKind])] = &[
     ("operations", &[UpstreamKind::Http]),
     ("headers", ANY_HTTP),
     ("forward_headers", ANY_HTTP),
+    ("answer_headers", &[UpstreamKind::Http]),
     ("keepalive", ANY_HTTP),
     ("keepalive_timeout", ANY_HTTP),
     ("keepalive_idle", ANY_HTTP),

@@ -14,6 +14,7 @@
 //! To add a kind: a variant and its keys in `kind`, a file that parses its endpoint, a field in `keys`, a default in
 //! `defaults`, a line in `read`.
 
+pub(crate) mod answer_headers;
 pub(crate) mod batch;
 pub(crate) mod breaker;
 pub(crate) mod cache;

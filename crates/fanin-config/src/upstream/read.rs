@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::models::Models;
 use crate::reader::{Located, Table, replace};
+use crate::upstream::answer_headers::AnswerHeaders;
 use crate::upstream::breaker::Breaker;
 use crate::upstream::checks::{check_deadline, check_waiting};
 use crate::upstream::headers::{forwardable, read_headers};
@@ -121,6 +122,7 @@ fn read_messages(table: &mut Table<'_, '_>, upstream: &mut Upstream) {
     upstream.headers = read_headers(table);
     let forward = table.list("forward_headers", "the name of a header", false, forwardable);
     replace(&mut upstream.forward_headers, forward.map(|names| names.into_iter().map(|name| name.value).collect()));
+    upstream.answer_headers = table.table("answer_headers").map(AnswerHeaders::read);
     replace(&mut upstream.timeout_header, table.header_or_off("timeout_header"));
     replace(&mut upstream.query_lists, QueryLists::read(table));
     replace(&mut upstream.escaped_slashes, EscapedSlashes::read(table));

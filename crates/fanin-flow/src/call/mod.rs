@@ -23,6 +23,8 @@ pub(crate) struct Arguments {
     pub(crate) headers: Fields,
     pub(crate) json: Option<Value>,
     pub(crate) text: Option<Value>,
+    /// The fields of a form, and whether it is a multipart one.
+    pub(crate) form: Option<Box<(Value, bool)>>,
     /// Named parameters of an operation: they fill its path, and the others its query. For a batched statement, the keys.
     pub(crate) named: Vec<(Box<str>, Value)>,
     /// The operation's index.
@@ -98,6 +100,7 @@ impl Arguments {
             headers: Fields::NONE,
             json: Some(params),
             text: None,
+            form: None,
             named: Vec::new(),
             operation: None,
             plain: true,
@@ -128,6 +131,7 @@ impl Arguments {
             .chain(self.headers.values())
             .chain(&self.json)
             .chain(&self.text)
+            .chain(self.form.as_ref().map(|form| &form.0))
             .chain(named);
         let (mut failed, mut absent) = (None, None);
         for value in values {

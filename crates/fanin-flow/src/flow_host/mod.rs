@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fanin_config::{FlowLimits, Shape};
+use fanin_config::{AnswerHeaders, FlowLimits, Shape};
 use fanin_json::Doc;
 use fanin_lang::{
     CallSite, Failure, Host, HostRef, Kind, PendingValue, Position, ProgramOrder, Value, Waiter, name_origin,
@@ -354,6 +354,12 @@ impl FlowHost {
     pub(crate) fn answer_of(&self, slot: &PendingValue) -> Option<&Answer> {
         let entry = self.calls.iter().find(|entry| entry.slot.same(slot))?;
         if entry.state == CallState::Answered { entry.source.whole() } else { None }
+    }
+
+    /// What rules of its upstream say of the headers of an answer that is passed on.
+    pub(crate) fn answer_rules(&self, slot: &PendingValue) -> Option<&AnswerHeaders> {
+        let entry = self.calls.iter().find(|entry| entry.slot.same(slot))?;
+        entry.object.downcast::<UpstreamObject>()?.upstream.config().answer_headers.as_ref()
     }
 
     /// The failures of a partial response: first the calls that failed, then those that were not sent because of them.

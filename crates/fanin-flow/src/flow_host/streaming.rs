@@ -4,6 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use fanin_config::AnswerHeaders;
 use fanin_lang::value::Object;
 use fanin_lang::{Failure, Kind, PendingValue, Stop, Value};
 use fanin_upstream::{Answer, BodySlot, Request, StreamBounds, StreamedBody};
@@ -45,6 +46,8 @@ pub(crate) struct StreamedAnswer<'h> {
     pub(crate) answer: &'h Answer,
     /// It can be taken once.
     pub(crate) body: Option<Box<StreamedBody>>,
+    /// What its upstream's rules say of its headers.
+    pub(crate) rules: Option<&'h AnswerHeaders>,
     /// The parts of the body are messages, told from each other like this.
     pub(crate) messages: Option<Framing>,
 }
@@ -219,13 +222,15 @@ impl FlowHost {
             return None;
         }
         let answer = entry.source.answer()?;
-        let is_grpc = matches!(entry.object.downcast::<UpstreamObject>()?.backend, Backend::Grpc(_));
+        let object = entry.object.downcast::<UpstreamObject>()?;
+        let is_grpc = matches!(object.backend, Backend::Grpc(_));
+        let rules = object.upstream.config().answer_headers.as_ref();
         // An answer with an error has a body that says why, and no messages.
         let messages = (is_grpc && answer.status == StatusCode::OK).then(|| {
             let chosen = entry.outcome_options.as_ref().and_then(|options| options.format);
             chosen.or_else(|| progressive::framing(self.req.headers())).unwrap_or(messages::DEFAULT)
         });
-        Some(StreamedAnswer { upstream: entry.source.upstream(), answer, body: body.take(), messages })
+        Some(StreamedAnswer { upstream: entry.source.upstream(), answer, body: body.take(), rules, messages })
     }
 
     /// A caller that cannot stream: a thread of a pool.

@@ -26,6 +26,7 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         headers: Fields::NONE,
         json: None,
         text: None,
+        form: None,
         named: Vec::new(),
         operation: object.operation_of(call.method),
         plain: false,
@@ -124,6 +125,12 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
             "headers" => arguments.headers = Fields::capture(call, value)?,
             "json" => arguments.json = Some(call.capture(value)?),
             "text" => arguments.text = Some(call.capture(value)?),
+            "form" | "multipart" if matches!(target, Target::Verb(_)) => {
+                let is_multipart = key.as_str() == "multipart";
+                if arguments.form.replace(Box::new((call.capture(value)?, is_multipart))).is_some() {
+                    return Err(argument_error(format!("a call of {name} has both form and multipart")));
+                }
+            }
             "stream" => options.stream = flag(name, key, value)?,
             "body" if let Some(body) = client_body(value) => {
                 options.upload = Some(body.take().ok_or_else(|| {
@@ -140,7 +147,7 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
             }
             other => {
                 return Err(argument_error(format!("a call of {name} has no argument {other:?}")).with_hint(
-                    "arguments are params, query, headers, json, text, body, stream, timeout, ok, optional, default, returns, safe, unordered",
+                    "arguments are params, query, headers, json, text, form, multipart, body, stream, timeout, ok, optional, default, returns, safe, unordered",
                 ));
             }
         }
@@ -150,7 +157,7 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
         operation::fill_defaults(&object.full_name(call.method), declared, &mut arguments.named)?;
     }
     if options.upload.is_some() {
-        if arguments.json.is_some() || arguments.text.is_some() {
+        if arguments.json.is_some() || arguments.text.is_some() || arguments.form.is_some() {
             return Err(argument_error(format!("a call of {name} has several bodies: a request has one")));
         }
         if options.merging.is_some() || matches!(options.method, Method::GET | Method::HEAD) {
@@ -164,7 +171,12 @@ pub(super) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arg
     if arguments.json.is_some() && arguments.text.is_some() {
         return Err(argument_error(format!("a call of {name} has both json and text: a request has one body")));
     }
-    if (arguments.json.is_some() || arguments.text.is_some()) && matches!(options.method, Method::GET | Method::HEAD) {
+    if arguments.form.is_some() && (arguments.json.is_some() || arguments.text.is_some()) {
+        return Err(argument_error(format!("a call of {name} has a form and another body: a request has one body")));
+    }
+    if (arguments.json.is_some() || arguments.text.is_some() || arguments.form.is_some())
+        && matches!(options.method, Method::GET | Method::HEAD)
+    {
         return Err(argument_error(format!("a {} of {name} cannot have a body", options.method)));
     }
     Ok((arguments, options))

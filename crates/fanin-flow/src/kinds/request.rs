@@ -16,6 +16,7 @@ use super::upstream_object::{Backend, UpstreamObject};
 use crate::call::{Arguments, argument_error, header, pair, text};
 use crate::client_headers::ClientHeaders;
 use crate::encode;
+use crate::form;
 use crate::json;
 use crate::refused_path::RefusedPath;
 
@@ -145,6 +146,14 @@ impl Arguments {
             if let (Some(key), Some(value)) = (key, value) {
                 headers.insert(key, value);
             }
+        }
+        if let Some(form) = &self.form {
+            let (fields, is_multipart) = &**form;
+            let encoded = if *is_multipart { form::encode_multipart(fields) } else { form::encode(fields) };
+            let (body, kind) = encoded.map_err(|what| argument_error(format!("a call of {name}: {what}")))?;
+            // Its boundary is of this body.
+            headers.insert(CONTENT_TYPE, kind);
+            return Ok(Request { method: method.clone(), path_and_query: path, headers, body });
         }
         let body = match (&self.json, &self.text) {
             (None, None) if !placed.json.is_empty() => {

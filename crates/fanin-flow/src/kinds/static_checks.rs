@@ -23,6 +23,9 @@ pub(crate) const NAMES: [&str; 13] = [
     "unordered",
 ];
 
+/// Arguments of verbs only.
+const OF_VERBS: [&str; 3] = ["params", "form", "multipart"];
+
 fn problem(argument: Option<Argument>, message: String) -> CallDiagnostic {
     CallDiagnostic { argument, name_is_wrong: false, message, hint: None }
 }
@@ -68,10 +71,10 @@ pub(crate) fn verb(
         }
     }
     for name in &call.names {
-        if *name != "params" && !NAMES.contains(name) {
+        if !OF_VERBS.contains(name) && !NAMES.contains(name) {
             let mut unknown = problem(Some(named(name)), format!("{shown}() has no argument {name}"));
             unknown.name_is_wrong = true;
-            let near = near(name, NAMES.iter().copied().chain(["params"]));
+            let near = near(name, NAMES.iter().copied().chain(OF_VERBS));
             unknown.hint = Some(match near {
                 Some(near) => format!("did you mean {near}?"),
                 None => "write parameters of the request into query = {...} or json = ...".to_owned(),
@@ -183,10 +186,12 @@ fn options(shown: &str, method: &Method, call: &StaticCall<'_>, found: &mut Vec<
         found.push(problem(Some(named("returns")), format!("returns of {shown}(): {mistake}")));
     }
     let has = |name: &str| call.names.contains(&name);
-    if has("json") && has("text") {
-        found.push(problem(Some(named("text")), format!("{shown}() has both json and text: a request has one body")));
+    let mut bodies = ["json", "text", "form", "multipart"].into_iter().filter(|name| has(name));
+    if let (Some(first), Some(second)) = (bodies.next(), bodies.next()) {
+        let message = format!("{shown}() has both {first} and {second}: a request has one body");
+        found.push(problem(Some(named(second)), message));
     }
-    if let Some(body) = ["json", "text"].into_iter().find(|name| has(name))
+    if let Some(body) = ["json", "text", "form", "multipart"].into_iter().find(|name| has(name))
         && matches!(*method, Method::GET | Method::HEAD)
     {
         let mut wrong = problem(Some(named(body)), format!("a {method} cannot have a body"));

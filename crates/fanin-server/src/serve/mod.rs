@@ -2,6 +2,7 @@
 //!
 //! - `response_future`: the future that hyper polls, and its states. `guard_wait`, `pending_request`: waits before the request runs.
 //! - `client_headers`: what trusted clients set by headers.
+//! - `head_parts`: the target and the transfer coding.
 //! - `read_body`: the request's body. `response_body`: the response's.
 //! - `trace`: the trace that a request takes part in.
 //! - `server_responses`: what the server answers without the application.
@@ -11,6 +12,7 @@ mod client_headers;
 mod connection_headers;
 mod fast_rejection;
 mod guard_wait;
+mod head_parts;
 mod panic;
 mod pending_request;
 mod read_body;
@@ -26,10 +28,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fanin_tracecontext::TraceContext;
-use http::header::TRANSFER_ENCODING;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Uri, Version};
+use http::{HeaderValue, Method, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -37,6 +38,7 @@ use tokio::time::Instant;
 
 use client_headers::{client_priority, client_timeout};
 use guard_wait::GuardWait;
+use head_parts::{is_chunked_at_most, with_path};
 pub(crate) use panic::catch_panic;
 use pending_request::{PendingRequest, Wait};
 use read_body::ReadBody;
@@ -396,23 +398,6 @@ fn held_back(conn: &Rc<ConnectionState>, body: &Incoming) -> Option<HeldBack> {
     (!body.is_end_stream()).then(|| HeldBack::new(conn))
 }
 
-/// The same target with another path.
-#[cold]
-fn with_path(target: Uri, path: &str) -> Uri {
-    let query = target.query().map_or(String::new(), |query| format!("?{query}"));
-    let mut parts = target.clone().into_parts();
-    parts.path_and_query = PathAndQuery::try_from(format!("{path}{query}")).ok();
-    // The path has only lost characters, so it is as valid as before.
-    Uri::from_parts(parts).unwrap_or(target)
-}
-
-/// Whether a body comes as it is, or in chunks. hyper takes any list of codings that ends in chunked, and decodes no other.
-fn is_chunked_at_most(headers: &HeaderMap) -> bool {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let is_chunked = |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
-    codings.next().is_none_or(is_chunked) && codings.next().is_none()
-}
-
 /// Reads the body if there is one, else hands the request over.
 fn admitted<A: Application>(
     generation: &WorkerGeneration<A>,
@@ -469,12 +454,15 @@ fn handle<A: Application>(
     meta: &RequestMeta,
     conn: &ConnectionState,
     route: &Route,
-    parts: Parts,
+    mut parts: Parts,
     params: Params,
     (deadline, priority): (Instant, Priority),
     (body, upload): (Bytes, Option<Box<Upload>>),
     permit: Permit,
 ) -> RequestState<<A::Worker as Worker>::Future> {
+    if let Some(rules) = &route.request_headers {
+        rules.apply(&mut parts.headers);
+    }
     let request = Request {
         id: meta.id,
         known_id: meta.known_id.clone(),

@@ -20,13 +20,23 @@ use std::rc::Rc;
 use fanin_config::HeaderRules;
 use http::header::CACHE_CONTROL;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::{Response, RouteSpec};
 use compress::{Coding, Compress};
 use conditional::Condition;
 use cors::Cors;
 pub(crate) use cors::preflight_method;
+
+/// Which encoding a client prefers to a body as it is, of those in which the application has it: `br` or `gzip`.
+pub fn preferred_encoding(headers: &HeaderMap, brotli: bool, gzip: bool) -> Option<&'static str> {
+    compress::preferred(headers, brotli, gzip)
+}
+
+/// Whether a list of entity tags, as in `If-None-Match`, has this one. Weak and strong tags are the same here.
+pub fn has_tag(headers: &HeaderMap, name: &HeaderName, tag: &HeaderValue) -> bool {
+    entity_tag::is_in(headers.get_all(name).iter().map(HeaderValue::as_bytes), tag.as_bytes())
+}
 
 /// Readers of what clients send, for [`crate::fuzzing`].
 pub(crate) mod fuzz {

@@ -4,6 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fanin_config::RequestHeaderRules;
+
 use crate::Priority;
 use crate::admission::RouteLimiters;
 use crate::metrics::RouteStats;
@@ -25,6 +27,7 @@ pub(crate) struct Route {
     pub(crate) guarded: bool,
     pub(crate) priority: Priority,
     pub(crate) web: Option<Rc<Web>>,
+    pub(crate) request_headers: Option<RequestHeaderRules>,
     pub(crate) limiters: Rc<RouteLimiters>,
     pub(crate) stats: Arc<RouteStats>,
 }

@@ -42,6 +42,7 @@ impl<A: Application> WorkerGeneration<A> {
                     guarded: spec.guarded,
                     priority: spec.priority,
                     web: Web::new(spec),
+                    request_headers: spec.request_headers.clone(),
                     limiters: Rc::new(limiters),
                     stats: metrics.route(worker, label, Some(limiter), spec.objective),
                 })

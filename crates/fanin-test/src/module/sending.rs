@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fanin_flow::ClientIdentity;
 use fanin_lang::{Args, Changes, Ctx, Kind, NativeFn, Stop, Value};
-use http::header::{CONTENT_TYPE, HOST, HeaderValue};
+use http::header::{CONTENT_TYPE, COOKIE, HOST, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 
 use super::{duration, host, text, wrong};
@@ -38,21 +38,34 @@ const UNSENT: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS
     .add(b'^')
     .add(b'\\');
 
-const ARGUMENTS: [&str; 10] =
-    ["method", "path", "query", "headers", "json", "text", "after", "principal", "claims", "client"];
+const ARGUMENTS: [&str; 13] = [
+    "method",
+    "path",
+    "query",
+    "headers",
+    "json",
+    "text",
+    "after",
+    "principal",
+    "claims",
+    "cookies",
+    "form",
+    "multipart",
+    "client",
+];
 
 /// A request from the arguments of a function; `verb` unless the first argument says it.
 fn build(name: &str, args: Args<'_>, verb: Option<Method>) -> Result<TestRequest, Stop> {
-    let mut given: [Option<&Value>; 10] = [None; 10];
+    let mut given: [Option<&Value>; 13] = [None; 13];
     match &verb {
         None => given = args.bind(name, false, ARGUMENTS, 2)?,
         Some(_) => {
-            let names = ["path", "query", "headers", "json", "text", "after", "principal", "claims", "client"];
+            let [_, names @ ..] = ARGUMENTS;
             let rest = args.bind(name, false, names, 1)?;
             given[1..].copy_from_slice(&rest);
         }
     }
-    let [method, path, query, headers, json, body, after, principal, claims, client] = given;
+    let [method, path, query, headers, json, body, after, principal, claims, cookies, form, multipart, client] = given;
     let method = match (verb, method) {
         (Some(verb), _) => verb,
         (None, method) => {
@@ -92,22 +105,49 @@ fn build(name: &str, args: Args<'_>, verb: Option<Method>) -> Result<TestRequest
         }
     }
     map.entry(HOST).or_insert(HeaderValue::from_static("test"));
-    let body = match (json, body) {
-        (Some(_), Some(_)) => return Err(wrong(name, "it takes json or text, not both")),
-        (Some(value), None) => {
+    if let Some(cookies) = cookies {
+        let cookies = cookie_header(name, &cookies.decide()?)?;
+        map.insert(COOKIE, cookies);
+    }
+    if [json, body, form, multipart].into_iter().flatten().count() > 1 {
+        return Err(wrong(name, "it takes one of json, text, form and multipart"));
+    }
+    let encoded = match (form, multipart) {
+        (Some(form), _) => Some(fanin_flow::encode_form(form)),
+        (None, Some(form)) => Some(fanin_flow::encode_multipart(form)),
+        (None, None) => None,
+    };
+    let encoded = encoded.transpose().map_err(|what| wrong(name, what))?;
+    let body = match (json, body, encoded) {
+        (_, _, Some((body, kind))) => {
+            map.entry(CONTENT_TYPE).or_insert(kind);
+            body
+        }
+        (Some(value), ..) => {
             let (kind, json) = json_type();
             map.entry(kind).or_insert(json);
             fanin_flow::to_json(value).map_err(|what| wrong(name, format_args!("json: {what}")))?
         }
-        (None, Some(body)) => {
+        (None, Some(body), None) => {
             map.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("text/plain; charset=utf-8"));
             Bytes::from(text(name, "text", body)?)
         }
-        (None, None) => Bytes::new(),
+        (None, None, None) => Bytes::new(),
     };
     let after = after.map(|after| duration(name, "after", after)).transpose()?.unwrap_or(Duration::ZERO);
     let identity = identity(name, principal, claims, client)?;
     Ok(TestRequest { method, uri, headers: map, body, after, identity })
+}
+
+/// The header for a dict of cookies.
+fn cookie_header(name: &str, cookies: &Value) -> Result<HeaderValue, Stop> {
+    let entries = fanin_lang::value::view::entries(cookies).ok_or_else(|| wrong(name, "cookies must be a dict"))?;
+    let mut pairs = Vec::with_capacity(entries.len());
+    for (key, value) in &entries {
+        pairs.push(format!("{}={}", values::plain(key), values::plain(&value.decide()?)));
+    }
+    HeaderValue::try_from(pairs.join("; "))
+        .map_err(|_| wrong(name, "a cookie has a character that a header cannot have"))
 }
 
 /// Who sends the request, if the test tells.

@@ -9,6 +9,7 @@ use fanin_config::{Auth, Config, Diagnostic, Editing, Inspection, ServerTls, Sou
 use fanin_flow::{Flows, Module, RoutePlan};
 use fanin_push::Channels;
 use fanin_server::{LoadError, Loader, is_configuration};
+use fanin_static::Static;
 use fanin_tls::Listener;
 use fanin_upstream::Upstreams;
 
@@ -208,6 +209,7 @@ impl Origin {
             begin: Once::new(),
             fetch: Once::new(),
             methods,
+            statics: Static::of_routes(&config),
             health,
             masked: config.masked().to_string(),
             params: config.routes.iter().map(|route| param_names(&route.path)).collect(),
@@ -319,13 +321,14 @@ impl Loader for AppLoader {
     }
 }
 
-/// The files of `[auth]` and of TLS.
+/// The files of `[auth]`, of `[signing]` and of TLS.
 pub(super) fn files_of(config: &Config) -> Vec<PathBuf> {
     let listeners = config.server.tls.iter().chain(config.models.iter().filter_map(|models| models.tls.as_ref()));
     let upstreams = config.upstreams.values().filter_map(|upstream| upstream.tls.as_ref());
     let of_upstreams = upstreams.flat_map(|tls| [&tls.ca, &tls.cert, &tls.key]).flatten();
     let of_auth = config.auth.values().flat_map(Auth::files);
-    of_auth.chain(listeners.flat_map(ServerTls::files)).chain(of_upstreams).cloned().collect()
+    let of_signing = config.signing.iter().flat_map(|signing| &signing.key_files);
+    of_auth.chain(of_signing).chain(listeners.flat_map(ServerTls::files)).chain(of_upstreams).cloned().collect()
 }
 
 /// What files that an editor has open may load besides flows' own modules: they may be tests.

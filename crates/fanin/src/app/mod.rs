@@ -27,6 +27,7 @@ use fanin_heap::Names;
 use fanin_otlp::Export;
 use fanin_push::Channels;
 use fanin_server::{Application, DebugPage, DebugWork, Incident, PageLink, RouteSpec, WorkerContext};
+use fanin_static::Static;
 use fanin_tls::{ExpiryMetrics, Listener};
 use fanin_tracecontext::Annotations;
 use fanin_upstream::{Upstreams, WorkerClient};
@@ -66,6 +67,8 @@ pub struct App {
     before: Mutex<Option<Arc<Upstreams>>>,
     /// Names of each route's path parameters, in the pattern's order.
     params: Vec<Arc<[ArcStr]>>,
+    /// What answers the routes that have no flow.
+    statics: Vec<Option<Static>>,
     /// The methods of the routes that serve one, and the standard services of gRPC.
     methods: rpc::Methods,
     /// Kept by reloads.

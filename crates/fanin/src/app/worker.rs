@@ -11,6 +11,7 @@ use std::time::Duration;
 use fanin_flow::{Detail, FlowFuture, WorkerFlows};
 use fanin_push::Hub;
 use fanin_server::{GuardedHead, Request, RequestEnd, RequestId, Response, Verdict, Worker, WorkerContext};
+use fanin_static::{Requested, Static};
 use fanin_upstream::WorkerClient;
 
 use super::models::InProcess;
@@ -101,6 +102,9 @@ impl Worker for AppWorker {
 
     fn handle(&self, request: Request) -> Answering {
         let route = request.route;
+        if let Some(Some(answer)) = self.app.statics.get(route) {
+            return without_flow(answer, request);
+        }
         if let Some(target) = self.app.methods.get(route) {
             return Answering::Other(Box::pin(rpc::serve(
                 target.clone(),
@@ -146,6 +150,21 @@ impl Worker for AppWorker {
     fn is_busy(&self) -> bool {
         super::models::is_busy_here()
     }
+}
+
+/// Answers a request to a route without a flow.
+#[cold]
+fn without_flow(answer: &Static, request: Request) -> Answering {
+    let Request { method, uri, headers, params, permit, .. } = request;
+    let requested = Requested { method: &method, path: uri.path(), query: uri.query(), headers: &headers };
+    if let Some(response) = answer.at_once(requested, params.iter()) {
+        return Answering::Other(Box::pin(ready(response)));
+    }
+    let answer = answer.clone();
+    Answering::Other(Box::pin(async move {
+        let requested = Requested { method: &method, path: uri.path(), query: uri.query(), headers: &headers };
+        answer.wait(requested, params.iter(), Box::new(permit)).await
+    }))
 }
 
 /// A request that is being answered. After a drop, the flow decides whether it goes on (`on_disconnect`).

@@ -6,10 +6,14 @@ mod common;
 
 mod compression;
 mod conditional;
+mod cookies;
 mod cors;
+mod forms;
 mod head;
 mod hosts;
+mod request_headers;
 mod response_headers;
+mod without_flow;
 
 use std::path::Path;
 use std::process::Command;

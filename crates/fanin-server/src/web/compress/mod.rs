@@ -35,6 +35,13 @@ pub(super) struct Compress {
     codings: Vec<(Coding, u8)>,
 }
 
+/// Which of two encodings a client prefers to a body as it is: `br` or `gzip`, if they are there.
+pub(super) fn preferred(headers: &HeaderMap, brotli: bool, gzip: bool) -> Option<&'static str> {
+    let known = [(Coding::Brotli, brotli), (Coding::Gzip, gzip)].into_iter().filter(|(_, there)| *there);
+    let sent = headers.get_all(ACCEPT_ENCODING).iter().map(HeaderValue::as_bytes);
+    accept::choose(sent, known.map(|(coding, _)| coding)).map(Coding::name)
+}
+
 /// How one response is compressed.
 #[derive(Debug)]
 pub(super) struct Plan {

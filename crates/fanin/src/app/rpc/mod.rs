@@ -82,7 +82,8 @@ pub(super) fn load(config: &Config, file: &str) -> Result<Methods, Vec<Diagnosti
                 Some(Target::Flow(Arc::new(method)))
             }
             Err(what) => {
-                let message = format!("line {}, the route of {}: {what}", route.flow.at.line, route.flow);
+                let of_flow = route.flow.as_ref().map(|flow| format!("line {}, the route of {flow}: ", flow.at.line));
+                let message = format!("{}{what}", of_flow.unwrap_or_default());
                 wrong.push(Diagnostic::file(file, message));
                 None
             }
