@@ -99,7 +99,7 @@ fn method(object: &UpstreamObject, name: &str) -> MethodDescription {
     let config = object.upstream.config();
     let named = config.named_calls();
     let mut message = None;
-    let (shown, about, params, options) = match (&object.backend, named.get(name)) {
+    let (shown, about, params, options) = match (&*object.backend, named.get(name)) {
         (Backend::Http, Some(operation)) => {
             let about = format!("{} {}", operation.method, operation.path);
             let (shown, params) = match &operation.params {

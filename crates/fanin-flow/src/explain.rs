@@ -143,6 +143,7 @@ impl Again {
             log: Arc::new(FailureLog::new()),
             detail: Detail::Nothing,
             hub: OnceCell::new(),
+            own: None,
         };
         Some(Again { worker: Rc::new(worker), recorded: Recorded::new(record)?, unrepeatable })
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use arcstr::ArcStr;
 use fanin_config::{Config, Diagnostic, Executor, FILE_NAME, FlowLimits, FlowRef, Route, Severity, Source};
-use fanin_lang::{CoveredPoint, Instance, Limits, Machine, Program, Value};
+use fanin_lang::{CoveredPoint, HostRef, Instance, Limits, Machine, Program, Value};
 use fanin_push::{Channels, Hub};
 use fanin_upstream::Upstreams;
 use prometheus_client::metrics::counter::Counter;
@@ -26,6 +26,7 @@ use crate::incoming_request::IncomingRequest;
 use crate::kinds::UpstreamObject;
 use crate::log::{FailureLog, FlowLog};
 use crate::modules::{Module, Modules};
+use crate::own_objects::OwnObjects;
 use crate::plan::RoutePlan;
 use crate::push::ChannelsCell;
 use crate::route::{LargeBodies, RouteFlow};
@@ -47,6 +48,10 @@ pub struct Flows {
     /// The pool of threads of each route that has one.
     pools: Vec<Option<Arc<Pool>>>,
     channels: ChannelsCell,
+    /// The upstreams as values of flows.
+    objects: Vec<HostRef>,
+    /// What is called in place of these.
+    own: Option<Arc<OwnObjects>>,
 }
 
 impl Flows {
@@ -78,10 +83,18 @@ impl Flows {
         config_reported: bool,
         more: &[Module],
     ) -> Checked {
-        Flows::link(config, upstreams, placeholders, config_reported, more, |modules, names| {
+        let mut all = Flows::link(config, upstreams, placeholders, config_reported, more, |modules, names| {
             let checked = Program::check(Arc::new(builtins::globals()), modules, names);
             (checked.program, checked.found, checked.defined)
-        })
+        });
+        // Of an upstream that is missing, nobody knows which calls are effects.
+        let judged = all.flows.as_ref().filter(|_| placeholders.is_empty());
+        let exceeded = judged.map(|flows| flows.exceeded(config)).unwrap_or_default();
+        if !exceeded.is_empty() {
+            all.over_budget = all.flows.take();
+            all.diagnostics.extend(exceeded);
+        }
+        all
     }
 
     fn link(
@@ -173,13 +186,19 @@ impl Flows {
         }
         let sound = !diagnostics.iter().any(|one| one.severity == Severity::Error);
         let pools = config.routes.iter().map(|route| pool(route, false)).collect();
-        let flows = sound.then_some(Flows { program, routes, before, sequential_waits, log_dropped, pools, channels });
-        // Of an upstream that is missing, nobody knows which calls are effects.
-        let judged = flows.as_ref().filter(|_| placeholders.is_empty());
-        let exceeded = judged.map(|flows| flows.exceeded(config)).unwrap_or_default();
-        let (flows, over_budget) = if exceeded.is_empty() { (flows, None) } else { (None, flows) };
-        diagnostics.extend(exceeded);
-        Checked { flows, over_budget, diagnostics, files: modules.into_sources() }
+        let objects = modules.upstreams();
+        let flows = sound.then(|| Flows {
+            program,
+            routes,
+            before,
+            sequential_waits,
+            log_dropped,
+            pools,
+            channels,
+            objects,
+            own: None,
+        });
+        Checked { flows, over_budget: None, diagnostics, files: modules.into_sources() }
     }
 
     /// What routes do beyond their budgets. Only routes with a budget cost a plan.
@@ -199,7 +218,7 @@ impl Flows {
         RoutePlan { route: route.name.clone(), flow: route.flow.clone(), plan: self.program.plan(route.function) }
     }
 
-    /// The flows of a configuration that has been checked, compiled again without checks. With `coverage`, they count what of them runs.
+    /// The flows of a configuration that has been checked, compiled again without checks and budgets. With `coverage`, they count what of them runs.
     ///
     /// # Errors
     /// All errors.
@@ -212,6 +231,26 @@ impl Flows {
             }
         });
         checked.flows.ok_or(checked.diagnostics)
+    }
+
+    /// The same compiled flows as if no request had run: they call these upstreams, made from the same configuration, and publish to these
+    /// channels. They run on the worker whatever their routes say.
+    #[must_use]
+    pub fn anew(&self, upstreams: &Upstreams, channels: &Arc<Channels>) -> Flows {
+        let sequential_waits = Arc::new(SequentialWaits::default());
+        let log_dropped = Counter::default();
+        let again = |route: &Arc<RouteFlow>| Arc::new(route.anew(&sequential_waits, &log_dropped));
+        Flows {
+            program: self.program.clone(),
+            routes: self.routes.iter().map(again).collect(),
+            before: self.before.iter().map(|route| route.as_ref().map(again)).collect(),
+            pools: vec![None; self.pools.len()],
+            channels: Arc::default(),
+            objects: self.objects.clone(),
+            own: Some(Arc::new(OwnObjects::new(&self.objects, upstreams, channels))),
+            sequential_waits,
+            log_dropped,
+        }
     }
 
     /// What of the flows has run how often, if they count it.
@@ -306,6 +345,7 @@ impl Flows {
                 log: Arc::new(FailureLog::new()),
                 detail,
                 hub: OnceCell::new(),
+                own: self.own.clone(),
             }),
         }
     }

@@ -58,6 +58,7 @@ mod merge;
 mod messages;
 mod modules;
 mod name_index;
+mod own_objects;
 mod partial;
 mod placeholder;
 mod plan;

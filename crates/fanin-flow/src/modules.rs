@@ -75,6 +75,11 @@ impl<'a> Modules<'a> {
         false
     }
 
+    /// The upstreams as values of flows.
+    pub(crate) fn upstreams(&self) -> Vec<HostRef> {
+        self.upstreams.iter().map(|(_, object)| object.clone()).collect()
+    }
+
     /// The files that were read.
     pub(crate) fn into_sources(self) -> Vec<Arc<Source>> {
         self.sources.into_inner().into_values().collect()

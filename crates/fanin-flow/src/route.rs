@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32};
 
 use fanin_config::{FlowLimits, OnDisconnect};
 use fanin_lang::{FunctionRef, Limits, Program};
+use prometheus_client::metrics::counter::Counter;
 
 use crate::log::FlowLog;
 use crate::sequential_waits::SequentialWaits;
@@ -37,6 +38,30 @@ pub(crate) struct RouteFlow {
     pub(crate) signing: Option<Arc<Keys>>,
     pub(crate) log: FlowLog,
     pub(crate) large_bodies: LargeBodies,
+}
+
+impl RouteFlow {
+    /// The same flow before any request.
+    pub(crate) fn anew(&self, sequential_waits: &Arc<SequentialWaits>, log_dropped: &Counter) -> RouteFlow {
+        RouteFlow {
+            index: self.index,
+            name: self.name.clone(),
+            flow: self.flow.clone(),
+            program: self.program.clone(),
+            function: self.function,
+            limits: self.limits.clone(),
+            bounds: self.bounds.clone(),
+            calls: AtomicU32::new(1),
+            on_disconnect: self.on_disconnect,
+            errors: self.errors,
+            progressive: self.progressive,
+            grpc: self.grpc,
+            streams: self.streams,
+            sequential_waits: sequential_waits.clone(),
+            log: FlowLog::new(self.limits.max_log_rate, log_dropped.clone()),
+            large_bodies: LargeBodies::default(),
+        }
+    }
 }
 
 /// Whether the route's flow reads large bodies of requests, as far as it has run. One that does has them parsed ahead.

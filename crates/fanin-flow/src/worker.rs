@@ -12,6 +12,7 @@ use crate::caller::Caller;
 use crate::fair_scheduler::FairScheduler;
 use crate::log::FailureLog;
 use crate::merge::open::OpenBatches;
+use crate::own_objects::OwnObjects;
 
 /// The state that all flows of a worker share.
 pub(crate) struct Worker {
@@ -26,4 +27,6 @@ pub(crate) struct Worker {
     pub(crate) detail: Detail,
     /// The worker's subscribers. A thread of a pool has none.
     pub(crate) hub: OnceCell<Rc<Hub>>,
+    /// What flows call in place of the objects that they were compiled with. A server has none.
+    pub(crate) own: Option<Arc<OwnObjects>>,
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fanin_lang::{CoveredPoint, Failure, FunctionRef, Instance, Limits, Machine, Run, Value};
+use fanin_flow::Flows;
+use fanin_lang::{Failure, FunctionRef, Instance, Limits, Machine, Run, Value};
 use serde_json::Value as Json;
 
 use crate::error::TestError;
@@ -44,7 +45,26 @@ pub struct TestOutcome {
     /// What it printed.
     pub output: String,
     pub(crate) snapshots: Vec<(String, Json)>,
-    pub(crate) coverage: Vec<CoveredPoint>,
+}
+
+impl TestOutcome {
+    /// Of a test that has not run yet.
+    pub(crate) fn of(test: &Test) -> TestOutcome {
+        TestOutcome {
+            file: test.file.clone(),
+            name: test.name.clone(),
+            line: test.line,
+            failure: None,
+            took: Duration::ZERO,
+            virtual_ms: 0.0,
+            requests: 0,
+            calls: 0,
+            rounds: 0,
+            assertions: 0,
+            output: String::new(),
+            snapshots: Vec::new(),
+        }
+    }
 }
 
 /// Why a test failed.
@@ -61,30 +81,17 @@ pub struct TestFailure {
 /// What a run has to know of one test besides the suite.
 pub(crate) struct TestOptions {
     pub(crate) seed: u64,
-    pub(crate) coverage: bool,
+    /// Compiled, perhaps to count what of them runs.
+    pub(crate) flows: Arc<Flows>,
     pub(crate) colour: bool,
 }
 
 /// Runs a test.
 pub(crate) fn run_test(suite: &Suite, test: &Test, snapshots: Snapshots, options: &TestOptions) -> TestOutcome {
     let began = Instant::now();
-    let mut outcome = TestOutcome {
-        file: test.file.clone(),
-        name: test.name.clone(),
-        line: test.line,
-        failure: None,
-        took: Duration::ZERO,
-        virtual_ms: 0.0,
-        requests: 0,
-        calls: 0,
-        rounds: 0,
-        assertions: 0,
-        output: String::new(),
-        snapshots: Vec::new(),
-        coverage: Vec::new(),
-    };
+    let mut outcome = TestOutcome::of(test);
     let seed = seed_of(options.seed, &test.id());
-    let world = match World::new(&suite.setting, &suite.program, seed, options.coverage) {
+    let world = match World::of(&suite.setting, &options.flows, &suite.program, seed) {
         Ok(world) => world,
         Err(error) => {
             outcome.failure = Some(plain(describe(&error)));
@@ -121,9 +128,6 @@ pub(crate) fn run_test(suite: &Suite, test: &Test, snapshots: Snapshots, options
     outcome.assertions = host.assertions;
     outcome.output = std::mem::take(&mut host.output);
     outcome.snapshots = std::mem::take(&mut host.snapshots.seen).into_iter().collect();
-    if options.coverage {
-        outcome.coverage = host.world.coverage();
-    }
     outcome
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::coverage::Coverage;
@@ -76,21 +76,20 @@ impl Suite {
                 snapshots.insert(test.file.clone(), Snapshots::load(&self.dir.join(&test.file), options.update)?);
             }
         }
-        let of_test = TestOptions { seed: options.seed, coverage: options.coverage, colour: options.colour };
+        let flows = match options.coverage {
+            true => Arc::new(self.setting.compile(true)?),
+            false => self.setting.flows()?.clone(),
+        };
+        let of_test = TestOptions { seed: options.seed, flows: flows.clone(), colour: options.colour };
         let next = AtomicUsize::new(0);
         let done: Mutex<Vec<(usize, TestOutcome)>> = Mutex::new(Vec::with_capacity(chosen.len()));
-        let coverage = Mutex::new(Coverage::default());
         let work = || {
             loop {
                 let at = next.fetch_add(1, Relaxed);
                 let Some(test) = chosen.get(at) else { return };
                 let own = snapshots.get(&test.file).cloned().unwrap_or_default();
                 let run = catch_unwind(AssertUnwindSafe(|| run_test(self, test, own, &of_test)));
-                let mut outcome = run.unwrap_or_else(|_| panicked(test));
-                let points = std::mem::take(&mut outcome.coverage);
-                if options.coverage {
-                    coverage.lock().unwrap_or_else(PoisonError::into_inner).add(points);
-                }
+                let outcome = run.unwrap_or_else(|_| panicked(test));
                 done.lock().unwrap_or_else(PoisonError::into_inner).push((at, outcome));
             }
         };
@@ -110,7 +109,7 @@ impl Suite {
             took: began.elapsed(),
             written,
             unused_snapshots,
-            coverage: options.coverage.then(|| coverage.into_inner().unwrap_or_else(PoisonError::into_inner)),
+            coverage: options.coverage.then(|| Coverage::new(flows.coverage())),
         })
     }
 
@@ -143,19 +142,6 @@ impl Suite {
 /// A test that brought the program itself down.
 fn panicked(test: &Test) -> TestOutcome {
     let message = "internal error: the test runner panicked; please report it".to_owned();
-    TestOutcome {
-        file: test.file.clone(),
-        name: test.name.clone(),
-        line: test.line,
-        failure: Some(TestFailure { explanation: message.clone(), message, place: String::new() }),
-        took: Duration::ZERO,
-        virtual_ms: 0.0,
-        requests: 0,
-        calls: 0,
-        rounds: 0,
-        assertions: 0,
-        output: String::new(),
-        snapshots: Vec::new(),
-        coverage: Vec::new(),
-    }
+    let failure = Some(TestFailure { explanation: message.clone(), message, place: String::new() });
+    TestOutcome { failure, ..TestOutcome::of(test) }
 }

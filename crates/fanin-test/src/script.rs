@@ -1,8 +1,8 @@
 //! Answers the attempts of a test's flows from its stubs.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +19,7 @@ use crate::deviate::Deviations;
 use crate::functions;
 use crate::stub::{AnswerSpec, End, Fail, Planned, SentRequest, Status, StubRule, Stubs, split};
 use crate::values::{self, number};
+use crate::world::Setting;
 
 /// What a test shares with the stubs that answer its flows.
 pub(crate) struct Shared {
@@ -31,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) random: RefCell<fastrand::Rng>,
     /// When the test began, in virtual time.
     pub(crate) epoch: Cell<Option<Instant>>,
-    pub(crate) upstreams: Rc<HashMap<String, Upstream>>,
+    pub(crate) setting: Arc<Setting>,
 }
 
 /// Answers attempts from stubs.
@@ -43,9 +44,14 @@ impl Shared {
         self.epoch.get().map_or(0.0, |epoch| epoch.elapsed().as_secs_f64() * 1e3)
     }
 
+    /// The configuration of an upstream.
+    pub(crate) fn config(&self, upstream: &str) -> Option<&Upstream> {
+        self.setting.config.upstreams.get(upstream)
+    }
+
     /// What the flow called: an operation, a statement, a method, or a verb.
     fn method_of(&self, request: &StubRequest) -> String {
-        let config = self.upstreams.get(&*request.upstream);
+        let config = self.config(&request.upstream);
         let named = request
             .operation
             .zip(config)
@@ -264,7 +270,7 @@ pub(crate) fn request_fields(request: &StubRequest) -> Vec<(&'static str, Value)
 
 /// The answer of a batched operation: the items of the keys that the request asks for.
 fn batch_answer(shared: &Shared, request: &StubRequest, items: &Value) -> Result<Value, String> {
-    let config = shared.upstreams.get(&*request.upstream);
+    let config = shared.config(&request.upstream);
     let calls = config.map(Upstream::named_calls).unwrap_or_default();
     let at = request.operation.ok_or("items is for operations with a batch")?;
     let (_, operation) = calls.get_index(at as usize).ok_or("items is for operations with a batch")?;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use fanin_config::{Config, Diagnostic, Severity};
 use fanin_flow::Flows;
 use fanin_lang::{FunctionRef, Program, Value};
-use fanin_upstream::Upstreams;
 
 use crate::discover::test_files;
 use crate::error::TestError;
@@ -72,13 +71,12 @@ impl Suite {
         };
         let dir = config.dir.clone();
         let setting = Setting::new(config)?;
-        let upstreams = Upstreams::new(setting.config.upstreams.values())
-            .map_err(|errors| TestError::Upstreams(errors.iter().map(ToString::to_string).collect()))?;
-        let checked = Flows::check(&setting.config, &upstreams, &[], false);
+        let upstreams = &setting.upstreams;
+        let checked = Flows::check(&setting.config, upstreams, &[], false);
         found.extend(checked.diagnostics);
         let files = test_files(&dir)?;
         let names: Vec<&str> = files.iter().map(String::as_str).collect();
-        let loaded = Flows::load_program(&setting.config, &upstreams, &names, &[module()]);
+        let loaded = Flows::load_program(&setting.config, upstreams, &names, &[module()]);
         // A file of tests loads flows, whose warnings would come twice.
         for one in loaded.diagnostics {
             if !found.iter().any(|known| known.to_string() == one.to_string()) {
@@ -88,6 +86,9 @@ impl Suite {
         let Some(program) = loaded.program.filter(|_| !has_errors(&found)) else {
             return Err(TestError::Diagnostics(found));
         };
+        if let Some(flows) = checked.flows {
+            setting.set_flows(flows);
+        }
         let (mut tests, mut explorations) = (Vec::new(), Vec::new());
         for file in &files {
             tests.extend(tests_of(&program, file, PREFIX)?);

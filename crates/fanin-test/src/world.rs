@@ -1,18 +1,17 @@
-//! What one test runs in: the configuration's flows and upstreams, all new, stubs in place of backends, and virtual time.
+//! What one test runs in: the compiled flows, which all tests share, upstreams of its own, stubs in place of backends, and virtual time.
 //!
 //! The runtime's clock is paused: it advances only when everything waits, to the next moment at which something happens. No socket is
 //! opened. Policies, batches and caches are those of the server.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use fanin_config::{Config, Executor, Upstream};
-use fanin_flow::{ClientIdentity, Detail, FlowError, Flows, IncomingRequest, Reply, ReplyBody, RoutePlan, WorkerFlows};
-use fanin_lang::{CoveredPoint, Program};
+use fanin_config::{Config, Executor};
+use fanin_flow::{ClientIdentity, Detail, FlowError, Flows, IncomingRequest, Reply, ReplyBody, WorkerFlows};
+use fanin_lang::Program;
 use fanin_push::Channels;
 use fanin_server::{Problem, Response, RouteFinder};
 use fanin_static::{Requested, Static};
@@ -35,20 +34,24 @@ const MAX_STREAM: usize = 64 << 20;
 /// How long a test waits for the first fetch of a snapshot.
 const SNAPSHOT_WAIT: Duration = Duration::from_secs(30);
 
-/// What all tests of a folder share.
+/// What all tests of a folder share: nothing of it changes while they run.
 pub(crate) struct Setting {
     /// The configuration, its upstreams without a network.
     pub(crate) config: Config,
     pub(crate) finder: RouteFinder,
     /// What answers the routes that have no flow.
     statics: Vec<Option<Static>>,
+    /// Upstreams that nothing calls: each test has the same ones, as new.
+    pub(crate) upstreams: Upstreams,
+    /// The flows, compiled once.
+    flows: OnceLock<Arc<Flows>>,
 }
 
 impl Setting {
     /// The configuration as tests run it.
     ///
     /// # Errors
-    /// Routes that contradict each other.
+    /// Routes that contradict each other, and upstreams that cannot be.
     pub(crate) fn new(mut config: Config) -> Result<Setting, TestError> {
         config.upstreams.values_mut().for_each(without_network);
         for route in &mut config.routes {
@@ -56,7 +59,35 @@ impl Setting {
             route.executor = Executor::Coroutines;
         }
         let finder = RouteFinder::new(&config).map_err(|error| TestError::Routes(error.to_string()))?;
-        Ok(Setting { statics: Static::of_routes(&config), config, finder })
+        let upstreams = Upstreams::new(config.upstreams.values())
+            .map_err(|errors| TestError::Upstreams(errors.iter().map(ToString::to_string).collect()))?;
+        Ok(Setting { statics: Static::of_routes(&config), config, finder, upstreams, flows: OnceLock::new() })
+    }
+
+    /// Uses flows that are compiled already. Later calls change nothing.
+    pub(crate) fn set_flows(&self, flows: Flows) {
+        let _ = self.flows.set(Arc::new(flows));
+    }
+
+    /// The flows, compiled when they are first needed.
+    ///
+    /// # Errors
+    /// Files have changed since they were checked.
+    pub(crate) fn flows(&self) -> Result<&Arc<Flows>, TestError> {
+        if let Some(flows) = self.flows.get() {
+            return Ok(flows);
+        }
+        let flows = self.compile(false)?;
+        // Two threads may have compiled them: one set is used.
+        Ok(self.flows.get_or_init(|| Arc::new(flows)))
+    }
+
+    /// The flows, compiled anew. With `counting`, they count what of them runs.
+    ///
+    /// # Errors
+    /// Files have changed since they were checked.
+    pub(crate) fn compile(&self, counting: bool) -> Result<Flows, TestError> {
+        Flows::compile(&self.config, &self.upstreams, counting).map_err(TestError::Flows)
     }
 }
 
@@ -76,7 +107,6 @@ pub(crate) struct TestRequest {
 pub(crate) struct World {
     setting: Arc<Setting>,
     pub(crate) shared: Rc<Shared>,
-    flows: Arc<Flows>,
     // Before the runtime: what they drop may look for it.
     worker: WorkerFlows,
     client: Rc<WorkerClient>,
@@ -91,23 +121,24 @@ impl World {
     ///
     /// # Errors
     /// The configuration has changed since it was checked.
-    pub(crate) fn new(
-        setting: &Arc<Setting>,
-        program: &Program,
-        seed: u64,
-        coverage: bool,
-    ) -> Result<World, TestError> {
+    pub(crate) fn new(setting: &Arc<Setting>, program: &Program, seed: u64) -> Result<World, TestError> {
+        World::of(setting, setting.flows()?, program, seed)
+    }
+
+    /// The same with flows that are compiled from the same configuration.
+    ///
+    /// # Errors
+    /// As [`World::new`].
+    pub(crate) fn of(setting: &Arc<Setting>, flows: &Flows, program: &Program, seed: u64) -> Result<World, TestError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
         let local = LocalSet::new();
         fanin_flow::parse_inline();
-        let config = &setting.config;
         let entered = runtime.enter();
-        let upstreams = Upstreams::new(config.upstreams.values())
+        let upstreams = setting
+            .upstreams
+            .anew()
             .map_err(|errors| TestError::Upstreams(errors.iter().map(ToString::to_string).collect()))?;
-        let flows = Flows::compile(config, &upstreams, coverage).map_err(TestError::Flows)?;
-        flows.set_channels(&Channels::new(config.push.clone()));
-        let flows = Arc::new(flows);
-        let by_name: HashMap<String, Upstream> = config.upstreams.clone().into_iter().collect();
+        let flows = Arc::new(flows.anew(&upstreams, &Channels::new(setting.config.push.clone())));
         let shared = Rc::new(Shared {
             stubs: Stubs::default(),
             deviations: Deviations::default(),
@@ -115,22 +146,12 @@ impl World {
             program: program.clone(),
             random: fastrand::Rng::with_seed(seed).into(),
             epoch: Some(Instant::now()).into(),
-            upstreams: Rc::new(by_name),
+            setting: setting.clone(),
         });
         let client = WorkerClient::scripted(Rc::new(Script(shared.clone())), seed);
         let worker = flows.worker(Rc::new(client.clone()), Box::new(|_| {}), Detail::Full);
         drop(entered);
-        Ok(World {
-            setting: setting.clone(),
-            shared,
-            flows,
-            worker,
-            client,
-            upstreams,
-            local,
-            runtime,
-            has_begun: false,
-        })
+        Ok(World { setting: setting.clone(), shared, worker, client, upstreams, local, runtime, has_begun: false })
     }
 
     /// Sends requests together, and waits for all responses.
@@ -193,16 +214,6 @@ impl World {
         self.shared.is_starting.set(false);
         drop(entered);
         Ok(())
-    }
-
-    /// The plans of all routes.
-    pub(crate) fn plans(&self) -> Vec<RoutePlan> {
-        self.flows.plans()
-    }
-
-    /// What of the flows has run.
-    pub(crate) fn coverage(&self) -> Vec<CoveredPoint> {
-        self.flows.coverage()
     }
 }
 

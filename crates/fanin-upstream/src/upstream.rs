@@ -73,7 +73,7 @@ impl Upstream {
     /// and waiting always stay counted.
     pub(crate) fn build(
         config: &fanin_config::Upstream,
-        services: Option<Services>,
+        services: Option<Arc<Services>>,
         metrics: Arc<UpstreamMetrics>,
         before: Option<&Arc<Upstream>>,
     ) -> Result<Arc<Upstream>, Vec<BuildError>> {
@@ -118,7 +118,7 @@ impl Upstream {
         let upstream = Arc::new(Upstream {
             operations,
             snapshot,
-            services: services.map(Arc::new),
+            services,
             id: NEXT.fetch_add(1, Relaxed),
             name: config.name.as_str().into(),
             config: config.clone(),
@@ -132,6 +132,18 @@ impl Upstream {
             retired: AtomicBool::new(false),
         });
         Ok(upstream)
+    }
+
+    /// The same upstream before any call.
+    pub(crate) fn anew(&self, metrics: Arc<UpstreamMetrics>) -> Result<Arc<Upstream>, Vec<BuildError>> {
+        let services = match &self.services {
+            // What a server describes is found out by calls.
+            Some(services) if !services.are_known() => {
+                Services::load(&self.config).map_err(|error| vec![error])?.map(Arc::new)
+            }
+            services => services.clone(),
+        };
+        Upstream::build(&self.config, services, metrics, None)
     }
 
     /// Makes this the current upstream of its name: its limits apply, and the gauges show it.

@@ -69,7 +69,7 @@ impl Upstreams {
                 by_name.insert(name, before.clone());
                 continue;
             }
-            match Upstream::build(config, services, self.metrics.of(&name), before) {
+            match Upstream::build(config, services.map(Arc::new), self.metrics.of(&name), before) {
                 Ok(upstream) => {
                     by_name.insert(name, upstream);
                 }
@@ -80,6 +80,22 @@ impl Upstreams {
             true => Ok(Upstreams { by_name, metrics: self.metrics.clone() }),
             false => Err(errors),
         }
+    }
+
+    /// The same upstreams without anything that calls have left behind: empty caches, closed breakers, full budgets, no snapshots. What
+    /// the configuration alone determines is shared. For tests, each of which has upstreams of its own.
+    ///
+    /// # Errors
+    /// As [`Upstreams::new`], if files that the configuration names have changed.
+    pub fn anew(&self) -> Result<Upstreams, Vec<BuildError>> {
+        let metrics: Arc<MetricsRegistry> = Arc::default();
+        let mut by_name = BTreeMap::new();
+        for (name, known) in &self.by_name {
+            by_name.insert(name.clone(), known.anew(metrics.of(name))?);
+        }
+        let upstreams = Upstreams { by_name, metrics };
+        Upstreams { by_name: BTreeMap::new(), metrics: Arc::default() }.switch_to(&upstreams);
+        Ok(upstreams)
     }
 
     /// Switches from these upstreams to `next`: the new limits apply, and connections of upstreams that are not in

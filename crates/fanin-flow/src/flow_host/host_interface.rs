@@ -33,8 +33,10 @@ impl Host for FlowHost {
                 .failure(format!("the flow makes more than {} calls (max_calls)", self.limits().max_calls))
                 .with_hint("request several items in one call, or raise max_calls of [flow] or of the route"));
         }
-        let Some(object) = call.object.downcast::<UpstreamObject>() else {
-            if let Some(object) = call.object.downcast::<PushObject>() {
+        let own = self.worker.own.as_ref().map(|own| own.of(call.object).clone());
+        let handle = own.as_ref().unwrap_or(call.object);
+        let Some(object) = handle.downcast::<UpstreamObject>() else {
+            if let Some(object) = handle.downcast::<PushObject>() {
                 return self.call_push(object, &call);
             }
             return Err(Failure::new(Kind::Type, format!("{} is not an upstream", call.object.name())));
@@ -51,7 +53,7 @@ impl Host for FlowHost {
             self.record_made(&call, options.operation, required);
         }
         self.calls.push(Entry {
-            object: call.object.clone(),
+            object: handle.clone(),
             slot: slot.clone(),
             source,
             unsent: None,

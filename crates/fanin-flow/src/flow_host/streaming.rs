@@ -118,7 +118,7 @@ impl FlowHost {
         };
         let name = entry.object.name();
         let object = entry.object.downcast::<UpstreamObject>();
-        let is_grpc = match object.map(|object| &object.backend) {
+        let is_grpc = match object.map(|object| &*object.backend) {
             Some(Backend::Http) => false,
             Some(Backend::Grpc(_)) => true,
             _ => {
@@ -160,7 +160,7 @@ impl FlowHost {
                 }
             };
         };
-        if let Some(Backend::Grpc(grpc)) = object.map(|object| &object.backend) {
+        if let Some(Backend::Grpc(grpc)) = object.map(|object| &*object.backend) {
             grpc.check_stream(&unsent.0)?;
         }
         let options = &mut unsent.1;
@@ -223,7 +223,7 @@ impl FlowHost {
         }
         let answer = entry.source.answer()?;
         let object = entry.object.downcast::<UpstreamObject>()?;
-        let is_grpc = matches!(object.backend, Backend::Grpc(_));
+        let is_grpc = matches!(*object.backend, Backend::Grpc(_));
         let rules = object.upstream.config().answer_headers.as_ref();
         // An answer with an error has a body that says why, and no messages.
         let messages = (is_grpc && answer.status == StatusCode::OK).then(|| {

@@ -12,7 +12,7 @@ use crate::call::{Arguments, CallOptions};
 /// Wrong arguments. The call is not sent.
 pub(crate) fn parse(object: &UpstreamObject, call: &HostCall<'_>) -> Result<(Arguments, CallOptions), Failure> {
     let name = object.upstream.name();
-    match &object.backend {
+    match &*object.backend {
         Backend::Http => http::parse(object, call),
         Backend::Grpc(grpc) => grpc.parse(name, call),
         Backend::Sql(sql) => sql.parse(name, call),

@@ -204,7 +204,7 @@ impl Arguments {
         let body = json::to_bytes(params, usize::MAX)
             .map_err(|what| argument_error(format!("the parameters of a call of {name}: {what}")))?;
         let mut headers = HeaderMap::new();
-        if matches!(object.backend, Backend::Grpc(_)) {
+        if matches!(*object.backend, Backend::Grpc(_)) {
             headers = forwarded(&object.upstream, client);
             self.own_headers(name, &mut headers)?;
         }

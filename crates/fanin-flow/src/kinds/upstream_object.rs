@@ -30,8 +30,8 @@ const TABLE: &str = "table";
 pub(crate) struct UpstreamObject {
     pub(crate) upstream: Arc<Upstream>,
     /// The operations, or the statements of a database.
-    operations: Vec<(String, Operation)>,
-    pub(crate) backend: Backend,
+    operations: Arc<[(String, Operation)]>,
+    pub(crate) backend: Arc<Backend>,
 }
 
 /// The upstream's kind, with its methods.
@@ -69,7 +69,12 @@ impl UpstreamObject {
                 None => Backend::Http,
             },
         };
-        UpstreamObject { upstream, operations, backend }
+        UpstreamObject { upstream, operations, backend: Arc::new(backend) }
+    }
+
+    /// The same methods of another upstream, which has the same configuration.
+    pub(crate) fn of(&self, upstream: Arc<Upstream>) -> UpstreamObject {
+        UpstreamObject { upstream, operations: self.operations.clone(), backend: self.backend.clone() }
     }
 
     /// The target with this number; numbers come from [`HostObject::method`].
@@ -136,7 +141,7 @@ impl HostObject for UpstreamObject {
     }
 
     fn method(&self, name: &str, literal: &dyn Fn(&str) -> Option<Value>) -> Option<Method> {
-        match &self.backend {
+        match &*self.backend {
             Backend::Http => {}
             Backend::Grpc(grpc) => return grpc.method(name, literal),
             Backend::Sql(sql) => return sql.method(name, literal),
@@ -160,7 +165,7 @@ impl HostObject for UpstreamObject {
     }
 
     fn verify(&self, method: u32, args: &StaticArgs<'_>) -> Option<(String, Option<String>)> {
-        match &self.backend {
+        match &*self.backend {
             Backend::Http => {}
             Backend::Grpc(grpc) => return grpc.check_static(self.name(), method, args),
             Backend::Sql(sql) => return sql.check_static(self.name(), method, args),
@@ -172,7 +177,7 @@ impl HostObject for UpstreamObject {
     }
 
     fn check(&self, method: &str, call: &StaticCall<'_>) -> Vec<CallDiagnostic> {
-        match &self.backend {
+        match &*self.backend {
             Backend::Http => {}
             Backend::Grpc(grpc) => return grpc.check(self.name(), method, call),
             Backend::Sql(_) | Backend::Files | Backend::Model => {
@@ -189,7 +194,7 @@ impl HostObject for UpstreamObject {
     }
 
     fn names(&self) -> Vec<&str> {
-        match &self.backend {
+        match &*self.backend {
             Backend::Http => {}
             Backend::Grpc(grpc) => return grpc.names(),
             Backend::Sql(sql) => return sql.names().collect(),

@@ -62,6 +62,7 @@ impl ThreadState {
             log: shared.log.clone(),
             detail: Detail::Nothing,
             hub: OnceCell::new(),
+            own: None,
         };
         ThreadState { worker: Rc::new(worker), caller }
     }

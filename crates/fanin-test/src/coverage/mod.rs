@@ -53,18 +53,20 @@ impl Share {
 }
 
 impl Coverage {
-    pub(crate) fn add(&mut self, points: Vec<CoveredPoint>) {
+    pub(crate) fn new(points: Vec<CoveredPoint>) -> Coverage {
+        let mut all = Coverage::default();
         for point in points {
             let file = point.position.file.to_string();
             // The top level runs when a file is loaded, whatever is tested.
             if file.ends_with(SUFFIX) || point.function == "<module>" {
                 continue;
             }
-            let of_file = self.files.entry(file).or_default();
+            let of_file = all.files.entry(file).or_default();
             let (line, function) = (point.position.line, point.function.to_string());
             let known = of_file.points.entry((point.position.span, point.kind));
             known.or_insert(Point { line, function, count: 0 }).count += point.count;
         }
+        all
     }
 
     /// Lines and branches of all files.

@@ -38,7 +38,7 @@ pub(crate) fn run_case(context: &Context<'_>, case: &Case) -> CaseRun {
     let Context { suite, test, options, .. } = context;
     caught::take();
     let seed = seed_of(options.seed, &test.id());
-    let world = match World::new(&suite.setting, &suite.program, seed, false) {
+    let world = match World::new(&suite.setting, &suite.program, seed) {
         Ok(world) => world,
         Err(error) => {
             return CaseRun { violations: vec![Violation::by_itself(error.to_string())], ..CaseRun::default() };
@@ -122,7 +122,7 @@ fn seen(host: &TestHost) -> Vec<Seen> {
     let mut numbers: HashMap<(String, Option<String>, String), u64> = HashMap::new();
     let mut found = Vec::new();
     for sent in shared.stubs.sent.borrow().iter().filter(|sent| !sent.is_start) {
-        let kind = shared.upstreams.get(&*sent.request.upstream).map_or(UpstreamKind::Http, Upstream::kind);
+        let kind = shared.config(&sent.request.upstream).map_or(UpstreamKind::Http, Upstream::kind);
         let (method, path) = named(sent, kind);
         let key = (sent.request.upstream.to_string(), method, path);
         let number = numbers.entry(key.clone()).or_insert(0);

@@ -19,7 +19,6 @@ use super::invariants::Violation;
 use super::{caught, orders};
 use crate::snapshots::Snapshots;
 use crate::suite::{Suite, Test};
-use crate::world::World;
 
 /// What a file's invariant is called.
 const ALWAYS: &str = "always";
@@ -83,9 +82,9 @@ pub(crate) fn explore(
 
 /// The most calls of each route whose plan has no loops and nothing unknown.
 fn plans(suite: &Suite) -> BTreeMap<String, Option<usize>> {
-    let Ok(world) = World::new(&suite.setting, &suite.program, 0, false) else { return BTreeMap::new() };
+    let Ok(flows) = suite.setting.flows() else { return BTreeMap::new() };
     let bound = |bound: &fanin_lang::Bound| bound.per_item.is_empty().then_some(bound.constant as usize);
-    let known = world.plans().into_iter().filter(|route| route.plan.unknown.is_empty() && !route.plan.cut);
+    let known = flows.plans().into_iter().filter(|route| route.plan.unknown.is_empty() && !route.plan.cut);
     known.map(|route| (route.route, bound(&route.plan.calls))).collect()
 }
 
