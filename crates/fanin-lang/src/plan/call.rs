@@ -98,7 +98,7 @@ impl Interpreter<'_> {
         let mut result = AbstractValue::plain(Shape::Unknown);
         for arg in args {
             result.whole.max(&state.whole(arg));
-            result.origins.extend(state.all_origins(arg));
+            result.origins.extend(&state.all_origins(arg));
             result.refs.extend(&arg.refs);
             if state.may_hold_host(arg) {
                 result.shape = Shape::Blurred;
@@ -174,7 +174,10 @@ impl Interpreter<'_> {
         self.conditional += u32::from(conditional);
         self.context.push((frame.index, pc as u32, 0));
         let before = std::mem::take(&mut self.failed);
+        // What the caller has in its registers is not the function's business.
+        let own = std::mem::take(&mut state.regs);
         let ended = self.function(function.code, regs, state.clone());
+        state.regs = own;
         self.context.pop();
         self.conditional -= u32::from(conditional);
         let failed = self.failed.clone();
@@ -188,7 +191,8 @@ impl Interpreter<'_> {
             failed.calls.iter().for_each(|calls| state.calls.max(calls));
             return Some(AbstractValue::at(failed.at, Origins::new()));
         };
-        let waits: Origins = after.waited.difference(&waited).copied().collect();
+        after.regs = std::mem::take(&mut state.regs);
+        let waits = after.waited.without(&waited);
         value.origins.extend(&waits);
         if code.pure {
             let end = after.now.clone();
@@ -411,7 +415,7 @@ impl Interpreter<'_> {
         let mut needs = Origins::new();
         for arg in &args {
             ready.max(&state.whole(arg));
-            needs.extend(state.all_origins(arg));
+            needs.extend(&state.all_origins(arg));
         }
         let this = usize::from(matches!(info.target, Target::Method { .. }));
         let named = |name: &str| {
@@ -475,16 +479,15 @@ impl Interpreter<'_> {
         }
         // What was waited for on the way here counts if the call starts because of it.
         if !writes && !state.now.is_zero() && !ready.exceeds(&state.now) {
-            let waited = state.waited.clone();
-            self.calls[number as usize].decided.extend(waited);
+            self.calls[number as usize].decided.extend(&state.waited);
         }
         state.calls = state.calls.plus(&Sum::of(1));
         if optional != Some(true) {
             state.required.max(&end);
         }
         if writes {
-            self.wait(frame, state, pc, &end, &Origins::from([number]));
+            self.wait(frame, state, pc, &end, &Origins::one(number));
         }
-        AbstractValue::at(end, Origins::from([number]))
+        AbstractValue::at(end, Origins::one(number))
     }
 }

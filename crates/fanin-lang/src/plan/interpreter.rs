@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::heap::Object;
+use super::ids::Ids;
 use super::state::State;
 use super::symbolic::Sum;
 use super::value::{AbstractValue, MOST_ITEMS, Origins, Shape};
@@ -42,7 +43,7 @@ pub(super) struct Interpreter<'p> {
     pub(super) failed: Failed,
     /// Items being walked through that can be suspended: how deep the functions are, their registers, and the containers that
     /// those have held.
-    pub(super) items: Vec<(usize, Box<[Reg]>, BTreeSet<u32>)>,
+    pub(super) items: Vec<(usize, Box<[Reg]>, Ids)>,
     pub(super) writes: u32,
 }
 
@@ -292,7 +293,7 @@ impl<'p> Interpreter<'p> {
         let id = self.next_object;
         self.next_object += 1;
         state.heap.insert(id, object);
-        AbstractValue::plain(Shape::Object(BTreeSet::from([id])))
+        AbstractValue::plain(Shape::Object(Ids::one(id)))
     }
 
     /// Changes containers: something is put into them.
@@ -306,11 +307,11 @@ impl<'p> Interpreter<'p> {
         append: bool,
     ) {
         let one = of.refs.len() == 1 && matches!(of.shape, Shape::Object(_));
-        for id in &of.refs {
-            let Some(object) = state.heap.get(*id) else { continue };
+        for id in of.refs.iter() {
+            let Some(object) = state.heap.get(id) else { continue };
             let (lent, on) = (object.lent.clone(), object.lent_for.clone());
             self.wait(frame, state, pc, &lent, &on);
-            let Some(object) = state.heap.get_mut(*id) else { continue };
+            let Some(object) = state.heap.get_mut(id) else { continue };
             put.iter().for_each(|one| object.element.join(one));
             match (&mut object.items, append && one, put) {
                 (Some(items), true, [one]) if items.len() < MOST_ITEMS && object.keys.is_none() => {

@@ -1,13 +1,15 @@
 //! Loops: item by item where the items are known, else by widening: a few iterations show which times grow,
 //! and by how much for each item.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::LoopFound;
+use super::heap::Object;
+use super::ids::Ids;
 use super::interpreter::{Context, Frame, Interpreter, join_into, jump_to};
 use super::state::{Place, State};
 use super::symbolic::Sum;
-use super::value::{AbstractValue, MOST_ITEMS, Origins, Shape};
+use super::value::{AbstractValue, MOST_ITEMS, Shape};
 use crate::code::Reg;
 
 /// Iterations that are interpreted before widening: what still grows then is taken to grow with each item.
@@ -42,18 +44,22 @@ struct Exits {
 type Times = BTreeMap<Place, Sum>;
 
 /// What has grown in the last iteration. A container made in the iteration does not count.
-fn grown(history: &[Times]) -> Times {
-    let [.., before, after] = history else { return Times::new() };
-    before
-        .iter()
-        .filter_map(|(place, time)| Some((*place, after.get(place)?.above(time))))
-        .filter(|(_, growth)| !growth.is_zero())
-        .collect()
+fn grown(history: &[State]) -> Times {
+    let mut all = Times::new();
+    if let [.., before, after] = history {
+        after.compare(before, &mut |place, before, now| {
+            let growth = now.above(before);
+            if !growth.is_zero() {
+                all.insert(place, growth);
+            }
+        });
+    }
+    all
 }
 
 /// The time of a place that grows with each item of a loop.
-fn bound(history: &[Times], place: Place, growth: &Sum, id: u32) -> Sum {
-    let mut times = history.iter().map(|times| times.get(&place).cloned().unwrap_or_default());
+fn bound(history: &[State], place: Place, growth: &Sum, id: u32) -> Sum {
+    let mut times = history.iter().map(|state| state.time_of(place).cloned().unwrap_or_default());
     let base = times.next().unwrap_or_default();
     // What the first iterations add beyond so much for each they add once.
     let (mut once, mut so_far) = (Sum::default(), base.clone());
@@ -74,11 +80,11 @@ fn set_times(state: &mut State, times: &Times) {
 
 /// What a loop of unknown length puts into a container is known only as a whole.
 fn forget_items(start: &State, state: &mut State) {
-    for (id, object) in start.heap.iter() {
-        let count = object.items.as_ref().map(Vec::len);
-        if state.heap.get(id).is_some_and(|now| now.items.as_ref().map(Vec::len) != count)
-            && let Some(now) = state.heap.get_mut(id)
-        {
+    let count = |object: &Object| object.items.as_ref().map(Vec::len);
+    let changed = state.heap.changed(&start.heap);
+    let longer = changed.filter(|(_, now, before)| before.is_some_and(|before| count(now) != count(before)));
+    for id in longer.map(|(id, ..)| id).collect::<Vec<_>>() {
+        if let Some(now) = state.heap.get_mut(id) {
             now.items = None;
         }
     }
@@ -167,7 +173,7 @@ impl Interpreter<'_> {
         state.regs[usize::from(one.dst)] = item;
         let failed = std::mem::take(&mut self.failed);
         if let Some(item) = &one.item {
-            self.items.push((self.stack.len(), item.live.clone(), BTreeSet::new()));
+            self.items.push((self.stack.len(), item.live.clone(), Ids::new()));
         }
         let mut out = self.stretch(frame, one.header + 1, one.exit, state);
         let seen = if one.item.is_some() { self.items.pop() } else { None };
@@ -200,7 +206,7 @@ impl Interpreter<'_> {
                 // It ends when the items of the loops in it have ended.
                 end.max(&back.aside);
             }
-            let waits: Origins = back.waited.difference(&start.waited).copied().collect();
+            let waits = back.waited.without(&start.waited);
             let refs = seen.map(|(.., refs)| refs).unwrap_or_default();
             back.borrow([&AbstractValue { refs, ..AbstractValue::plain(Shape::Unknown) }], &end, &waits);
             back.aside.max(&end);
@@ -246,8 +252,8 @@ impl Interpreter<'_> {
         let failed = std::mem::take(&mut self.failed);
         let mut per_item = Sum::default();
         let mut worst = start.clone();
-        // The times before the first iteration and after each.
-        let mut history = vec![start.times()];
+        // The states before the first iteration and after each.
+        let mut history = vec![start.clone()];
         let mut joined = start.clone();
         let mut settled = false;
         for iteration in 0..ITERATIONS {
@@ -265,13 +271,13 @@ impl Interpreter<'_> {
             };
             per_item.max(&back.calls.above(&calls));
             back.share = 0.0;
-            let before = joined.kinds(&start);
             joined.join(&back);
             if iteration == 0 {
                 worst.join(&back);
             }
-            history.push(joined.times());
-            if grown(&history).is_empty() && before == joined.kinds(&start) {
+            history.push(joined.clone());
+            let [.., before, _] = &history[..] else { break };
+            if grown(&history).is_empty() && joined.is_like(before, &start) {
                 settled = !passing;
                 break;
             }
@@ -304,21 +310,22 @@ impl Interpreter<'_> {
                 };
                 per_item.max(&back.calls.above(&calls));
                 back.share = 0.0;
-                let (before, kinds) = (worst.times(), worst.kinds(&start));
+                let before = worst.clone();
                 worst.join(&back);
                 forget_items(&start, &mut worst);
-                let after = worst.times();
-                known = kinds == worst.kinds(&start)
-                    && bounds.iter().all(|(place, bound)| !after[place].exceeds(&bound.plus(&growth)));
-                for (place, time) in &before {
+                let within = |place: &Place, bound: &Sum| {
+                    worst.time_of(*place).is_none_or(|time| !time.exceeds(&bound.plus(&growth)))
+                };
+                known = worst.is_like(&before, &start) && bounds.iter().all(|(place, bound)| within(place, bound));
+                worst.compare(&before, &mut |place, time, now| {
                     // What grows only later, or was hidden by something larger in the first iterations.
-                    if !bounds.contains_key(place) && after[place].exceeds(time) {
+                    if now.exceeds(time) && !bounds.contains_key(&place) {
                         let mut bound = time.plus(&growth.for_each(id));
-                        bound.max(&after[place]);
-                        bounds.insert(*place, bound);
+                        bound.max(now);
+                        bounds.insert(place, bound);
                         known = false;
                     }
-                }
+                });
                 set_times(&mut worst, &bounds);
                 if known {
                     break;

@@ -8,11 +8,12 @@
 //! unknown value, is reported as unknown.
 //!
 //! - `interpreter`, `ops`, `call`, `loops`: the interpreter, by kind of operation;
-//! - `value`, `heap`, `state`: abstract values, containers and states;
+//! - `value`, `heap`, `ids`, `state`: abstract values, containers and states;
 //! - `symbolic`: numbers such as "2 + 1 for each item of L1".
 
 mod call;
 mod heap;
+mod ids;
 mod interpreter;
 mod loops;
 mod ops;
@@ -258,7 +259,7 @@ impl Program {
             effects = effects.plus(&call.loops.iter().fold(Sum::of(1), |sum, id| sum.for_each(*id)));
         }
         let steps = walk.calls.iter().enumerate().map(|(at, call)| {
-            let after: Origins = call.decided.difference(&call.needs).copied().collect();
+            let after = call.decided.without(&call.needs);
             PlannedCall {
                 number: at as u32 + 1,
                 upstreams: call.upstreams.clone(),

@@ -86,7 +86,7 @@ impl Interpreter<'_> {
                 r!(dst) = match &cell.shape {
                     Shape::Object(ids) => {
                         let mut value = AbstractValue::plain(Shape::Nothing);
-                        ids.iter().filter_map(|id| state.heap.get(*id)).for_each(|cell| value.join(&cell.element));
+                        ids.iter().filter_map(|id| state.heap.get(id)).for_each(|cell| value.join(&cell.element));
                         value
                     }
                     _ => cell,
@@ -95,8 +95,8 @@ impl Interpreter<'_> {
             Op::StoreCell { cell, src } => {
                 let value = r!(src).clone();
                 if let Shape::Object(ids) = &r!(cell).shape.clone() {
-                    for id in ids {
-                        if let Some(cell) = state.heap.get_mut(*id) {
+                    for id in ids.iter() {
+                        if let Some(cell) = state.heap.get_mut(id) {
                             cell.element.join(&value);
                         }
                     }
@@ -122,8 +122,9 @@ impl Interpreter<'_> {
                     sum.whole = state.whole(&left);
                     sum.whole.max(&state.whole(&right));
                     sum.origins = state.all_origins(&left);
-                    sum.origins.extend(state.all_origins(&right));
-                    sum.refs = left.refs.union(&right.refs).copied().collect();
+                    sum.origins.extend(&state.all_origins(&right));
+                    sum.refs.clone_from(&left.refs);
+                    sum.refs.extend(&right.refs);
                     r!(dst) = sum;
                 }
             }
@@ -243,8 +244,8 @@ impl Interpreter<'_> {
                     && let Shape::Object(ids) = &r!(item.acc).shape.clone()
                 {
                     let now = state.now.clone();
-                    for id in ids {
-                        if let Some(object) = state.heap.get_mut(*id) {
+                    for id in ids.iter() {
+                        if let Some(object) = state.heap.get_mut(id) {
                             object.there.max(&now);
                         }
                     }
@@ -281,8 +282,8 @@ impl Interpreter<'_> {
                 value.origins.extend(&state.waited);
                 let now = state.now.clone();
                 if let Shape::Object(ids) = &r!(acc).shape.clone() {
-                    for id in ids {
-                        if let Some(object) = state.heap.get_mut(*id) {
+                    for id in ids.iter() {
+                        if let Some(object) = state.heap.get_mut(id) {
                             object.element.join(&value);
                             if !sure {
                                 object.there.max(&now);
@@ -299,8 +300,8 @@ impl Interpreter<'_> {
                 self.decide(frame, &mut state, pc, key);
                 let (value, now) = (r!(value).clone(), state.now.clone());
                 if let Shape::Object(ids) = &r!(acc).shape.clone() {
-                    for object in ids {
-                        if let Some(object) = state.heap.get_mut(*object) {
+                    for object in ids.iter() {
+                        if let Some(object) = state.heap.get_mut(object) {
                             object.element.join(&value);
                             object.there.max(&now);
                             object.items = None;
@@ -311,7 +312,7 @@ impl Interpreter<'_> {
             Op::End { dst, acc, .. } => {
                 let mut whole = r!(acc).clone();
                 if let Shape::Object(ids) = &whole.shape
-                    && let Some(object) = ids.first().and_then(|id| state.heap.get(*id))
+                    && let Some(object) = ids.first().and_then(|id| state.heap.get(id))
                 {
                     whole.origins.extend(&object.element.origins);
                     let (until, element) = (object.there.clone(), object.element.clone());

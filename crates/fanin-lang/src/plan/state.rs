@@ -1,9 +1,10 @@
 //! Abstract states: what is known at one place of a flow.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::mem::{Discriminant, discriminant};
+use std::collections::BTreeSet;
+use std::mem::discriminant;
 
 use super::heap::{Heap, Object};
+use super::ids::Ids;
 use super::symbolic::Sum;
 use super::value::{AbstractValue, Origins, Shape};
 
@@ -60,8 +61,8 @@ impl State {
     /// When a value can be decided on.
     pub(super) fn there(&self, value: &AbstractValue) -> Sum {
         let mut time = value.there.clone();
-        let of = |ids: &BTreeSet<u32>, time: &mut Sum| {
-            ids.iter().filter_map(|id| self.heap.get(*id)).for_each(|object| time.max(&object.there));
+        let of = |ids: &Ids, time: &mut Sum| {
+            ids.iter().filter_map(|id| self.heap.get(id)).for_each(|object| time.max(&object.there));
         };
         match &value.shape {
             Shape::Object(ids) => of(ids, &mut time),
@@ -73,8 +74,8 @@ impl State {
     }
 
     fn objects(&self, value: &AbstractValue, seen: &mut BTreeSet<u32>, visit: &mut dyn FnMut(&Object)) {
-        for id in &value.refs {
-            if let (true, Some(object)) = (seen.insert(*id), self.heap.get(*id)) {
+        for id in value.refs.iter() {
+            if let (true, Some(object)) = (seen.insert(id), self.heap.get(id)) {
                 visit(object);
                 self.objects(&object.element, seen, visit);
             }
@@ -83,8 +84,8 @@ impl State {
 
     /// Containers that can be reached from a value.
     fn reachable(&self, value: &AbstractValue, ids: &mut BTreeSet<u32>) {
-        for id in &value.refs {
-            if let (true, Some(object)) = (ids.insert(*id), self.heap.get(*id)) {
+        for id in value.refs.iter() {
+            if let (true, Some(object)) = (ids.insert(id), self.heap.get(id)) {
                 self.reachable(&object.element, ids);
             }
         }
@@ -107,7 +108,7 @@ impl State {
         let mut later = AbstractValue::at(self.there(value), value.origins.clone());
         if let Shape::Object(ids) = &value.shape {
             let mut element = AbstractValue::plain(Shape::Nothing);
-            ids.iter().filter_map(|id| self.heap.get(*id)).for_each(|object| element.join(&object.element));
+            ids.iter().filter_map(|id| self.heap.get(id)).for_each(|object| element.join(&object.element));
             element.there.max(&later.there);
             element.whole.max(&value.whole);
             element.origins.extend(&later.origins);
@@ -138,10 +139,10 @@ impl State {
     }
 
     /// Each element, if it is known of all these containers which they are.
-    fn items(&self, ids: &BTreeSet<u32>) -> Option<Vec<AbstractValue>> {
+    fn items(&self, ids: &Ids) -> Option<Vec<AbstractValue>> {
         let mut all: Option<Vec<AbstractValue>> = None;
-        for id in ids {
-            let object = self.heap.get(*id).filter(|object| object.keys.is_none())?;
+        for id in ids.iter() {
+            let object = self.heap.get(id).filter(|object| object.keys.is_none())?;
             let items = object.items.as_ref()?;
             match &mut all {
                 None => all = Some(items.clone()),
@@ -157,14 +158,14 @@ impl State {
     /// The elements in their places, if that is known.
     pub(super) fn in_places(&self, value: &AbstractValue) -> Option<Vec<AbstractValue>> {
         let Shape::Object(ids) = &value.shape else { return None };
-        let sparse = ids.iter().filter_map(|id| self.heap.get(*id)).any(|object| object.sparse);
+        let sparse = ids.iter().filter_map(|id| self.heap.get(id)).any(|object| object.sparse);
         if sparse { None } else { self.items(ids) }
     }
 
     /// A part of a value: of `key` if that is known.
     pub(super) fn part(&self, of: &AbstractValue, key: Option<&Shape>) -> AbstractValue {
         if let Shape::Object(ids) = &of.shape
-            && let (1, Some(object)) = (ids.len(), ids.first().and_then(|id| self.heap.get(*id)))
+            && let (1, Some(object)) = (ids.len(), ids.first().and_then(|id| self.heap.get(id)))
             && let Some(items) = object.items.as_ref().filter(|_| !object.sparse)
         {
             let at = match (key, &object.keys) {
@@ -186,36 +187,55 @@ impl State {
         self.elements(of).1
     }
 
-    /// What its values are, as far as iterations of a loop that begins with `start` can differ in it.
-    pub(super) fn kinds(&self, start: &Self) -> Vec<(Discriminant<Shape>, Vec<u32>)> {
-        let elements = start.heap.iter().filter_map(|(id, _)| self.heap.get(id)).map(|object| &object.element);
+    /// Whether its values are what they were before, as far as iterations of a loop that begins with `start` can differ in it.
+    pub(super) fn is_like(&self, before: &Self, start: &Self) -> bool {
         // Each turn makes containers of its own: which, makes no difference.
-        let refs =
-            |value: &AbstractValue| value.refs.iter().copied().filter(|id| start.heap.get(*id).is_some()).collect();
-        self.regs.iter().chain(elements).map(|value| (discriminant(&value.shape), refs(value))).collect()
+        let known =
+            |value: &AbstractValue| value.refs.iter().filter(|id| start.heap.get(*id).is_some()).collect::<Vec<_>>();
+        let alike = |one: &AbstractValue, other: &AbstractValue| {
+            discriminant(&one.shape) == discriminant(&other.shape)
+                && (one.refs == other.refs || known(one) == known(other))
+        };
+        let mut of_start = self.heap.changed(&before.heap).filter(|(id, ..)| start.heap.get(*id).is_some());
+        self.regs.iter().zip(&before.regs).all(|(now, before)| alike(now, before))
+            && of_start.all(|(_, now, before)| before.is_some_and(|before| alike(&now.element, &before.element)))
     }
 
-    /// All times in which it can grow, for comparing iterations of a loop.
-    pub(super) fn times(&self) -> BTreeMap<Place, Sum> {
-        let mut times = BTreeMap::from([
-            (Place::Now, self.now.clone()),
-            (Place::Required, self.required.clone()),
-            (Place::Aside, self.aside.clone()),
-        ]);
-        for (at, reg) in self.regs.iter().enumerate() {
-            times.insert(Place::There(at), reg.there.clone());
-            times.insert(Place::Whole(at), reg.whole.clone());
+    /// Visits the times in which it can have grown, with what they were before.
+    pub(super) fn compare(&self, before: &Self, visit: &mut dyn FnMut(Place, &Sum, &Sum)) {
+        visit(Place::Now, &before.now, &self.now);
+        visit(Place::Required, &before.required, &self.required);
+        visit(Place::Aside, &before.aside, &self.aside);
+        for (at, (now, before)) in self.regs.iter().zip(&before.regs).enumerate() {
+            visit(Place::There(at), &before.there, &now.there);
+            visit(Place::Whole(at), &before.whole, &now.whole);
         }
-        for (id, object) in self.heap.iter() {
-            times.insert(Place::Element(id), object.element.there.clone());
-            times.insert(Place::ElementWhole(id), object.element.whole.clone());
-            times.insert(Place::Length(id), object.there.clone());
-            times.insert(Place::Borrowed(id), object.lent.clone());
+        for (id, now, before) in self.heap.changed(&before.heap) {
+            // A container that was not there before has not grown.
+            let Some(before) = before else { continue };
+            visit(Place::Element(id), &before.element.there, &now.element.there);
+            visit(Place::ElementWhole(id), &before.element.whole, &now.element.whole);
+            visit(Place::Length(id), &before.there, &now.there);
+            visit(Place::Borrowed(id), &before.lent, &now.lent);
         }
-        times
     }
 
     /// The time of a place.
+    pub(super) fn time_of(&self, place: Place) -> Option<&Sum> {
+        Some(match place {
+            Place::Now => &self.now,
+            Place::Required => &self.required,
+            Place::Aside => &self.aside,
+            Place::There(at) => &self.regs.get(at)?.there,
+            Place::Whole(at) => &self.regs.get(at)?.whole,
+            Place::Element(id) => &self.heap.get(id)?.element.there,
+            Place::ElementWhole(id) => &self.heap.get(id)?.element.whole,
+            Place::Length(id) => &self.heap.get(id)?.there,
+            Place::Borrowed(id) => &self.heap.get(id)?.lent,
+        })
+    }
+
+    /// The same, to change it.
     pub(super) fn time(&mut self, place: Place) -> Option<&mut Sum> {
         Some(match place {
             Place::Now => &mut self.now,

@@ -1,30 +1,32 @@
 //! Symbolic bounds: rounds and numbers of calls that depend on how many items a loop has.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A sum: so many, and for each item of a loop (of loops within loops, for each pair of items) so
 /// many more. Everything here is an upper bound.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     constant: u32,
-    /// None of them zero.
-    per_item: BTreeMap<Vec<u32>, u32>,
+    /// None of them zero; `None` instead of an empty map. Copies share it.
+    per_item: Option<Rc<BTreeMap<Vec<u32>, u32>>>,
 }
 
 impl Sum {
     pub(crate) fn of(number: u32) -> Self {
-        Self { constant: number, per_item: BTreeMap::new() }
+        Self { constant: number, per_item: None }
     }
 
     fn add(&mut self, loops: &[u32], number: u32) {
         if number > 0 {
-            let at = self.per_item.entry(loops.to_vec()).or_default();
+            let parts = Rc::make_mut(self.per_item.get_or_insert_default());
+            let at = parts.entry(loops.to_vec()).or_default();
             *at = at.saturating_add(number);
         }
     }
 
     pub(crate) fn is_zero(&self) -> bool {
-        self.constant == 0 && self.per_item.is_empty()
+        self.constant == 0 && self.per_item.is_none()
     }
 
     /// The part that depends on no loop.
@@ -34,7 +36,7 @@ impl Sum {
 
     /// The parts that do: loops, and how many for each of their items.
     pub(crate) fn per_item(&self) -> impl Iterator<Item = (&[u32], u32)> {
-        self.per_item.iter().map(|(loops, number)| (loops.as_slice(), *number))
+        self.per_item.iter().flat_map(|parts| parts.iter()).map(|(loops, number)| (loops.as_slice(), *number))
     }
 
     pub(crate) fn plus(&self, other: &Self) -> Self {
@@ -51,15 +53,24 @@ impl Sum {
     /// The larger, part by part.
     pub(crate) fn max(&mut self, other: &Self) {
         self.constant = self.constant.max(other.constant);
-        for (loops, number) in &other.per_item {
-            let at = self.per_item.entry(loops.clone()).or_default();
-            *at = (*at).max(*number);
+        match (&self.per_item, &other.per_item) {
+            (_, None) => {}
+            (None, more) => self.per_item.clone_from(more),
+            (Some(own), Some(more)) if Rc::ptr_eq(own, more) => {}
+            (Some(_), Some(more)) => {
+                let parts = Rc::make_mut(self.per_item.get_or_insert_default());
+                for (loops, number) in more.iter() {
+                    let at = parts.entry(loops.clone()).or_default();
+                    *at = (*at).max(*number);
+                }
+            }
         }
     }
 
-    fn parts_above<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = (&'s Vec<u32>, u32)> {
-        self.per_item.iter().filter_map(|(loops, number)| {
-            let more = number.saturating_sub(other.per_item.get(loops).copied().unwrap_or(0));
+    fn parts_above<'s>(&'s self, other: &'s Self) -> impl Iterator<Item = (&'s [u32], u32)> {
+        self.per_item().filter_map(|(loops, number)| {
+            let before = other.per_item.as_ref().and_then(|parts| parts.get(loops));
+            let more = number.saturating_sub(before.copied().unwrap_or(0));
             (more > 0).then_some((loops, more))
         })
     }
@@ -67,7 +78,9 @@ impl Sum {
     /// What is left of it above another.
     pub(crate) fn above(&self, other: &Self) -> Self {
         let constant = self.constant.saturating_sub(other.constant);
-        Self { constant, per_item: self.parts_above(other).map(|(loops, more)| (loops.clone(), more)).collect() }
+        let parts: BTreeMap<Vec<u32>, u32> =
+            self.parts_above(other).map(|(loops, more)| (loops.to_vec(), more)).collect();
+        Self { constant, per_item: (!parts.is_empty()).then(|| Rc::new(parts)) }
     }
 
     /// Whether it is larger in any part.

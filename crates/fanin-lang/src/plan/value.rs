@@ -1,16 +1,16 @@
 //! Abstract values: what is known of a value before the flow runs.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use arcstr::ArcStr;
 
+use super::ids::Ids;
 use super::symbolic::Sum;
 use crate::host::HostRef;
 use crate::native::NativeFn;
 
 /// The calls that a value comes from, by number.
-pub(super) type Origins = BTreeSet<u32>;
+pub(super) type Origins = Ids;
 
 /// Elements are followed one by one up to this number.
 pub(super) const MOST_ITEMS: usize = 16;
@@ -39,7 +39,7 @@ pub(super) enum Shape {
     /// One of these.
     Host(Vec<HostRef>),
     /// One of these containers of the heap.
-    Object(BTreeSet<u32>),
+    Object(Ids),
     /// What a loop goes through.
     Iter(Box<AbstractValue>),
 }
@@ -53,7 +53,7 @@ pub(super) struct AbstractValue {
     pub(super) whole: Sum,
     pub(super) origins: Origins,
     /// Containers of the heap that it is or holds.
-    pub(super) refs: BTreeSet<u32>,
+    pub(super) refs: Ids,
     pub(super) shape: Shape,
 }
 
@@ -63,16 +63,16 @@ impl AbstractValue {
         let refs = match &shape {
             Shape::Object(ids) => ids.clone(),
             Shape::Function(function) => {
-                function.captured.iter().chain(&function.defaults).flat_map(|one| one.refs.iter().copied()).collect()
+                function.captured.iter().chain(&function.defaults).flat_map(|one| one.refs.iter()).collect()
             }
-            _ => BTreeSet::new(),
+            _ => Ids::new(),
         };
         Self { there: Sum::default(), whole: Sum::default(), origins: Origins::new(), refs, shape }
     }
 
     /// A value that comes at a time.
     pub(super) fn at(time: Sum, origins: Origins) -> Self {
-        Self { there: time.clone(), whole: time, origins, refs: BTreeSet::new(), shape: Shape::Unknown }
+        Self { there: time.clone(), whole: time, origins, refs: Ids::new(), shape: Shape::Unknown }
     }
 
     pub(super) fn join(&mut self, other: &Self) {
