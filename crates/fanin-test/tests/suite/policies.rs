@@ -94,6 +94,51 @@ def test_single_flight():
 }
 
 #[test]
+fn a_test_sees_nothing_of_another() {
+    let toml = crate::folder::TOML.replace(
+        "url = \"http://b.internal:8080\"\ntimeout = \"100ms\"\n",
+        "url = \"http://b.internal:8080\"\ntimeout = \"100ms\"\nbreaker = { calls = 10, pause = \"5s\" }\n",
+    );
+    let toml = format!(
+        "{toml}
+[upstreams.a.snapshot]
+path = '/all'
+every = '5m'
+[upstreams.b.operations.cached]
+path = '/cached'
+cache = {{ ttl = '1m' }}
+[push]
+max_channels = 1
+"
+    );
+    let folder = Folder::with_toml(
+        &toml,
+        "load('@push', 'push')
+def page(req):
+    if req.params['id'] == 'broken':
+        return b.get('/broken')
+    push.publish('news' + req.params['id'], 1)
+    return [a.lookup('x'), b.cached()]
+",
+        "def test_alone(number = each(1, 2, 3)):
+    stub(a, answer = {'x': number})
+    stub(b.cached, answer = number, times = 1)
+    stub(b.get, fail = 'refused')
+    assert_equal([get('/page/%d' % number).json for _ in range(2)], [[number, number], [number, number]])
+    assert_equal(get('/page/%d' % (number + 1)).error.kind, 'push-limit')
+    for _ in range(50):
+        get('/page/broken')
+    assert_equal(get('/page/broken').error.kind, 'upstream-breaker')
+",
+    );
+    // One after another on one thread, and side by side.
+    for threads in [1, 3] {
+        let run = folder.run_with(&fanin_test::RunOptions { threads, ..Default::default() });
+        assert_eq!((run.outcomes.len(), run.failed()), (3, 0), "{}", fanin_test::report::text(&run, true));
+    }
+}
+
+#[test]
 fn effects_run_in_order_and_only_after_guards() {
     Folder::new(
         "",
