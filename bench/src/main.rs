@@ -228,7 +228,7 @@ enum Command {
         #[arg(long)]
         size: u64,
     },
-    /// How long a thousand tests of flows take
+    /// How long a thousand tests of flows take, and trying all failures of the shop's page; how many seeded bugs that finds
     ///
     /// Example: bench/run prove --quick
     Prove {

@@ -1,5 +1,5 @@
 //! Real servers for tests and benchmarks, none of them our own code: PostgreSQL, MariaDB, gRPC by Python's grpcio, HAProxy, Redis or
-//! Valkey, NATS, and nginx, Node and Go as backends. Also a [`browser`], a [`tab`] of one that tests drive, and the requests of tests of several crates: [`malformed`].
+//! Valkey, NATS, and nginx, Node and Go as backends. Also a [`browser`], a [`tab`] of one that tests drive, and what tests of several crates share: the requests of [`malformed`], and [`seeded_bugs`].
 //!
 //! A server is a script in `.ci/servers`, which can be run by hand too. It uses a temporary folder and a free port of
 //! 127.0.0.1. It ends when its [`Server`] is dropped or its process ends. A server that is not installed is a panic
@@ -7,6 +7,7 @@
 
 pub mod browser;
 pub mod malformed;
+pub mod seeded_bugs;
 pub mod tab;
 
 use std::io::{BufRead, BufReader, Write};
