@@ -49,6 +49,11 @@ impl Sent {
         Sent { method: method.to_string(), target: uri.to_string(), headers, body }
     }
 
+    /// Method and path.
+    pub(crate) fn place(&self) -> (Method, &str) {
+        (Method::from_bytes(self.method.as_bytes()).unwrap_or_default(), split(&self.target).0)
+    }
+
     pub(crate) fn value(&self) -> Value {
         let (path, query) = split(&self.target);
         let query: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();

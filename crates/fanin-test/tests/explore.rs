@@ -52,10 +52,19 @@ fn page(body: &str) -> String {
     format!("load(\"@upstreams\", \"bank\", \"catalog\", \"stars\")\n\ndef page(req):\n{body}{PAY}")
 }
 
-const RIGHT: &str = r#"    product = catalog.get("/products/{id}", params = req.params, returns = {"name": "string", "tags": ["string"]})
+const RIGHT: &str = r#"    product = catalog.get("/products/{id}", params = req.params, ok = [404], returns = {"name": "string", "tags": ["string"]})
     rating = stars.get("/stars", optional = True, returns = {"average": "float"})
+    if product.status == 404:
+        abort(404, "no such product")
     return {"name": product["name"], "tags": product["tags"], "stars": rating["average"]}
 "#;
+
+/// The same without a thought of products that do not exist.
+fn plain() -> String {
+    let guard = "    if product.status == 404:\n        abort(404, \"no such product\")\n";
+    assert!(RIGHT.contains(guard));
+    RIGHT.replace(guard, "").replace("ok = [404], ", "")
+}
 
 fn service(dir: &Path, flow: &str, tests: &str) -> Suite {
     fs::create_dir_all(dir.join("flows")).unwrap();
@@ -88,10 +97,12 @@ fn a_right_flow_has_no_finding_and_all_cases_are_tried() {
 
 #[test]
 fn a_failure_is_reported_once_with_its_line_and_as_a_test_that_fails() {
-    let wrong = RIGHT.replace(", \"tags\": [\"string\"]}", "}").replace("product[\"tags\"],", "product[\"tags\"][0],");
+    let wrong =
+        plain().replace(", \"tags\": [\"string\"]}", "}").replace("product[\"tags\"],", "product[\"tags\"][0],");
     let dir = tempfile::tempdir().unwrap();
     let suite = service(dir.path(), &page(&wrong), TESTS);
-    let run = suite.explore(&ExploreOptions::default()).unwrap();
+    let options = ExploreOptions { without: ["not-found".to_owned()].into(), ..ExploreOptions::default() };
+    let run = suite.explore(&options).unwrap();
     let found = findings(&run);
     assert_eq!(found.len(), 1, "{}", text(&run));
     assert_eq!(found[0].invariant, "no-500");
@@ -120,7 +131,7 @@ fn a_failure_is_reported_once_with_its_line_and_as_a_test_that_fails() {
 #[test]
 fn two_deviations_are_found_where_one_is_not_enough() {
     let wrong = page(
-        r#"    one = catalog.get("/products/{id}", params = req.params, optional = True, returns = "object")
+        r#"    one = catalog.get("/products/{id}", params = req.params, ok = [404], optional = True, returns = "object")
     rating = stars.get("/stars", optional = True, returns = "object")
     if one.failed and rating.failed:
         fail("nothing is there")
@@ -147,6 +158,14 @@ fn a_status_that_an_optional_call_changes_is_found() {
         "{}",
         text(&run)
     );
+}
+
+#[test]
+fn what_a_backend_does_not_have_is_no_failure() {
+    let run = explored(&page(&plain()), TESTS, &ExploreOptions::default());
+    let found = findings(&run);
+    assert_eq!(found.iter().map(|one| one.invariant.as_str()).collect::<Vec<_>>(), ["not-found"], "{}", text(&run));
+    assert_eq!(found[0].what, "status 502 although catalog.get /products/7 is only answered with 404");
 }
 
 #[test]
@@ -184,7 +203,6 @@ fn own_invariants_and_bounds_are_held() {
     );
     let run = explored(&page(RIGHT), &tests, &ExploreOptions::default());
     let found = findings(&run);
-    // `optional` does not cover a status such as 404, so there is a second way.
     assert!(!found.is_empty() && found.iter().all(|one| one.invariant == "assertions"), "{}", text(&run));
     assert!(found[0].test.contains(&"    always(found.sent, found)".to_owned()), "{:?}", found[0].test);
     let bound = ExploreOptions { max_calls: Some(1), route: Some("GET /page".to_owned()), ..ExploreOptions::default() };

@@ -14,6 +14,7 @@ use super::changes::Seen;
 use super::context::Context;
 use super::invariants::{self, Violation};
 use crate::host::TestHost;
+use crate::response::Received;
 use crate::run_test::{call, seed_of};
 use crate::stub::SentRequest;
 use crate::world::World;
@@ -26,6 +27,8 @@ pub(crate) struct CaseRun {
     pub(crate) seen: Vec<Seen>,
     /// Runs with the same signature were alike: the same responses, and the same requests at the same times.
     pub(crate) signature: u64,
+    /// All its requests ended because a required call had failed.
+    pub(crate) is_ended: bool,
     /// The last responses with their calls, if something was violated.
     pub(crate) evidence: String,
     pub(crate) routes: Vec<String>,
@@ -98,7 +101,7 @@ fn finish(host: &TestHost, violations: Vec<Violation>, seen: Vec<Seen>) -> CaseR
         one.error.as_ref().map(|error| (error.kind, &error.detail)).hash(&mut hash);
     }
     for one in &seen {
-        (&one.slot, one.at).hash(&mut hash);
+        (&one.slot, one.at, one.content).hash(&mut hash);
     }
     host.output.hash(&mut hash);
     let evidence = match violations.is_empty() {
@@ -109,11 +112,24 @@ fn finish(host: &TestHost, violations: Vec<Violation>, seen: Vec<Seen>) -> CaseR
         violations,
         seen,
         signature: hash.finish(),
+        is_ended: !host.received.is_empty() && host.received.iter().all(|one| is_ended(one)),
         evidence,
         routes: host.received.iter().map(|one| one.route.clone()).collect(),
         statuses: host.received.iter().map(|one| one.status.as_u16()).collect(),
         bodies: host.received.iter().map(|one| one.body.clone()).collect(),
     }
+}
+
+/// Whether the failure of a required call is the response: the flow was told nothing of it, and went no further.
+fn is_ended(one: &Received) -> bool {
+    one.error.as_ref().is_some_and(|error| error.upstream.is_some())
+}
+
+/// What a request asks for, beyond its name.
+fn content(sent: &SentRequest) -> u64 {
+    let mut hash = DefaultHasher::new();
+    (&sent.request.path_and_query, &sent.request.body).hash(&mut hash);
+    hash.finish()
 }
 
 /// The requests that can be varied.
@@ -139,6 +155,7 @@ fn seen(host: &TestHost) -> Vec<Seen> {
             end: planned.end,
             body: healthy.map(|(_, _, body)| body.clone()),
             deviates: planned.deviates,
+            content: content(sent),
         });
     }
     found

@@ -32,6 +32,8 @@ pub(crate) struct Seen {
     /// What the stub answers with status 200.
     pub(crate) body: Option<Bytes>,
     pub(crate) deviates: bool,
+    /// Requests with the same content ask for the same.
+    pub(crate) content: u64,
 }
 
 /// All deviations of a request.

@@ -29,7 +29,7 @@ impl Default for ExploreOptions {
             route: None,
             without: BTreeSet::new(),
             max_calls: None,
-            max_cases: 5_000,
+            max_cases: 50_000,
             random_cases: 1_000,
             seed: 0,
             threads,

@@ -7,16 +7,18 @@ use fanin_trace::CallTrace;
 use super::caught::Caught;
 use super::change::{Case, Change, Slot};
 use super::context::Context;
+use super::not_found;
 use crate::host::TestHost;
 use crate::response::Received;
 use crate::stub::{End, split};
 
 /// Invariants by name, and what each says. All but the last need no option.
-pub const INVARIANTS: [(&str, &str); 9] = [
+pub const INVARIANTS: [(&str, &str); 10] = [
     ("no-500", "no answer of a backend makes the flow fail"),
     ("optional", "while optional calls alone deviate, the status is the healthy one"),
     ("partial", "a response without the answer of an optional call names its upstream"),
     ("deadline", "a response comes within the timeout of its route"),
+    (not_found::NAME, "a 404 for what the client's path names is no failure of the server"),
     ("effects-once", "an effect that may have been executed is not sent again"),
     ("effects-guarded", "no effect is sent after a required call above it has failed"),
     ("order", "the order in which answers arrive does not change the response"),
@@ -52,7 +54,7 @@ impl Violation {
         Violation { invariant: ASSERTIONS, what, place: String::new(), lines: Vec::new() }
     }
 
-    fn new(invariant: &'static str, what: String, line: String) -> Violation {
+    pub(crate) fn new(invariant: &'static str, what: String, line: String) -> Violation {
         Violation { invariant, what, place: String::new(), lines: vec![line] }
     }
 }
@@ -70,6 +72,7 @@ pub(crate) fn check(context: &Context<'_>, host: &TestHost, case: &Case, caught:
         found.extend(within_plan(context, at, one, calls));
     }
     found.extend(optional(context, host, case, &calls));
+    found.extend(not_found::not_found(context, host, case, &calls));
     found.extend(once(host));
     found.extend(order(context, host, case));
     let problem = host.world.shared.stubs.problems.borrow().first().cloned();
@@ -168,7 +171,7 @@ fn within_plan(context: &Context<'_>, at: usize, one: &Received, calls: &[CallTr
 }
 
 /// The calls that a request was for.
-fn is_for(slot: &Slot, call: &CallTrace) -> bool {
+pub(super) fn is_for(slot: &Slot, call: &CallTrace) -> bool {
     if slot.upstream != *call.upstream {
         return false;
     }

@@ -1,10 +1,11 @@
 //! `fanin explore`: runs a request with every call's outcome varied, in virtual time.
 //!
 //! - `exploration`: options and results. `context`: what all cases share. `change`: one deviation. `changes`: which deviations a request can have. `orders`: orders of arrival.
-//! - `case`: one run with its deviations. `invariants`: what must hold. `caught`: why a flow failed.
-//! - `search`: which cases run. `findings`: from failing cases to findings. `written`: a finding as a test.
+//! - `case`: one run with its deviations. `invariants`, `not_found`: what must hold. `caught`: why a flow failed.
+//! - `search`: which cases run. `alike`: which of them are combined with further deviations. `findings`: from failing cases to findings. `written`: a finding as a test.
 //! - `report`: text and JSON.
 
+mod alike;
 mod case;
 mod caught;
 mod change;
@@ -13,6 +14,7 @@ mod context;
 mod exploration;
 mod findings;
 mod invariants;
+mod not_found;
 mod orders;
 mod report;
 mod search;

@@ -8,7 +8,7 @@ use super::changes::Seen;
 use crate::stub::End;
 
 /// Groups of up to so many requests get all their orders.
-const ALL_ORDERS: usize = 4;
+const ALL_ORDERS: usize = 6;
 /// Larger ones get so many, drawn at random.
 const SOME_ORDERS: usize = 24;
 /// How far answers are apart.

@@ -1,7 +1,12 @@
 //! Which cases run: each deviation alone, orders of answers, then more deviations together, breadth first.
 //!
-//! Deviations of one request that alone lead to the same run count as one when they are combined with others: the responses were the
-//! same, and so were the requests and their times.
+//! Three rules keep the number of cases small:
+//!
+//! - Deviations of one request that lead to the same run count as one when they are combined with others (`alike`): the responses were
+//!   the same, and so were the requests and their times.
+//! - A deviation that changes nothing where it was added is not combined with others there: the case without it is.
+//! - The failure of a required call is not told to the flow, which is cut short where it waits for the call. So such a failure runs once,
+//!   in the smallest case that makes the request, and is combined with nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use super::alike::Alike;
 use super::case::{CaseRun, run_case};
 use super::change::{Case, Change, Slot};
 use super::changes::{Seen, changes_of};
@@ -61,6 +67,7 @@ pub(crate) fn explore(
         is_complete: true,
         known: BTreeMap::new(),
         all: BTreeMap::new(),
+        alike: Alike::default(),
     };
     let requests = base.seen.len();
     search.run(base);
@@ -95,10 +102,11 @@ struct Search<'a> {
     random: usize,
     together: usize,
     is_complete: bool,
-    /// For each request the deviations that differ from each other.
+    /// For each request the deviations that are combined with others: they differ from each other, and the flow goes on.
     known: BTreeMap<Slot, Vec<Change>>,
     /// For each request all of them.
     all: BTreeMap<Slot, Vec<Change>>,
+    alike: Alike,
 }
 
 /// A case to run, and the run that it adds a deviation to.
@@ -118,6 +126,7 @@ impl Search<'_> {
             self.is_complete = false;
             return;
         }
+        self.alike.add(&Case::new(), base.signature);
         let (orders, all_orders) = orders::cases(&base.seen, &mut random);
         self.is_complete &= all_orders;
         let mut done: HashSet<Case> = HashSet::new();
@@ -194,7 +203,7 @@ impl Search<'_> {
             }
             let own = signatures.entry((one.parent, slot)).or_default();
             own.insert(frontier[one.parent].1.signature);
-            if own.insert(run.signature) {
+            if own.insert(run.signature) && !run.is_ended {
                 changes.push(change.clone());
             }
         }
@@ -203,13 +212,16 @@ impl Search<'_> {
 
     /// Findings, and the cases that further deviations are added to.
     fn advance(&mut self, next: Vec<Next>, runs: Vec<CaseRun>) -> Vec<(Case, CaseRun)> {
+        for (one, run) in next.iter().zip(&runs) {
+            self.alike.add(&one.case, run.signature);
+        }
         let mut frontier = Vec::new();
         for (one, run) in next.into_iter().zip(runs) {
             self.together = self.together.max(one.case.len());
             self.findings.take(&one.case, &run);
             let (slot, change) = &one.added;
             let differs = self.known.get(slot).is_some_and(|known| known.contains(change));
-            if run.violations.is_empty() && differs {
+            if run.violations.is_empty() && differs && !run.is_ended && self.alike.is_new(&one.case, run.signature) {
                 frontier.push((one.case, run));
             }
         }
