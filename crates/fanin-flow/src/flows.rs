@@ -242,7 +242,7 @@ impl Flows {
         let again = |route: &Arc<RouteFlow>| Arc::new(route.anew(&sequential_waits, &log_dropped));
         Flows {
             program: self.program.clone(),
-            routes: self.routes.iter().map(again).collect(),
+            routes: self.routes.iter().map(|route| route.as_ref().map(again)).collect(),
             before: self.before.iter().map(|route| route.as_ref().map(again)).collect(),
             pools: vec![None; self.pools.len()],
             channels: Arc::default(),

@@ -58,6 +58,7 @@ impl RouteFlow {
             grpc: self.grpc,
             streams: self.streams,
             sequential_waits: sequential_waits.clone(),
+            signing: self.signing.clone(),
             log: FlowLog::new(self.limits.max_log_rate, log_dropped.clone()),
             large_bodies: LargeBodies::default(),
         }

@@ -40,7 +40,7 @@ pub(crate) struct Received {
 pub(crate) struct Sent {
     method: String,
     target: String,
-    headers: HeaderMap,
+    pub(crate) headers: HeaderMap,
     body: Bytes,
 }
 

@@ -271,7 +271,7 @@ async fn one(worker: &WorkerFlows, setting: &Setting, request: TestRequest) -> R
 }
 
 /// The host that a request is for, without its port.
-fn host_of(headers: &HeaderMap) -> String {
+pub(crate) fn host_of(headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let authority: Option<http::uri::Authority> = host.parse().ok();
     authority.map(|authority| authority.host().to_ascii_lowercase()).unwrap_or_default()

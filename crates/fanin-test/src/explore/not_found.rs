@@ -7,6 +7,7 @@ use super::context::Context;
 use super::invariants::{Violation, is_for};
 use crate::host::TestHost;
 use crate::stub::split;
+use crate::world::host_of;
 
 /// The name of the invariant.
 pub(super) const NAME: &str = "not-found";
@@ -25,7 +26,9 @@ pub(super) fn not_found(
                 continue;
             }
             let (method, path) = one.sent.place();
-            let Ok(found) = context.suite.setting.finder.find(&method, path) else { continue };
+            let Ok(found) = context.suite.setting.finder.find(&method, &host_of(&one.sent.headers), path) else {
+                continue;
+            };
             let is_named = |part: &str| !part.is_empty() && found.params.iter().any(|(_, value)| **value == *part);
             let asks = |call: &&CallTrace| call.required && is_for(slot, call);
             let mut targets = calls.iter().filter(asks).filter_map(|call| Some(call.target.split_once(' ')?.1));
