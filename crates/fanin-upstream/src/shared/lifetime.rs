@@ -1,9 +1,9 @@
 //! How long answers and items are cached.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use fanin_config::Cache;
-use http::header::{AGE, CACHE_CONTROL};
+use http::header::{AGE, CACHE_CONTROL, DATE, EXPIRES, VARY};
 use http::{HeaderMap, StatusCode};
 
 use crate::request::Answer;
@@ -52,9 +52,13 @@ impl Lifetime {
     }
 }
 
-/// Applies `cache-control` (RFC 9111, 5.2.2, for a shared cache, and RFC 5861). `None` if the answer must not be
+/// Applies `cache-control` (RFC 9111, 5.2.2, for a shared cache, and RFC 5861), or else `expires`. `None` if the answer must not be
 /// cached. Without a directive the configured times apply.
 fn directives(headers: &HeaderMap, mut times: Lifetime) -> Option<Lifetime> {
+    // Other headers that it varies by are a part of the key, as the whole request is.
+    if headers.get_all(VARY).iter().any(|value| value.as_bytes().trim_ascii() == b"*") {
+        return None;
+    }
     let mut age = None;
     let mut shared_age = None;
     let values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
@@ -74,12 +78,20 @@ fn directives(headers: &HeaderMap, mut times: Lifetime) -> Option<Lifetime> {
             _ => {}
         }
     }
-    if let Some(lifetime) = shared_age.or(age) {
+    if let Some(lifetime) = shared_age.or(age).or_else(|| until_expiry(headers)) {
         let spent =
             headers.get(AGE).and_then(|value| value.to_str().ok()).and_then(|text| text.trim().parse::<u32>().ok());
         times.ttl = lifetime.saturating_sub(Duration::from_secs(spent.unwrap_or(0).into()));
     }
     Some(times)
+}
+
+/// From `date` to `expires`; nothing if the latter is not valid (RFC 9111, 5.3).
+fn until_expiry(headers: &HeaderMap) -> Option<Duration> {
+    let time = |name| httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok();
+    headers.get(EXPIRES)?;
+    let from = time(DATE).unwrap_or_else(SystemTime::now);
+    Some(time(EXPIRES).and_then(|until| until.duration_since(from).ok()).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -113,6 +125,18 @@ mod tests {
         assert_eq!(read("public, max-age=5, stale-while-revalidate=3, stale-if-error=4"), Some(stale));
         let never_stale = Lifetime { ttl: 10 * SECOND, stale: Duration::ZERO, stale_if_error: Duration::ZERO };
         assert_eq!(read("must-revalidate"), Some(never_stale));
+        let mut headers = with("max-age=10");
+        headers.insert(EXPIRES, HeaderValue::from_static("0"));
+        assert_eq!(directives(&headers, own).map(|times| times.ttl), Some(10 * SECOND));
+        headers.remove(CACHE_CONTROL);
+        assert_eq!(directives(&headers, own).map(|times| times.ttl), Some(Duration::ZERO));
+        headers.insert(DATE, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
+        headers.insert(EXPIRES, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:57 GMT"));
+        assert_eq!(directives(&headers, own).map(|times| times.ttl), Some(20 * SECOND));
+        headers.insert(VARY, HeaderValue::from_static("accept"));
+        assert!(directives(&headers, own).is_some());
+        headers.insert(VARY, HeaderValue::from_static("*"));
+        assert_eq!(directives(&headers, own), None);
         let mut headers = with("max-age=10");
         headers.insert(AGE, HeaderValue::from_static("4"));
         assert_eq!(directives(&headers, own).map(|times| times.ttl), Some(6 * SECOND));
