@@ -298,6 +298,9 @@ fn read(mut root: Table<'_, '_>) -> Config {
     for at in &named_upstreams {
         auth[&at.0].check_upstream(at, root.reader(), &upstreams);
     }
+    for route in &routes {
+        route.check_proxy(root.reader(), &upstreams);
+    }
     root.finish();
     Config {
         auth,

@@ -125,4 +125,5 @@ pub use web::folder::Folder;
 pub use web::redirect::Redirect;
 pub use web::request_headers::RequestHeaderRules;
 pub use web::respond::Respond;
+pub use web::response_cache::ResponseCache;
 pub use web::response_headers::HeaderRules;

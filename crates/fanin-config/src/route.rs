@@ -1,8 +1,10 @@
 //! `[[routes]]`: method and path bound to a flow.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use http::{HeaderValue, Method};
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -15,11 +17,13 @@ use crate::grpc::full_method;
 use crate::objective::{Objective, parse_objective};
 use crate::path_pattern::{check_pattern, colon_segment};
 use crate::priority::{self, Priority};
-use crate::reader::Table;
+use crate::reader::{Reader, Table};
 use crate::route_conflicts::Paths;
 use crate::route_kind::InPlace;
 use crate::schema::types;
 use crate::server::Server;
+use crate::upstream::keys::Upstream;
+use crate::upstream::kind::UpstreamKind;
 use crate::values::duration::format_duration;
 use crate::values::host::HostPattern;
 use crate::values::origin::web_origin;
@@ -31,6 +35,7 @@ use crate::web::folder::Folder;
 use crate::web::redirect::Redirect;
 use crate::web::request_headers::RequestHeaderRules;
 use crate::web::respond::Respond;
+use crate::web::response_cache::ResponseCache;
 use crate::web::response_headers::HeaderRules;
 
 /// One of `[[routes]]`: a method and a path bound to a flow, or to what answers in its place. A GET route answers HEAD, too.
@@ -39,7 +44,8 @@ use crate::web::response_headers::HeaderRules;
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
-    /// HTTP method, or a list of methods: `["GET", "POST"]`. A GET route answers HEAD, too.
+    /// HTTP method, or a list of methods: `["GET", "POST"]`. A GET route answers HEAD, too. With `proxy`, the default is all, and other
+    /// methods such as `"PROPFIND"` may be named.
     #[serde(rename = "method", serialize_with = "serialize::one_or_more")]
     #[schemars(with = "types::OneOrMore<types::MethodText>")]
     pub methods: Vec<Method>,
@@ -52,6 +58,14 @@ pub struct Route {
     #[serde(rename = "host", skip_serializing_if = "Vec::is_empty", serialize_with = "serialize::one_or_more")]
     #[schemars(with = "types::OneOrMore<types::HostText>")]
     pub hosts: Vec<HostPattern>,
+    /// Name of an HTTP upstream to which requests are passed on as they are, and whose answers are passed back, without a flow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "types::Text")]
+    pub proxy: Option<String>,
+    /// Where that is written.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub(crate) proxy_at: Option<Range<usize>>,
     /// File and function of the flow: `"flows/vacancies.star:search_vacancies"`. The file is relative to the folder of
     /// `fanin.toml`.
     #[serde(serialize_with = "serialize::optional_display", skip_serializing_if = "Option::is_none")]
@@ -136,6 +150,10 @@ pub struct Route {
     #[serde(serialize_with = "serialize::table_or_off")]
     #[schemars(with = "types::Or<HeaderRules, types::Off>")]
     pub response_headers: Option<HeaderRules>,
+    /// Which responses are kept, and sent again without the flow. Without this table, none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ResponseCache")]
+    pub cache: Option<ResponseCache>,
     /// The gRPC method that the route serves, as `"package.Service/Method"`, in place of `method` and `path`. `[grpc]` describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "types::Text")]
@@ -170,6 +188,8 @@ impl Route {
             methods: vec![method],
             path: path.into(),
             hosts: Vec::new(),
+            proxy: None,
+            proxy_at: None,
             flow: Some(flow),
             redirect: None,
             respond: None,
@@ -190,6 +210,7 @@ impl Route {
             cache_control: None,
             request_headers: None,
             response_headers: None,
+            cache: None,
             grpc: None,
             objective: None,
             budget: None,
@@ -212,6 +233,10 @@ pub enum OnDisconnect {
     /// Let it run to its end.
     Finish,
 }
+
+/// The methods of a route with `proxy` that names none.
+const PROXIED: [Method; 7] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
 
 /// The sections whose keys apply to all routes that do not have their own.
 pub(crate) struct ForAll<'a> {
@@ -265,9 +290,22 @@ impl Route {
 }
 
 impl Route {
+    /// The upstream of `proxy` must be one of HTTP.
+    pub(crate) fn check_proxy(&self, reader: &Reader<'_>, upstreams: &IndexMap<String, Upstream>) {
+        let (Some(name), Some(at)) = (&self.proxy, &self.proxy_at) else { return };
+        let problem = match upstreams.get(name).map(Upstream::kind) {
+            Some(UpstreamKind::Http) => return,
+            Some(kind) => format!("{name} is {kind}; requests are passed on to HTTP upstreams"),
+            None => format!("there is no section [upstreams.{name}]"),
+        };
+        reader.error(at, format!("proxy: {problem}"));
+    }
+
     fn read(table: &mut Table<'_, '_>, for_all: &ForAll<'_>) -> Option<Route> {
         let ForAll { server, flow, cors, compression, request_headers, response_headers, named } = *for_all;
-        let methods = table.methods("method").unwrap_or_else(|| vec![Method::GET]);
+        let proxy = table.parsed("proxy", "the name of an upstream", |text| Ok(text.to_owned()));
+        let methods = table.methods("method", proxy.is_some());
+        let methods = methods.unwrap_or_else(|| if proxy.is_some() { PROXIED.to_vec() } else { vec![Method::GET] });
         let grpc = table.parsed("grpc", "a method such as \"shop.v1.Products/Page\"", full_method).map(|at| at.value);
         for key in ["path", "method", "stream_body", "allowed_origins"]
             .into_iter()
@@ -289,7 +327,8 @@ impl Route {
         let is_answered = flow_ref.is_some()
             || in_place.redirect.is_some()
             || in_place.respond.is_some()
-            || in_place.folder.is_some();
+            || in_place.folder.is_some()
+            || proxy.is_some();
         let path = path.map(|at| at.value).or_else(|| grpc.as_ref().map(|method| format!("/{method}")));
         // The rest is read even when one of these is missing, so that all that is wrong is found.
         let mut route = Route::new(Method::GET, path.clone().unwrap_or_default(), FlowRef::new("", ""));
@@ -298,6 +337,7 @@ impl Route {
         route.methods = if grpc.is_some() { vec![Method::POST] } else { methods };
         route.grpc = grpc;
         route.hosts = read_hosts(table);
+        (route.proxy_at, route.proxy) = proxy.map(|at| (at.span, at.value)).unzip();
         route.timeout = table.duration("timeout").unwrap_or(route.timeout);
         route.limit = table.count("limit", 1..=u64::MAX).unwrap_or(server.limit);
         if route.limit > server.limit {
@@ -322,11 +362,16 @@ impl Route {
         route.compression = Compression::of_route(table, compression);
         route.request_headers = RequestHeaderRules::of_route(table, request_headers);
         route.response_headers = HeaderRules::of_route(table, response_headers);
+        route.cache = ResponseCache::of_route(table);
+        if route.cache.is_some() && route.grpc.is_none() && !route.methods.contains(&Method::GET) {
+            table.error("cache", "only responses to GET are kept; add that method, or remove the table");
+        }
         route.etag = table.boolean("etag").unwrap_or(false);
         let what = "directives such as \"public, max-age=60\"";
         route.cache_control = table.parsed("cache_control", what, cache_control::parse).map(|at| at.value);
-        for key in
-            ["compression", "etag", "cache_control"].into_iter().filter(|key| route.grpc.is_some() && table.has(key))
+        for key in ["compression", "etag", "cache_control", "cache"]
+            .into_iter()
+            .filter(|key| route.grpc.is_some() && table.has(key))
         {
             table.error(key, "does not apply to methods; remove it or `grpc`");
         }

@@ -7,7 +7,7 @@ use crate::web::redirect::Redirect;
 use crate::web::respond::Respond;
 
 /// Keys of which a route has exactly one.
-pub(crate) const KINDS: [&str; 4] = ["flow", "redirect", "respond", "folder"];
+pub(crate) const KINDS: [&str; 5] = ["flow", "redirect", "respond", "folder", "proxy"];
 
 /// Keys that only routes with a flow have, besides those of `[flow]`.
 const OF_FLOWS: [&str; 9] = [
@@ -40,7 +40,7 @@ impl InPlace {
             table.error(second, format_args!("cannot be combined with `{first}`; a route is answered in one way"));
         }
         if first.is_none() {
-            table.missing("flow", "flow = \"flows/file.star:function\", or redirect, respond or folder");
+            table.missing("flow", "flow = \"flows/file.star:function\", or redirect, respond, folder or proxy");
         }
         if let Some(kind) = first.filter(|kind| *kind != "flow") {
             for key in OF_FLOWS.into_iter().filter(|key| table.has(key)) {

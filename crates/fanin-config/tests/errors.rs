@@ -56,6 +56,22 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
             "4:8",
             "etag: does not apply to methods",
         ),
+        (full_route("cache = true"), "4:9", "cache must be a table, not a boolean"),
+        (full_route("cache = { tll = '1m' }"), "4:11", "unknown key `tll`"),
+        (full_route("cache = { ttl_by_status = { 40 = '1m' } }"), "4:29", "`40` is not a status of responses"),
+        (full_route("cache = { ttl_by_status = { 206 = '1m' } }"), "4:29", "`206` is not a status of responses"),
+        (full_route("cache = { ttl_by_status = { 404 = '1' } }"), "4:29", "ttl_by_status: 404: "),
+        (full_route("cache = { vary = ['host'] }"), "4:19", "`host` does not change responses"),
+        (full_route("cache = {}\nmethod = 'POST'"), "4:9", "cache: only responses to GET are kept"),
+        // Routes without a flow.
+        (route("path = '/a'\nproxy = 'b'"), "3:9", "proxy: there is no section [upstreams.b]"),
+        (
+            format!("{}[[routes]]\npath = '/a'\nproxy = 'a'\n", postgres("")),
+            "6:9",
+            "requests are passed on to HTTP upstreams",
+        ),
+        (upstream("[[routes]]\npath = '/a'\nproxy = 'a'\nerrors = true"), "6:10", "cannot be combined with `proxy`"),
+        (upstream("[[routes]]\npath = '/a'\nproxy = 'a'\nmethod = 'get'"), "6:10", "`get` is not a method such as"),
         // Headers of responses.
         ("[response_headers]\n".into(), "1:1", "response_headers needs `set`"),
         ("[response_headers]\nset = { 'a b' = 'c' }\n".into(), "2:9", "`a b` is not the name of a header"),

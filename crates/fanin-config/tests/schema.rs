@@ -151,6 +151,7 @@ fn the_reader_knows_what_the_schema_says() {
         ("Threads", "[[routes]]\n[routes.executor]\nzzzzzzzzzzzz = 1"),
         ("Compression", "[compression]\nzzzzzzzzzzzz = 1"),
         ("HeaderRules", "[response_headers]\nzzzzzzzzzzzz = 1"),
+        ("ResponseCache", "[[routes]]\n[routes.cache]\nzzzzzzzzzzzz = 1"),
         ("Cors", "[cors]\nzzzzzzzzzzzz = 1"),
         ("RequestHeaderRules", "[request_headers]\nzzzzzzzzzzzz = 1"),
         ("AnswerHeaders", "[upstreams.a.answer_headers]\nzzzzzzzzzzzz = 1"),

@@ -35,7 +35,7 @@ impl FlowError {
     }
 
     /// The error for a failure of that kind.
-    pub(crate) fn upstream(name: &str, failed: ErrorKind) -> FlowError {
+    pub fn upstream(name: &str, failed: ErrorKind) -> FlowError {
         let (status, kind, title) = match failed {
             ErrorKind::Timeout => {
                 (StatusCode::GATEWAY_TIMEOUT, "upstream-timeout", "An upstream did not answer in time")

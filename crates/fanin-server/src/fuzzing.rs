@@ -12,6 +12,15 @@ pub fn accept(bytes: &[u8]) -> bool {
     crate::web::fuzz::accept_encoding(bytes)
 }
 
+/// Reads any bytes as `Cache-Control` and as `Range`. Whether they are either.
+///
+/// # Panics
+/// On a defect.
+pub fn caching(bytes: &[u8]) -> bool {
+    let (directives, range) = (crate::cache::fuzz::directives(bytes), crate::cache::fuzz::range(bytes));
+    directives || range
+}
+
 /// Reads any bytes as the bodies of all protocols that call methods, and as a query. Whether one of them takes the bytes.
 ///
 /// # Panics

@@ -6,6 +6,7 @@ use fanin_tls::{ExpiryMetrics, Listener};
 use prometheus_client::registry::Registry;
 
 use crate::admission::{Limiter, Limiters};
+use crate::cache::{Caches, RouteCache};
 use crate::router::Router;
 use crate::{Application, LoadError, RouteSpec};
 
@@ -19,6 +20,10 @@ pub(crate) struct Generation<A> {
     pub(crate) router: Router,
     pub(crate) limiters: Vec<Arc<Limiter>>,
     pub(crate) server_limiter: Arc<Limiter>,
+    /// Those of routes that have one.
+    pub(crate) caches: Vec<Option<Arc<RouteCache>>>,
+    /// Set if any route has one.
+    pub(crate) all_caches: Option<Arc<Caches>>,
     pub(crate) tls: Option<Arc<Listener>>,
     pub(crate) registry: Registry,
 }
@@ -29,6 +34,7 @@ impl<A: Application> Generation<A> {
         app: Arc<A>,
         before: Option<&Generation<A>>,
         limiters: &Limiters,
+        caches: &Arc<Caches>,
     ) -> Result<Generation<A>, LoadError> {
         let routes = app.routes();
         let router = Router::new(&routes, app.server().escaped_slashes)?;
@@ -41,6 +47,8 @@ impl<A: Application> Generation<A> {
         let name = "fanin_tls_expiry_timestamp_seconds";
         registry.register_collector(Box::new(ExpiryMetrics { name, expiries }));
         let route_limiters = limiters.apply(app.server(), &routes);
+        let route_caches = caches.apply(&routes);
+        let all_caches = route_caches.iter().any(Option::is_some).then(|| caches.clone());
         Ok(Generation {
             app,
             number: before.map_or(1, |before| before.number + 1),
@@ -48,6 +56,8 @@ impl<A: Application> Generation<A> {
             router,
             limiters: route_limiters,
             server_limiter: limiters.server.clone(),
+            caches: route_caches,
+            all_caches,
             tls,
             registry,
         })

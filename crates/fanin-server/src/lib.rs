@@ -14,6 +14,7 @@
 //! | `connection` | sockets: protocol detection, timeouts, write coalescing, pre-request errors |
 //! | `serve` | one request: from the parsed head to the response |
 //! | `router`, `path`, `host` | routes, path checks, the `Host` header |
+//! | `cache` | responses that are kept and sent again |
 //! | `web` | what browsers and caches expect of responses |
 //! | `rpc` | gRPC, gRPC-Web and Connect: which one a request uses, its messages, its end |
 //! | `admission` | limiters and permits |
@@ -73,6 +74,7 @@ mod access_log;
 mod admission;
 mod application;
 mod body;
+mod cache;
 mod client;
 mod coarse_timeout;
 mod connection;

@@ -42,6 +42,10 @@ pub struct RouteSpec {
     pub rest_may_be_empty: bool,
     /// Headers that responses get, or must not have.
     pub response_headers: Option<fanin_config::HeaderRules>,
+    /// Which responses are kept and sent again.
+    pub cache: Option<fanin_config::ResponseCache>,
+    /// Tells what the application makes of the route, so that a reload drops what was kept of another version.
+    pub version: u64,
     /// What the route promises. Metrics count the requests that keep it.
     pub objective: Option<fanin_config::Objective>,
     /// The application decides about each request: [`Worker::guard`](crate::Worker::guard).
@@ -71,6 +75,8 @@ impl RouteSpec {
             request_headers: None,
             rest_may_be_empty: false,
             response_headers: None,
+            cache: None,
+            version: 0,
             guarded: false,
             objective: None,
             priority: Priority::Normal,
@@ -113,6 +119,8 @@ impl From<&fanin_config::Route> for RouteSpec {
             request_headers: route.request_headers.clone(),
             rest_may_be_empty: route.folder.is_some(),
             response_headers: route.response_headers.clone(),
+            cache: route.cache.clone(),
+            version: 0,
             guarded: false,
             objective: route.objective,
             priority: route.priority,

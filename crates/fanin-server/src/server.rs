@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::access_log::LogThread;
 use crate::admission::Limiters;
+use crate::cache::Caches;
 use crate::control::{self, Command, Control};
 use crate::error::{LoadError, StartError};
 use crate::generation::Generation;
@@ -99,8 +100,9 @@ pub fn start<L: Loader>(loader: L, options: Options) -> Result<Handle, StartErro
     }
 
     let limiters = Arc::new(Limiters::new());
-    let generation = Arc::new(Generation::new(app, None, &limiters)?);
-    let metrics = Arc::new(Metrics::new(options.build, workers, limiters));
+    let caches = Arc::new(Caches::new());
+    let generation = Arc::new(Generation::new(app, None, &limiters, &caches)?);
+    let metrics = Arc::new(Metrics::new(options.build, workers, limiters, caches));
     metrics.reloaded(true);
 
     let mut addresses = Vec::new();

@@ -230,6 +230,9 @@ async fn one(worker: &WorkerFlows, setting: &Setting, request: TestRequest) -> R
     if route.grpc.is_some() {
         return Err(format!("{shown}: tests cannot call a method of a route that serves gRPC"));
     }
+    if let Some(upstream) = &route.proxy {
+        return Err(format!("{shown}: tests cannot use a route with proxy, which has no flow; it asks {upstream}"));
+    }
     if let Some(answer) = &setting.statics[found.route] {
         return Ok(without_flow(answer, shown, route.label(), &request, &found.params));
     }

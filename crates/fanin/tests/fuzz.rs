@@ -142,6 +142,11 @@ fn encodings_and_tags_that_clients_accept() {
 }
 
 #[test]
+fn directives_of_caches_and_ranges() {
+    assert_eq!(run("caching", 20_000, fanin_server::fuzzing::caching), corpus("caching").len());
+}
+
+#[test]
 fn frames_of_websocket_clients() {
     let corpus = corpus("websocket");
     // Those that neither close nor are refused.

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use crate::reader::item::Located;
 use crate::reader::table::Table;
 use crate::values::duration::parse_duration;
-use crate::values::http::{METHODS, header_name};
+use crate::values::http::{METHODS, any_method, header_name};
 use crate::values::size::{parse_size, saturating_usize};
 
 impl Table<'_, '_> {
@@ -181,12 +181,13 @@ impl Table<'_, '_> {
         self.parsed(key, "an HTTP method", parse_method).map(|found| found.value)
     }
 
-    /// An HTTP method or a list of them, each once. `None` if the key is missing or no method is valid.
-    pub fn methods(&mut self, key: &'static str) -> Option<Vec<Method>> {
+    /// An HTTP method or a list of them, each once; with `any`, also one that flows do not know. `None` if the key is missing or no method is valid.
+    pub fn methods(&mut self, key: &'static str, any: bool) -> Option<Vec<Method>> {
         if self.is_empty_list(key) {
             self.error(key, "needs at least one method");
         }
-        let found = self.list(key, "an HTTP method", true, parse_method)?;
+        let parse = if any { any_method } else { parse_method };
+        let found = self.list(key, "an HTTP method", true, parse)?;
         let mut methods = Vec::new();
         for Located { value, span } in found {
             if methods.contains(&value) {

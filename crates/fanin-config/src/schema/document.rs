@@ -43,6 +43,7 @@ use crate::web::folder::Folder;
 use crate::web::redirect::Redirect;
 use crate::web::request_headers::RequestHeaderRules;
 use crate::web::respond::Respond;
+use crate::web::response_cache::ResponseCache;
 use crate::web::response_headers::HeaderRules;
 
 impl Config {
@@ -69,6 +70,7 @@ impl Config {
         strict(&mut sections["Redirect"], &["to"], &without(value(&Redirect::new("")), &["to"]));
         strict(&mut sections["Respond"], &[], &value(&Respond::default()));
         strict(&mut sections["Folder"], &["path"], &without(value(&Folder::new("")), &["path"]));
+        strict(&mut sections["ResponseCache"], &[], &value(&ResponseCache::default()));
         let auth = without(value(&Auth::new(AuthKind::Jwt)), &["kind", "header", "issuers", "audiences", "algorithms"]);
         strict(&mut sections["Auth"], &["kind"], &auth);
         let rate_limit = without(value(&RateLimit::new(1, Duration::from_secs(1))), &["requests", "per", "burst"]);

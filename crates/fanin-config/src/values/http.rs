@@ -2,10 +2,17 @@
 
 use std::net::SocketAddr;
 
-use http::HeaderName;
+use http::{HeaderName, Method};
 
 /// The HTTP methods of routes and operations.
 pub(crate) const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/// Parses any method, as a route may pass it on.
+pub(crate) fn any_method(text: &str) -> Result<Method, String> {
+    let is_name = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
+    let method = Method::from_bytes(text.as_bytes()).ok().filter(|method| is_name && *method != Method::CONNECT);
+    method.ok_or_else(|| format!("`{text}` is not a method such as GET or PROPFIND"))
+}
 
 /// Hop-by-hop headers, and headers that frame the message. Fanin sets them itself.
 pub(crate) const FRAMING: [&str; 10] = [

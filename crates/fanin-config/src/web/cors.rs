@@ -77,7 +77,7 @@ impl Cors {
             table.error("origins", "\"*\" stands for all pages; remove it or the others");
         }
         let mut cors = Cors::new(origins);
-        cors.methods = table.methods("methods");
+        cors.methods = table.methods("methods", false);
         let mut names = |key| {
             let found = table.list(key, "a header's name", false, header_name);
             found.map(|list| list.into_iter().map(|Located { value, .. }| value).collect::<Vec<_>>())

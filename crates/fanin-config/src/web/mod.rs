@@ -7,4 +7,5 @@ pub(crate) mod folder;
 pub(crate) mod redirect;
 pub(crate) mod request_headers;
 pub(crate) mod respond;
+pub(crate) mod response_cache;
 pub(crate) mod response_headers;

@@ -34,6 +34,8 @@ pub(crate) struct Line<'a> {
     /// Who sent it, if its route asks.
     pub(crate) principal: Option<&'a str>,
     pub(crate) trace: Option<TraceId>,
+    /// What the route's cache did.
+    pub(crate) cache: Option<&'static str>,
 }
 
 impl Line<'_> {
@@ -86,6 +88,10 @@ impl Line<'_> {
             to.extend_from_slice(b"\",\"trace_id\":\"");
             to.extend_from_slice(&trace.hex());
         }
+        if let Some(cache) = self.cache {
+            to.extend_from_slice(b"\",\"cache\":\"");
+            to.extend_from_slice(cache.as_bytes());
+        }
         to.extend_from_slice(b"\"}\n");
     }
 }
@@ -127,6 +133,7 @@ mod tests {
             known_id: Some(if path == "/a" { b"b6f1-7" } else { b"0000000000000001" }),
             principal: (path == "/a").then_some("\"ann\"\n"),
             trace,
+            cache: (path == "/a").then_some("hit"),
         };
         line.write(&mut WallClock::new(), &mut text);
         assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1);
@@ -144,6 +151,7 @@ mod tests {
         assert_eq!(json["route"], "GET /a");
         assert_eq!((&json["remote"], &json["peer"]), (&"127.0.0.1:65535".into(), &"10.0.0.1:5".into()));
         assert_eq!((&json["id"], &json["request_id"]), (&"0000000000000001".into(), &"b6f1-7".into()));
+        assert_eq!(json["cache"], "hit");
         assert_eq!(json["principal"], "\"ann\"\n");
         assert_eq!(json["time"].as_str().unwrap().len(), 24);
     }

@@ -103,7 +103,8 @@ impl<L: Loader> Reloader<L> {
             .spawn(load)
             .map_err(|error| LoadError::new(format!("cannot start a thread: {error}")))?;
         let app = receiver.await.map_err(|_| LoadError::new("the loader panicked"))??;
-        let generation = Arc::new(Generation::new(Arc::new(app), Some(&old), &self.metrics.limiters)?);
+        let generation =
+            Arc::new(Generation::new(Arc::new(app), Some(&old), &self.metrics.limiters, &self.metrics.caches)?);
 
         let (before, now) = (old.app.server(), generation.app.server());
         for (key, changed) in [

@@ -15,6 +15,7 @@ use super::single_writer::{Count, Merged};
 use super::stats::{Closed, RouteStats, WorkerStats};
 use super::{Label, Metrics};
 use crate::admission::Refusal;
+use crate::cache::{Outcome, RouteCache};
 use crate::client::Bound;
 use crate::report::LIMITS;
 
@@ -32,6 +33,7 @@ struct Row {
     in_flight: usize,
     waiting: usize,
     objective: Option<Objective>,
+    cache: Option<Arc<RouteCache>>,
 }
 
 impl Row {
@@ -54,6 +56,7 @@ impl Collector for Metrics {
     fn encode(&self, mut to: DescriptorEncoder) -> fmt::Result {
         self.encode_routes(&mut to)?;
         self.encode_objectives(&mut to)?;
+        self.encode_caches(&mut to)?;
         self.encode_workers(&mut to)?;
         self.encode_process(&mut to)
     }
@@ -67,6 +70,7 @@ impl Collector for Frequent {
     fn encode(&self, mut to: DescriptorEncoder) -> fmt::Result {
         self.0.encode_routes(&mut to)?;
         self.0.encode_objectives(&mut to)?;
+        self.0.encode_caches(&mut to)?;
         self.0.encode_workers(&mut to)
     }
 }
@@ -90,6 +94,7 @@ impl Metrics {
             in_flight: stats.limiter.as_ref().map_or(0, |limiter| limiter.in_flight()),
             waiting: stats.limiter.as_ref().map_or(0, |limiter| limiter.waiting()),
             objective: stats.objective,
+            cache: self.caches.of(&format!("{} {}", label.method, label.path)),
         };
         routes.iter().map(row).collect()
     }
@@ -217,6 +222,33 @@ impl Metrics {
         for (name, help, of) in counters {
             family(to, name, help, MetricType::Counter, |metric| {
                 rows.iter().try_for_each(|row| count(metric, &row.labels(), row.sum(of)))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn encode_caches(&self, to: &mut DescriptorEncoder) -> fmt::Result {
+        let mut rows = self.rows();
+        rows.retain(|row| row.cache.is_some());
+        let help = "Requests to routes with a cache, by what it did.";
+        family(to, "fanin_response_cache_requests", help, MetricType::Counter, |metric| {
+            for row in &rows {
+                for outcome in Outcome::ALL {
+                    let counted = row.sum(|stats| &stats.cache[outcome as usize]);
+                    count(metric, &row.with("outcome", outcome.label()), counted)?;
+                }
+            }
+            Ok(())
+        })?;
+        type Value = fn(&RouteCache) -> u64;
+        let gauges: [(&str, &str, Value); 2] = [
+            ("fanin_response_cache_bytes", "Bytes in caches of responses.", RouteCache::bytes),
+            ("fanin_response_cache_entries", "Entries in caches of responses.", |cache| cache.len() as u64),
+        ];
+        for (name, help, value) in gauges {
+            family(to, name, help, MetricType::Gauge, |metric| {
+                rows.iter()
+                    .try_for_each(|row| gauge(metric, &row.labels(), row.cache.as_deref().map_or(0, value) as f64))
             })?;
         }
         Ok(())

@@ -30,6 +30,7 @@ pub(crate) use stats::{Closed, RouteStats, WorkerStats};
 
 use crate::BuildInfo;
 use crate::admission::{Limiter, Limiters};
+use crate::cache::Caches;
 use crate::client::Clients;
 use crate::memory_budget::Memory;
 
@@ -39,6 +40,7 @@ pub(crate) struct Metrics {
     build: BuildInfo,
     started: Instant,
     pub(crate) limiters: Arc<Limiters>,
+    pub(crate) caches: Arc<Caches>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) clients: Arc<Clients>,
     /// On the routes' listeners.
@@ -67,11 +69,12 @@ struct PerWorkerStats {
 }
 
 impl Metrics {
-    pub(crate) fn new(build: BuildInfo, workers: usize, limiters: Arc<Limiters>) -> Metrics {
+    pub(crate) fn new(build: BuildInfo, workers: usize, limiters: Arc<Limiters>, caches: Arc<Caches>) -> Metrics {
         Metrics {
             build,
             started: Instant::now(),
             limiters,
+            caches,
             memory: Arc::default(),
             clients: Clients::new(),
             handshakes: Arc::default(),

@@ -7,6 +7,7 @@ use http::StatusCode;
 
 use super::single_writer::{Count, Histogram};
 use crate::admission::Refusal;
+use crate::cache::Outcome;
 use crate::client::Bound;
 use crate::report::LIMITS;
 
@@ -26,6 +27,8 @@ pub(crate) struct RouteStats {
     pub(super) most_memory: Count,
     /// By [`Refusal`].
     pub(super) refused: [Count; Refusal::ALL.len()],
+    /// Responses by what the route's cache did, by [`Outcome`].
+    pub(super) cache: [Count; Outcome::ALL.len()],
     /// Requests whose client disconnected before the response.
     pub(super) left: Count,
     pub(super) panics: Count,
@@ -81,6 +84,15 @@ impl RouteStats {
 
     pub(crate) fn refused(&self, refusal: Refusal) {
         self.refused[refusal as usize].add(1);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn cached_times(&self, outcome: Outcome) -> u64 {
+        self.cache[outcome as usize].get()
+    }
+
+    pub(crate) fn cached(&self, outcome: Outcome) {
+        self.cache[outcome as usize].add(1);
     }
 
     pub(crate) fn client_disconnected(&self) {

@@ -103,6 +103,7 @@ impl<A: Application> FastRejection for WorkerState<A> {
                 known_id: None,
                 principal: None,
                 trace: None,
+                cache: None,
             });
         }
         self.on_request_end(now);

@@ -1,18 +1,19 @@
 //! One request: from the parsed head to the response.
 //!
 //! - `response_future`: the future that hyper polls, and its states. `guard_wait`, `pending_request`: waits before the request runs.
+//! - `cached`: the cache of a route's responses.
 //! - `client_headers`: what trusted clients set by headers.
-//! - `head_parts`: the target and the transfer coding.
-//! - `read_body`: the request's body. `response_body`: the response's.
+//! - `head`: what the head of a request says. `read_body`: the request's body. `response_body`: the response's.
 //! - `trace`: the trace that a request takes part in.
 //! - `server_responses`: what the server answers without the application.
 //! - `fast_rejection`: refusals that hyper never sees. `connection_headers`: headers that only the server writes.
 
+mod cached;
 mod client_headers;
 mod connection_headers;
 mod fast_rejection;
 mod guard_wait;
-mod head_parts;
+mod head;
 mod panic;
 mod pending_request;
 mod read_body;
@@ -33,12 +34,12 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 use tokio::time::Instant;
 
+use cached::{CachePart, FollowWait, Met};
 use client_headers::{client_priority, client_timeout};
 use guard_wait::GuardWait;
-use head_parts::{is_chunked_at_most, with_path};
+use head::{called, can_upgrade, is_chunked_at_most, with_path};
 pub(crate) use panic::catch_panic;
 use pending_request::{PendingRequest, Wait};
 use read_body::ReadBody;
@@ -47,10 +48,11 @@ use response_future::{RequestState, ResponseFuture};
 use server_responses::{MAX_HEADERS, ServerResponse};
 
 use crate::admission::{Admission, Permit, Refusal, admit};
+use crate::cache::{End, Outcome};
 use crate::client::{self, InProgress};
 use crate::connection::{ConnectionState, HeldBack};
 use crate::router::Found;
-use crate::rpc::{Call, Protocol};
+use crate::rpc::Call;
 use crate::web::WebRequest;
 use crate::worker::{Route, WorkerGeneration, WorkerState};
 use crate::{
@@ -90,6 +92,10 @@ struct RequestMeta {
     pass: Option<Box<Pass>>,
     /// It counts for its client until it is answered or given up.
     in_progress: Option<InProgress>,
+    /// What it has to do with caches of responses, until it is answered.
+    cache: Option<Box<CachePart>>,
+    /// What the cache of its route did.
+    cached: Option<Outcome>,
 }
 
 /// A request whose body is not read yet.
@@ -133,6 +139,8 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
             web: None,
             pass: None,
             in_progress: None,
+            cache: None,
+            cached: None,
         };
         let generation = self.worker.generation();
         let server = generation.server();
@@ -299,6 +307,36 @@ fn check<A: Application>(
             }
         }
     }
+    past_cache(worker, conn, generation, meta, route, parts, params, (deadline, priority), body, None)
+}
+
+/// The cache of the route, and admission behind it. `followed`: what the request has waited for already.
+#[inline]
+#[allow(clippy::too_many_arguments, reason = "a struct of them would copy some hundred bytes once more")]
+fn past_cache<A: Application>(
+    worker: &WorkerState<A>,
+    conn: &Rc<ConnectionState>,
+    generation: &WorkerGeneration<A>,
+    meta: &mut RequestMeta,
+    route: &Rc<Route>,
+    mut parts: Parts,
+    params: Params,
+    (deadline, priority): (Instant, Priority),
+    body: Incoming,
+    followed: Option<(End, u8)>,
+) -> Result<RequestState<<A::Worker as Worker>::Future>, ServerResponse> {
+    if generation.shared.all_caches.is_some() {
+        match cached::meet(generation, route, meta, &mut parts, &params, !body.is_end_stream(), conn, followed) {
+            Met::Pass => {}
+            Met::Answered(response) => {
+                return Ok(RequestState::ServerResponse { answer: Some(ServerResponse::Cached(response)) });
+            }
+            Met::Waits(follower) => {
+                let head = RequestHead { parts, params, deadline, priority, route: route.clone() };
+                return Ok(RequestState::Follow { waiting: Box::new(FollowWait::new(follower, head, body)) });
+            }
+        }
+    }
     admission(worker, conn, generation, meta, route, parts, params, (deadline, priority), body)
 }
 
@@ -363,34 +401,18 @@ fn preflight<A: Application>(generation: &WorkerGeneration<A>, parts: &Parts) ->
     Some(ServerResponse::Preflight(Box::new(headers)))
 }
 
-/// A request goes on that the application's guard has let wait.
+/// A request goes on that the application's guard or another request has let wait.
 fn enter<A: Application>(
     worker: &WorkerState<A>,
     conn: &Rc<ConnectionState>,
     generation: &WorkerGeneration<A>,
-    meta: &RequestMeta,
+    meta: &mut RequestMeta,
     head: RequestHead,
     body: Incoming,
+    followed: Option<(End, u8)>,
 ) -> Result<RequestState<<A::Worker as Worker>::Future>, ServerResponse> {
     let RequestHead { parts, params, deadline, priority, route } = head;
-    admission(worker, conn, generation, meta, &route, parts, params, (deadline, priority), body)
-}
-
-/// hyper adds an extension to requests with `Upgrade`. Those of HTTP/2, and of other methods, get an ordinary response.
-#[inline]
-fn can_upgrade(parts: &Parts, body: &Incoming) -> bool {
-    !parts.extensions.is_empty()
-        && parts.extensions.get::<OnUpgrade>().is_some()
-        && parts.version == Version::HTTP_11
-        && parts.method == Method::GET
-        && body.is_end_stream()
-}
-
-/// How a request to a route for a method calls it. gRPC has no form for errors over HTTP/1.1.
-#[cold]
-fn called(parts: &Parts) -> Option<Call> {
-    let call = Call::of(&parts.method, &parts.headers);
-    call.filter(|call| call.protocol != Protocol::Grpc || parts.version == Version::HTTP_2)
+    past_cache(worker, conn, generation, meta, &route, parts, params, (deadline, priority), body, followed)
 }
 
 /// A request with a body waits before it is read.

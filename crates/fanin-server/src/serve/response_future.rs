@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
+use super::cached::{self, FollowWait, GRACE};
 use super::connection_headers::remove_connection_headers;
 use super::guard_wait::GuardWait;
 use super::panic::catch_panic;
@@ -27,6 +28,7 @@ use super::server_responses::ServerResponse;
 use super::{RequestHead, RequestMeta, admitted, begin, enter, handle_head};
 use crate::access_log::{CLIENT_DISCONNECTED, Line};
 use crate::admission::{Permit, Refusal};
+use crate::cache::Outcome;
 use crate::client::{self, Bound};
 use crate::coarse_timeout::Timeout;
 use crate::connection::ConnectionState;
@@ -34,9 +36,6 @@ use crate::rpc::{self, Call};
 use crate::upgrade::{Takeover, UpgradeOutcome};
 use crate::worker::{WorkerGeneration, WorkerState};
 use crate::{Application, Body, Report, RequestEnd, Response, Upgraded, Worker};
-
-/// The application should answer by the deadline. After this much more the server answers instead.
-const GRACE: Duration = Duration::from_millis(100);
 
 pin_project! {
     /// The state of a request. States that most requests never reach are boxed.
@@ -46,6 +45,8 @@ pin_project! {
         // A stream of a connection with resets: it begins one poll later, so that one that is reset already calls nothing.
         Deferred { request: Option<Box<(Parts, Incoming)>>, deferred: bool },
         Guard { waiting: Box<GuardWait> },
+        // Another request makes the response that it wants.
+        Follow { waiting: Box<FollowWait> },
         Admit { waiting: Box<PendingRequest> },
         Read { reading: Box<(ReadBody, Instant, Option<(RequestHead, Permit)>)> },
         Run { #[pin] future: F, deadline: Instant },
@@ -166,12 +167,24 @@ impl<A: Application> Future for ResponseFuture<A> {
                     *this.timeout = None;
                     let next = decided.and_then(|(pass, head, body)| {
                         meta.pass = Some(pass);
-                        enter(this.worker, this.conn, this.generation, meta, head, body)
+                        enter(this.worker, this.conn, this.generation, meta, head, body, None)
                     });
                     next.unwrap_or_else(|answer| {
                         this.conn.mark_unread();
                         RequestState::ServerResponse { answer: Some(answer) }
                     })
+                }
+                StateProj::Follow { waiting } => {
+                    let followed = match waiting.poll(cx) {
+                        Poll::Ready(followed) => followed,
+                        Poll::Pending if passed(this.timeout, waiting.until(), cx) => waiting.give_up(),
+                        Poll::Pending => return Poll::Pending,
+                    };
+                    *this.timeout = None;
+                    // Taken only when this state ends.
+                    let Some((head, body)) = waiting.head.take() else { return Poll::Pending };
+                    enter(this.worker, this.conn, this.generation, meta, head, body, Some(followed))
+                        .unwrap_or_else(|answer| RequestState::ServerResponse { answer: Some(answer) })
                 }
                 StateProj::Admit { waiting } => {
                     let deadline = waiting.head.as_ref().map(|(head, _)| head.deadline);
@@ -238,7 +251,7 @@ fn respond<A: Application>(
     worker: &Rc<WorkerState<A>>,
     conn: &Rc<ConnectionState>,
     generation: &Rc<WorkerGeneration<A>>,
-    meta: RequestMeta,
+    mut meta: RequestMeta,
     mut response: Response,
 ) -> http::Response<ResponseBody> {
     if response.status.is_informational() {
@@ -251,10 +264,12 @@ fn respond<A: Application>(
         tracing::error!(status = %response.status, "the application answered with an informational status");
         response = ServerResponse::BadResponse.response(meta.id);
     }
-    if let Some(web) = &meta.web
-        && meta.call.is_none()
-    {
-        web.finish(&mut response);
+    if meta.call.is_none() {
+        if generation.shared.all_caches.is_some() {
+            response = cached::finish(worker, conn, generation, &mut meta, response);
+        } else if let Some(web) = &meta.web {
+            web.finish(&mut response);
+        }
     }
     // Logs and metrics have the status that it is, not the one that a call is answered with.
     let status = response.status;
@@ -449,6 +464,7 @@ fn log<'a, A: Application>(
             known_id: meta.known_id.as_ref().map(HeaderValue::as_bytes),
             principal: meta.pass.as_ref().and_then(|pass| pass.identity.as_ref()?.principal()),
             trace: meta.trace.as_ref().map(|trace| trace.id()),
+            cache: meta.cached.map(Outcome::label),
         });
     }
     drop(log);

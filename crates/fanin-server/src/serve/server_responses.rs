@@ -46,6 +46,8 @@ pub(super) enum ServerResponse {
     Refused(Refusal),
     /// The application's guard has refused it.
     Guard(Box<Response>),
+    /// The route's cache has it.
+    Cached(Box<Response>),
     /// The client has too many of something.
     ClientLimit(Bound),
     /// The deadline had passed on arrival, or the application overran it.
@@ -72,7 +74,7 @@ impl ServerResponse {
                     ..Response::new(StatusCode::NO_CONTENT, Body::empty())
                 };
             }
-            ServerResponse::Guard(_) => return self.of_guard(),
+            ServerResponse::Guard(_) | ServerResponse::Cached(_) => return self.made(),
             ServerResponse::Host(error) => bad(error.detail().into()),
             ServerResponse::TransferCoding => {
                 bad("the only transfer coding that is understood is chunked, once".into())
@@ -142,8 +144,11 @@ impl ServerResponse {
         response
     }
 
-    /// What the guard has made already.
-    fn of_guard(self) -> Response {
-        if let ServerResponse::Guard(response) = self { *response } else { Response::default() }
+    /// What the guard or the cache has made already.
+    fn made(self) -> Response {
+        match self {
+            ServerResponse::Guard(response) | ServerResponse::Cached(response) => *response,
+            _ => Response::default(),
+        }
     }
 }

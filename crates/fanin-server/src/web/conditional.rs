@@ -29,6 +29,15 @@ pub(super) fn not_modified(response: &mut Response) {
     }
 }
 
+/// Gives a response its tag, unless it has one.
+pub(super) fn tag(response: &mut Response) {
+    if !response.headers.contains_key(ETAG)
+        && let Some(tag) = entity_tag::of(&response.body)
+    {
+        response.headers.insert(ETAG, tag);
+    }
+}
+
 /// What a client says that it has.
 #[derive(Debug, Default)]
 pub(super) struct Condition {
@@ -49,11 +58,7 @@ impl Condition {
         if response.status != StatusCode::OK {
             return false;
         }
-        if !response.headers.contains_key(ETAG)
-            && let Some(tag) = entity_tag::of(&response.body)
-        {
-            response.headers.insert(ETAG, tag);
-        }
+        tag(response);
         self.is_met(&response.headers)
     }
 

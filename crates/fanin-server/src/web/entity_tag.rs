@@ -33,7 +33,7 @@ pub(super) fn weaken(headers: &mut HeaderMap) {
 }
 
 /// Whether a list of tags, or `*`, has this one. Weak and strong tags are the same here (RFC 9110, 8.8.3.2).
-pub(super) fn is_in<'a>(mut lists: impl Iterator<Item = &'a [u8]>, tag: &[u8]) -> bool {
+pub(crate) fn is_in<'a>(mut lists: impl Iterator<Item = &'a [u8]>, tag: &[u8]) -> bool {
     let opaque = |tag: &'a [u8]| tag.strip_prefix(b"W/").unwrap_or(tag);
     let wanted = tag.strip_prefix(b"W/").unwrap_or(tag);
     lists.any(|list| {

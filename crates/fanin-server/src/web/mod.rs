@@ -18,7 +18,7 @@ mod vary;
 use std::rc::Rc;
 
 use fanin_config::HeaderRules;
-use http::header::CACHE_CONTROL;
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
@@ -106,8 +106,40 @@ impl Web {
 }
 
 impl WebRequest {
-    /// Makes the response what is sent.
-    pub(crate) fn finish(&self, response: &mut Response) {
+    /// The encoding that the client wants, if it accepts one.
+    pub(crate) fn coding(&self) -> Option<&'static str> {
+        self.coding.map(Coding::name)
+    }
+
+    /// The same for a request that is sent again on behalf of this one.
+    pub(crate) fn again(&self) -> Box<WebRequest> {
+        Box::new(WebRequest { web: self.web.clone(), origin: None, coding: self.coding, condition: None })
+    }
+
+    /// Makes the response what a cache keeps: what is the same for all clients that want the same encoding. Whether it is encoded here,
+    /// or would be if that made it smaller.
+    pub(crate) fn represent(&self, response: &mut Response) -> bool {
+        let web = &*self.web;
+        self.apply_rules(response);
+        if web.etag && response.status == StatusCode::OK {
+            conditional::tag(response);
+        }
+        let Some(compress) = &web.compress else { return false };
+        let is_encoded_here = !response.headers.contains_key(CONTENT_ENCODING);
+        if let Some(plan) = compress.plan(self.coding, response) {
+            plan.apply(response);
+        }
+        is_encoded_here
+    }
+
+    /// Adds what depends on the request alone to a response that a cache may have kept.
+    pub(crate) fn deliver(&self, response: &mut Response) {
+        if let Some(cors) = &self.web.cors {
+            cors.apply(self.origin.as_ref(), &mut response.headers);
+        }
+    }
+
+    fn apply_rules(&self, response: &mut Response) {
         let web = &*self.web;
         if let Some(rules) = &web.headers {
             header_rules::apply(rules, &mut response.headers);
@@ -117,6 +149,12 @@ impl WebRequest {
         {
             response.headers.entry(CACHE_CONTROL).or_insert_with(|| value.clone());
         }
+    }
+
+    /// Makes the response what is sent.
+    pub(crate) fn finish(&self, response: &mut Response) {
+        let web = &*self.web;
+        self.apply_rules(response);
         let is_known = self.condition.as_ref().is_some_and(|condition| condition.is_met_by(response));
         let plan = web.compress.as_ref().and_then(|compress| compress.plan(self.coding, response));
         match plan {
@@ -128,8 +166,6 @@ impl WebRequest {
         if is_known {
             conditional::not_modified(response);
         }
-        if let Some(cors) = &web.cors {
-            cors.apply(self.origin.as_ref(), &mut response.headers);
-        }
+        self.deliver(response);
     }
 }

@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use super::*;
 use crate::access_log::{LogThread, WorkerLog};
 use crate::admission::Limiters;
+use crate::cache::Caches;
 use crate::{Aborted, Body, BodyStream, Options, Request, Response, RouteSpec, connection};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -116,9 +117,9 @@ impl Served {
 fn served<F: Future<Output = ()>>(change: impl FnOnce(&mut Server), run: impl FnOnce(Served) -> F) {
     let mut server = Server { queueing: None, ..Server::default() };
     change(&mut server);
-    let limiters = Arc::new(Limiters::new());
-    let generation = Arc::new(Generation::new(Arc::new(App(server)), None, &limiters).unwrap());
-    let metrics = Metrics::new(Options::default().build, 1, limiters);
+    let (limiters, caches) = (Arc::new(Limiters::new()), Arc::new(Caches::new()));
+    let generation = Arc::new(Generation::new(Arc::new(App(server)), None, &limiters, &caches).unwrap());
+    let metrics = Metrics::new(Options::default().build, 1, limiters, caches);
     let (log, _log_thread) = LogThread::start(&AccessLog::Off).unwrap();
     let (heartbeat, stats) = (Arc::<Heartbeat>::default(), metrics.worker(0));
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build_local(LocalOptions::default());

@@ -214,3 +214,5 @@ fn check_connections<A: Application>(worker: &WorkerState<A>, now: Instant, serv
 
 #[cfg(test)]
 mod bodies_in_paused_time;
+#[cfg(test)]
+mod cache_in_paused_time;

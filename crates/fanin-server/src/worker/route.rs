@@ -8,6 +8,7 @@ use fanin_config::RequestHeaderRules;
 
 use crate::Priority;
 use crate::admission::RouteLimiters;
+use crate::cache::RouteCache;
 use crate::metrics::RouteStats;
 use crate::rpc;
 use crate::web::Web;
@@ -28,6 +29,7 @@ pub(crate) struct Route {
     pub(crate) priority: Priority,
     pub(crate) web: Option<Rc<Web>>,
     pub(crate) request_headers: Option<RequestHeaderRules>,
+    pub(crate) cache: Option<Arc<RouteCache>>,
     pub(crate) limiters: Rc<RouteLimiters>,
     pub(crate) stats: Arc<RouteStats>,
 }

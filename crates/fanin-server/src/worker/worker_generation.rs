@@ -25,9 +25,9 @@ impl<A: Application> WorkerGeneration<A> {
     pub(crate) fn new(shared: Arc<Generation<A>>, metrics: &Metrics, context: WorkerContext) -> WorkerGeneration<A> {
         let worker = context.index;
         let app = shared.app.worker(context);
-        let routes = shared.routes.iter().zip(&shared.limiters).enumerate();
+        let routes = shared.routes.iter().zip(&shared.limiters).zip(&shared.caches).enumerate();
         let routes = routes
-            .map(|(index, (spec, limiter))| {
+            .map(|(index, ((spec, limiter), cache))| {
                 let names = router::names(&spec.path);
                 let label = Label { method: spec.methods_text(), path: spec.place() };
                 let limiters = RouteLimiters { route: limiter.clone(), server: shared.server_limiter.clone() };
@@ -43,6 +43,7 @@ impl<A: Application> WorkerGeneration<A> {
                     priority: spec.priority,
                     web: Web::new(spec),
                     request_headers: spec.request_headers.clone(),
+                    cache: cache.clone(),
                     limiters: Rc::new(limiters),
                     stats: metrics.route(worker, label, Some(limiter), spec.objective),
                 })

@@ -116,7 +116,7 @@ impl BodyStream for EventStream {
 }
 
 /// A request's body as a flow passes it on.
-struct ClientBody(Box<Upload>);
+pub(super) struct ClientBody(pub(super) Box<Upload>);
 
 impl ClientUpload for ClientBody {
     fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, FlowError>>> {
@@ -147,7 +147,7 @@ impl ClientUpload for ClientBody {
     }
 }
 
-fn problem(error: FlowError) -> Problem {
+pub(super) fn problem(error: FlowError) -> Problem {
     let mut problem = Problem::new(error.status, error.kind, error.title).detail(error.detail);
     if let Some(upstream) = error.upstream {
         problem = problem.member("upstream", upstream);

@@ -1,5 +1,6 @@
 //! Makes applications from a folder: at start, at each reload, and for `check`.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
@@ -14,6 +15,7 @@ use fanin_tls::Listener;
 use fanin_upstream::Upstreams;
 
 use super::models::{self, ModelService};
+use super::proxy::Proxied;
 use super::rpc;
 use super::spans::Names;
 use super::{App, param_names};
@@ -197,6 +199,15 @@ impl Origin {
         let channels = old.map_or_else(|| Channels::new(config.push.clone()), |old| old.channels.clone());
         let broker = old.map_or_else(|| Broker::new(channels.clone()), |old| old.broker.clone());
         flows.set_channels(&channels);
+        let proxied = config.routes.iter().map(|route| {
+            let upstream = upstreams.iter().find(|upstream| Some(&**upstream.name()) == route.proxy.as_deref())?;
+            Some(Proxied::new(upstream, config.server.tls.is_some()))
+        });
+        let proxied = proxied.collect();
+        let mut version = DefaultHasher::new();
+        for file in &seen.files {
+            file.text.hash(&mut version);
+        }
         let health = old.map(|old| old.health.clone()).unwrap_or_else(|| {
             let health = rpc::Health::default();
             health.serves(&methods.services);
@@ -212,6 +223,8 @@ impl Origin {
             statics: Static::of_routes(&config),
             health,
             masked: config.masked().to_string(),
+            version: version.finish(),
+            proxied,
             params: config.routes.iter().map(|route| param_names(&route.path)).collect(),
             flows: Arc::new(flows),
             upstreams: Arc::new(upstreams),

@@ -1,6 +1,6 @@
 //! A loaded configuration as the server's application.
 //!
-//! - `load`: makes it from a folder. `guard`: who may use a route. `worker`: one worker's part. `convert`: requests for flows, replies for
+//! - `load`: makes it from a folder. `proxy`: routes without a flow. `guard`: who may use a route. `worker`: one worker's part. `convert`: requests for flows, replies for
 //!   the server. `spans`: requests that have ended, for their traces. `models`: the models of this process. `rpc`: routes that serve methods. `websocket`: events over
 //!   WebSocket.
 
@@ -8,6 +8,7 @@ mod convert;
 mod guard;
 mod load;
 mod models;
+mod proxy;
 mod request_record;
 mod rpc;
 mod spans;
@@ -65,6 +66,10 @@ pub struct App {
     fetch: Once,
     /// The upstreams of the generation before, until the first worker starts with this one.
     before: Mutex<Option<Arc<Upstreams>>>,
+    /// What the files of flows have in them, in short.
+    version: u64,
+    /// The upstream of each route that passes its requests on.
+    proxied: Vec<Option<proxy::Proxied>>,
     /// Names of each route's path parameters, in the pattern's order.
     params: Vec<Arc<[ArcStr]>>,
     /// What answers the routes that have no flow.
@@ -150,6 +155,10 @@ impl Application for App {
         let mut routes = self.methods.routes(&self.config);
         for (at, route) in routes.iter_mut().enumerate() {
             route.guarded = self.guards.get(at).is_some();
+            route.version = self.version;
+            if let Some(proxied) = self.proxied.get(at).and_then(Option::as_ref) {
+                route.stream_body = proxied.streams_bodies();
+            }
         }
         routes
     }

@@ -62,6 +62,14 @@ impl RequestRecord {
     }
 }
 
+impl RequestRecord {
+    /// The request has been answered without a flow.
+    pub(super) fn answered(&mut self, status: StatusCode) {
+        let ended = Ended { status, partial: false, record: None };
+        ended.keep(&self.recorder, self.running.take(), self.context.take());
+    }
+}
+
 /// See [`RequestRecord::guard`].
 pub(super) struct PanicGuard<'a>(&'a mut RequestRecord);
 

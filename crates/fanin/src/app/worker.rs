@@ -17,7 +17,7 @@ use fanin_upstream::WorkerClient;
 use super::models::InProcess;
 use super::request_record::RequestRecord;
 use super::websocket::Handshake;
-use super::{App, convert, guard, rpc};
+use super::{App, convert, guard, proxy, rpc};
 use crate::recorder::WorkerRecorder;
 
 thread_local! {
@@ -46,6 +46,7 @@ pub struct AppWorker {
     app: Arc<App>,
     flows: WorkerFlows,
     hub: Rc<Hub>,
+    client: Rc<WorkerClient>,
     recorder: Rc<WorkerRecorder>,
 }
 
@@ -63,7 +64,7 @@ impl AppWorker {
             Some(route) => activity.set(route as u64 + 1),
             None => activity.clear(),
         };
-        let flows = app.flows.worker(Rc::new(client), Box::new(set_activity), Detail::Nothing);
+        let flows = app.flows.worker(Rc::new(client.clone()), Box::new(set_activity), Detail::Nothing);
         let hub = HUB.with(|hub| {
             hub.get_or_init(|| {
                 let hub = Hub::new(app.channels.clone());
@@ -74,7 +75,7 @@ impl AppWorker {
         });
         flows.set_hub(&hub);
         let recorder = Rc::new(WorkerRecorder::new(&app.recorder, &app.labels));
-        AppWorker { app, flows, hub, recorder }
+        AppWorker { app, flows, hub, client, recorder }
     }
 
     /// Starts the flow of a request, and its record.
@@ -113,6 +114,10 @@ impl Worker for AppWorker {
                 self.recorder.clone(),
                 request,
             )));
+        }
+        if let Some(Some(proxied)) = self.app.proxied.get(route) {
+            let record = RequestRecord::begin(&self.recorder, self.app.spans.is_some(), &request);
+            return Answering::Other(Box::pin(proxy::serve(proxied.clone(), self.client.clone(), request, record)));
         }
         if request.can_upgrade
             && let Some(handshake) = Handshake::read(&request, &self.app.config.routes[route].allowed_origins)

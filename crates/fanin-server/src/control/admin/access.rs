@@ -18,7 +18,7 @@ pub(super) fn is_public(path: &str) -> bool {
 
 /// Whether a page changes something, or shows more than numbers. The page of the dashboard itself shows nothing before it has data.
 fn needs_token(path: &str) -> bool {
-    matches!(path, "/config" | "/reload" | "/requests")
+    matches!(path, "/config" | "/reload" | "/requests" | "/cache/purge")
         || path.starts_with("/debug/")
         || path.starts_with("/requests/")
         || path.starts_with("/dashboard/")
@@ -162,7 +162,7 @@ mod tests {
         std::fs::write(file.path(), "s3cret\n").unwrap();
         let server = fanin_config::Server { admin_token_file: Some(file.path().to_owned()), ..Default::default() };
         let get = |path, token| status(Method::GET, path, &[("host", "localhost"), ("authorization", token)], &server);
-        for path in ["/config", "/reload", "/debug/heap", "/dashboard/data", "/dashboard/plans"] {
+        for path in ["/config", "/reload", "/cache/purge", "/debug/heap", "/dashboard/data", "/dashboard/plans"] {
             assert_eq!(get(path, "Bearer s3cret"), 200, "{path}");
             assert_eq!(get(path, "bearer s3cret"), 200, "{path}");
             for token in ["", "Bearer", "Bearer ", "Bearer s3cre", "Bearer s3crets", "Bearer S3cret", "Basic s3cret"] {

@@ -1,10 +1,11 @@
 //! The admin pages: health, metrics, configuration, reload, and an index of them at `/`.
 //!
-//! - `listener`: connections. `access`: who may use which page. `dashboard`: the dashboard and its history.
+//! - `listener`: connections. `access`: who may use which page. `dashboard`: the dashboard and its history. `purge`: what is to be purged.
 
 mod access;
 mod dashboard;
 mod listener;
+mod purge;
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -33,7 +34,7 @@ const REFUSALS_EVERY: Duration = Duration::from_secs(1);
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The pages of the index, besides the application's.
-const PAGES: [PageLink; 6] = [
+const PAGES: [PageLink; 7] = [
     PageLink { href: "/dashboard", description: "what the server does now and did in the last 15 minutes, for people" },
     PageLink { href: "/health", description: "200 while the process runs, for liveness probes" },
     PageLink {
@@ -45,6 +46,10 @@ const PAGES: [PageLink; 6] = [
     PageLink {
         href: "/reload",
         description: "POST: loads the configuration again, as SIGHUP does; a broken one is refused",
+    },
+    PageLink {
+        href: "/cache/purge",
+        description: "POST: purges responses from the caches of routes, by tag=TAG, path=PATH or all=true",
     },
 ];
 
@@ -132,7 +137,8 @@ impl<L: Loader> Pages<L> {
                 self.debug(request.method(), path, request.uri().query(), &self.explaining).await
             }
             ("/reload", _) if *request.method() == Method::POST => self.reload(peer).await,
-            ("/reload", _) => not_allowed("POST"),
+            ("/cache/purge", _) if *request.method() == Method::POST => self.purge(peer, request.uri().query()),
+            ("/reload" | "/cache/purge", _) => not_allowed("POST"),
             ("/" | "/metrics" | "/config" | "/dashboard" | "/dashboard/data" | "/dashboard/plans", false) => {
                 not_allowed("GET, HEAD")
             }
@@ -230,6 +236,29 @@ impl<L: Loader> Pages<L> {
             }
             Err(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "The page could not be made").into(),
         }
+    }
+
+    fn purge(&self, peer: SocketAddr, query: Option<&str>) -> Response {
+        let caches = &self.reloader.metrics.caches;
+        let purge = match purge::parse(query.unwrap_or("")) {
+            Ok(purge) => purge,
+            Err(detail) => {
+                let problem = Problem::new(StatusCode::BAD_REQUEST, "bad-request", "Nothing was purged");
+                return problem.detail(detail).into();
+            }
+        };
+        if purge.all {
+            caches.clear();
+        }
+        for target in &purge.targets {
+            caches.purge_target(target);
+        }
+        if !purge.tags.is_empty() {
+            caches.purge_tags(purge.tags.iter().map(String::as_bytes));
+        }
+        let (tags, paths, all) = (purge.tags.join(" "), purge.targets.len(), purge.all);
+        tracing::info!(target: "fanin::audit", %peer, page = "/cache/purge", tags, paths, all, "used on the admin pages");
+        Response::json(serde_json::json!({"purged": true}).to_string())
     }
 
     async fn reload(&self, peer: SocketAddr) -> Response {

@@ -30,7 +30,7 @@ pub(crate) enum Coding {
 
 impl Coding {
     /// Its name in headers.
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::web) fn name(self) -> &'static str {
         match self {
             Coding::Zstd => "zstd",
             Coding::Brotli => "br",
