@@ -30,6 +30,7 @@ mod peers;
 mod process;
 mod progressive;
 mod prove;
+mod prove_replay;
 mod push;
 mod report;
 mod rolling;

@@ -10,6 +10,7 @@ use std::time::Instant;
 use fanin_testbed::seeded_bugs::{BUGS, seed};
 use serde_json::{Value, json};
 
+use crate::prove_replay;
 use crate::report::{Report, Table, median};
 use crate::{Failure, Options};
 
@@ -56,6 +57,7 @@ pub fn run(options: &Options) -> Result<Report, Failure> {
     report.tables.push(table);
     explored(options, &mut report)?;
     seeded(&mut report)?;
+    prove_replay::run(options, &mut report)?;
     Ok(report)
 }
 

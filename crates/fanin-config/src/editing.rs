@@ -68,6 +68,72 @@ pub fn locate(text: &str, path: &[&str]) -> Option<Range<usize>> {
     table.keys().find(|key| key.get_ref() == last).map(|key| key.span())
 }
 
+/// The text of a configuration file with another value of a key: `upstreams.catalog.limit`, `routes.0.timeout`, or
+/// `routes."GET /products/{id}".timeout` by method and path. Comments and layout are lost.
+///
+/// # Errors
+/// The text, the key or the value cannot be read, or there is no such list element.
+pub fn set_key(text: &str, key: &str, value: &str) -> Result<String, String> {
+    let mut root: toml::Table = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+    // Numbers, booleans, lists and quoted texts are TOML; anything else is a text, such as 80ms.
+    let parsed: Option<toml::Table> = toml::from_str(&format!("value = {value}")).ok();
+    let value =
+        parsed.and_then(|mut table| table.remove("value")).unwrap_or_else(|| toml::Value::String(value.to_owned()));
+    let steps = steps(key)?;
+    let (last, before) = steps.split_last().ok_or("the key is empty")?;
+    let mut at = toml::Value::Table(std::mem::take(&mut root));
+    let mut here = &mut at;
+    for step in before {
+        here = below(here, step)?;
+    }
+    match here {
+        toml::Value::Table(table) => drop(table.insert(last.clone(), value)),
+        _ => return Err(format!("{key} is not below a table")),
+    }
+    match at {
+        toml::Value::Table(table) => toml::to_string(&table).map_err(|error| error.to_string()),
+        _ => Err("the file is no table".to_owned()),
+    }
+}
+
+/// The parts of a key with dots; a part with dots is quoted.
+fn steps(key: &str) -> Result<Vec<String>, String> {
+    let mut steps = Vec::new();
+    let mut rest = key;
+    loop {
+        let (step, after) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').ok_or_else(|| format!("{key}: a quote has no end"))?,
+            None => rest.split_at(rest.find('.').unwrap_or(rest.len())),
+        };
+        if step.is_empty() {
+            return Err(format!("{key:?} is no key"));
+        }
+        steps.push(step.to_owned());
+        match after.strip_prefix('.') {
+            Some(next) => rest = next,
+            None if after.is_empty() => return Ok(steps),
+            None => return Err(format!("{key:?} is no key")),
+        }
+    }
+}
+
+/// The table or the element with this name; a new table if there is none.
+fn below<'a>(value: &'a mut toml::Value, step: &str) -> Result<&'a mut toml::Value, String> {
+    match value {
+        toml::Value::Table(table) => Ok(table.entry(step).or_insert_with(|| toml::Value::Table(toml::Table::new()))),
+        toml::Value::Array(all) => {
+            let label = |one: &toml::Value| {
+                let part = |name: &str| one.get(name).and_then(toml::Value::as_str);
+                format!("{} {}", part("method").unwrap_or("GET"), part("path").unwrap_or_default())
+            };
+            let found = step.parse::<usize>().ok().or_else(|| all.iter().position(|one| label(one) == step));
+            let number = all.len();
+            found.and_then(|at| all.get_mut(at)).ok_or_else(|| format!("there is no {step:?} among {number} elements"))
+        }
+        _ => Err(format!("{step:?} is not below a table")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +145,22 @@ mod tests {
         assert_eq!(at(&["upstreams", "a"]), Some("a"));
         assert_eq!(at(&["upstreams", "b", "operations", "get_it"]), Some("get_it"));
         assert_eq!(at(&["upstreams", "c"]), None);
+    }
+
+    #[test]
+    fn keys_are_set() {
+        let text = "[upstreams.a]\nlimit = 8\n[[routes]]\npath = '/x.y'\n";
+        let set = |key: &str, value: &str| set_key(text, key, value);
+        let read = |text: Result<String, String>| toml::from_str::<toml::Table>(&text.unwrap()).unwrap();
+        assert_eq!(read(set("upstreams.a.limit", "32"))["upstreams"]["a"]["limit"].as_integer(), Some(32));
+        assert_eq!(read(set("upstreams.a.timeout", "80ms"))["upstreams"]["a"]["timeout"].as_str(), Some("80ms"));
+        assert_eq!(read(set("upstreams.a.retry.max", "1"))["upstreams"]["a"]["retry"]["max"].as_integer(), Some(1));
+        for key in ["routes.0.timeout", "routes.\"GET /x.y\".timeout"] {
+            assert_eq!(read(set(key, "\"1s\""))["routes"][0]["timeout"].as_str(), Some("1s"), "{key}");
+        }
+        for wrong in ["", ".", "a..b", "routes.7.timeout", "upstreams.a.limit.x", "\"a"] {
+            assert!(set(wrong, "1").is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub use budget::{Allowance, Budget};
 pub use certificate_name::CertificateName;
 pub use config::{Config, FILE_NAME, Inspection};
 pub use diagnostic::{ConfigError, Diagnostic, Position, Severity, Source};
-pub use editing::{Editing, canonical, locate};
+pub use editing::{Editing, canonical, locate, set_key};
 pub use executor::{Executor, Threads};
 pub use flow_limits::FlowLimits;
 pub use flow_ref::FlowRef;

@@ -11,6 +11,7 @@ use fanin_json::Doc;
 use http::StatusCode;
 
 use crate::executor::Flow;
+use crate::flow_record::FlowRecord;
 use crate::incoming_request::IncomingRequest;
 use crate::reply::{Reply, ReplyBody, Success};
 use crate::route::RouteFlow;
@@ -75,11 +76,15 @@ pub(crate) struct Used {
     upstream: std::time::Duration,
     steps: u64,
     memory: u64,
+    /// Its calls, if they are for a recording.
+    record: Option<Arc<FlowRecord>>,
 }
 
 impl Used {
     fn of(reply: &Reply) -> Used {
-        Used { calls: reply.calls, upstream: reply.upstream, steps: reply.usage.steps, memory: reply.usage.memory }
+        let (steps, memory) = (reply.usage.steps, reply.usage.memory);
+        let record = reply.record.clone().filter(|record| record.names_requests());
+        Used { calls: reply.calls, upstream: reply.upstream, steps, memory, record }
     }
 
     /// Adds it to the reply of the route's own flow.
@@ -88,5 +93,15 @@ impl Used {
         reply.upstream += self.upstream;
         reply.usage.steps += self.steps;
         reply.usage.memory += self.memory;
+        match (&mut reply.record, &self.record) {
+            (Some(own), Some(before)) => {
+                // Nobody else has the record of a flow that has just ended.
+                if let Some(own) = Arc::get_mut(own) {
+                    own.before = Some(before.clone());
+                }
+            }
+            (none @ None, Some(before)) => *none = Some(before.clone()),
+            (_, None) => {}
+        }
     }
 }

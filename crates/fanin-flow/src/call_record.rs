@@ -15,10 +15,14 @@ pub enum Detail {
     Calls,
     /// Also their paths and queries.
     Paths,
+    /// Also the requests of its calls, by which the same call is found in another run.
+    Requests,
     /// As `Full` if that takes little memory, otherwise as `Paths`.
     Sample,
     /// Also waits, attempts, and the answers, so that the flow can be run again with other times.
     Full,
+    /// Also what each attempt sent and was answered, for a recording.
+    Recording,
 }
 
 /// No time, or no index.

@@ -38,7 +38,7 @@ impl CallRing {
         if !record.record.holds_calls_only() {
             return Err(record);
         }
-        let FlowRecord { request, route, record, objects } = Arc::try_unwrap(record)?;
+        let FlowRecord { request, route, record, objects, before: _ } = Arc::try_unwrap(record)?;
         let Record { calls, last_ended, batches, .. } = record;
         let first = self.first + self.calls.len() as u64;
         let entry = RingEntry { request, route, last_ended, batches, first, calls: calls.len() };
@@ -66,7 +66,7 @@ impl CallRing {
             ..Record::default()
         };
         let objects = kept().map(|(_, object)| object.clone()).collect();
-        Some(FlowRecord { request: entry.request, route: entry.route.clone(), record, objects })
+        Some(FlowRecord { request: entry.request, route: entry.route.clone(), record, objects, before: None })
     }
 }
 

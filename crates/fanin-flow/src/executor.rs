@@ -105,8 +105,8 @@ impl Flow {
     ) -> Flow {
         let permit = incoming.permit.take();
         let detail = incoming.detail.max(worker.detail);
-        let full = if detail >= Detail::Sample { FullRecord::begin(detail, &incoming) } else { None };
-        let (is_full, again) = (full.is_some(), playback.is_some());
+        let full = if detail >= Detail::Requests { FullRecord::begin(detail, &incoming) } else { None };
+        let (is_full, again) = (full.as_ref().is_some_and(|full| full.keeps_answers), playback.is_some());
         let req = Rc::new(RequestObject::new(incoming, route.limits.max_json_depth));
         let args = vec![Value::Object(ObjectRef::shared(req.clone()))];
         let (mut instance, mut stage) = match Instance::new(&route.program, route.function, args, route.bounds.clone())
@@ -144,7 +144,7 @@ impl Flow {
                     };
                     let worker = self.host.worker.clone();
                     (worker.activity)(Some(self.host.route.index));
-                    let from = self.host.is_fully_recorded().then(|| self.host.now());
+                    let from = self.host.keeps_answers().then(|| self.host.now());
                     let run = || instance.run(&mut worker.machine.borrow_mut(), &mut self.host, STEPS_PER_RUN);
                     let (run, rest) = fanin_lang::drop_incrementally(run);
                     (worker.activity)(None);

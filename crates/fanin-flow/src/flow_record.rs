@@ -62,13 +62,15 @@ pub struct FlowRecord {
     pub(crate) record: Record,
     /// The upstream of each call.
     pub(crate) objects: Vec<HostRef>,
+    /// The record of the flow that ran before this one, if both are for a recording.
+    pub(crate) before: Option<Arc<FlowRecord>>,
 }
 
 impl FlowRecord {
     /// Whether it has all that an explanation needs.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.record.full.is_some()
+        self.record.full.as_ref().is_some_and(|full| full.keeps_answers)
     }
 
     /// Number of its calls.

@@ -32,6 +32,8 @@ pub(crate) struct FullRecord {
     /// Bytes of the request and of the answers.
     pub(crate) bytes: usize,
     is_sample: bool,
+    /// Whether answers and waits are kept, not only the requests of calls.
+    pub(crate) keeps_answers: bool,
     /// They are more than it may keep.
     is_too_large: bool,
 }
@@ -101,7 +103,7 @@ impl FullRecord {
     pub(crate) fn begin(detail: Detail, incoming: &IncomingRequest) -> Option<Box<FullRecord>> {
         let bytes = incoming.body.len() + incoming.headers.iter().map(|(_, value)| value.len()).sum::<usize>();
         let is_sample = match detail {
-            Detail::Full => false,
+            Detail::Requests | Detail::Full | Detail::Recording => false,
             Detail::Sample if bytes <= MAX_SAMPLE => true,
             _ => return None,
         };
@@ -122,6 +124,7 @@ impl FullRecord {
             unrepeatable: incoming.upload.is_some().then_some("its body is passed on without being collected"),
             bytes,
             is_sample,
+            keeps_answers: detail != Detail::Requests,
             is_too_large: false,
         }))
     }

@@ -16,7 +16,7 @@
 //! - Ends: `respond` splices answers into the response. `streamed` passes an answer on without collecting it, `messages` the
 //!   stream of a gRPC upstream, `progressive` sends the response in parts. `reply` is the outcome, `flow_error` why there is none. `log` and `sequential_waits` report.
 //! - Explanations: `call_record`, `flow_record` and `full_record` keep what happened, `call_ring` has the calls of many ended flows, `playback` answers a flow that runs again as it was recorded, `explain` says what
-//!   a longer or shorter call would have changed.
+//!   a longer or shorter call would have changed. `recorded_call` is what recordings keep of a call.
 //!
 //! `describe` tells editors what upstreams offer. `fuzzing` has entry points for tests.
 //!
@@ -67,6 +67,7 @@ mod plan_report;
 mod playback;
 mod progressive;
 mod push;
+mod recorded_call;
 mod redirect;
 mod refused_path;
 mod reply;
@@ -103,6 +104,7 @@ pub use json_thread::parse_inline;
 pub use modules::{Module, resolve};
 pub use plan::RoutePlan;
 pub use plan_changes::{ChangeKind, PlanChanges, RouteChange};
+pub use recorded_call::{RecordedAnswer, RecordedCall};
 pub use reply::{Incomplete, MessageStream, Reply, ReplyBody, ReplyStream, Success, Summary};
 pub use rpc_status::RpcStatus;
 pub use upload::ClientUpload;

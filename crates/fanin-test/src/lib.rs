@@ -8,6 +8,7 @@
 //! - `world`: what a test runs in. `script`: answers calls from stubs. `host`: what the functions of `@test` work on.
 //! - `module`: these functions. `stub`, `pattern`, `delay`, `values`, `functions`: their arguments. `response`: their results.
 //! - `explore`: runs a request with every call's outcome varied. `deviate`: what a request is answered instead of its stub's answer.
+//! - `replay`: recorded requests with another configuration.
 //! - `snapshots`, `difference`: values kept beside the tests. `coverage`, `report`: what comes out.
 //!
 //! The crate must not know sockets, connections or the command line.
@@ -23,6 +24,7 @@ mod functions;
 mod host;
 mod module;
 mod pattern;
+pub mod replay;
 pub mod report;
 mod response;
 mod run_test;

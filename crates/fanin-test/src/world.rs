@@ -331,7 +331,7 @@ async fn received(request: String, route: String, start: Instant, reply: Reply) 
 }
 
 /// All bytes of a stream, and whether it ended as it should.
-async fn collect(
+pub(crate) async fn collect(
     mut next: impl FnMut(&mut std::task::Context<'_>) -> std::task::Poll<Option<Result<Bytes, ()>>>,
 ) -> Result<(Bytes, bool), String> {
     let mut whole = BytesMut::new();
@@ -348,7 +348,7 @@ async fn collect(
 }
 
 /// An error as the server sends it.
-fn problem(error: &FlowError) -> Response {
+pub(crate) fn problem(error: &FlowError) -> Response {
     let mut problem = Problem::new(error.status, error.kind, error.title).detail(error.detail.clone());
     if let Some(upstream) = &error.upstream {
         problem = problem.member("upstream", upstream.clone());

@@ -6,11 +6,14 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use crate::exchange::{Exchange, ExchangeEnd};
+
 /// The attempts of the calls that have this log in their context. Few calls have one.
 #[derive(Debug, Default)]
 pub struct AttemptLog {
     attempts: Mutex<SmallVec<[Logged; 1]>>,
     kernel_times: bool,
+    keeps_exchanges: bool,
 }
 
 /// One attempt, with its outcome in short: few of them are looked at.
@@ -24,6 +27,7 @@ struct Logged {
     unread: Option<Duration>,
     endpoint: String,
     outcome: AttemptOutcome,
+    exchange: Option<Box<Exchange>>,
 }
 
 /// How an attempt ended.
@@ -63,6 +67,8 @@ pub struct LoggedAttempt {
     pub endpoint: String,
     /// The status, the kind of the error, or `cancelled`: another attempt was faster, or nobody needs its answer.
     pub outcome: String,
+    /// What it sent and got, if the log keeps that.
+    pub exchange: Option<Exchange>,
 }
 
 impl AttemptLog {
@@ -70,6 +76,16 @@ impl AttemptLog {
     #[must_use]
     pub fn with_kernel_times() -> AttemptLog {
         AttemptLog { kernel_times: true, ..AttemptLog::default() }
+    }
+
+    /// A log that also keeps what each attempt sends, and what it is answered.
+    #[must_use]
+    pub fn keeping_exchanges() -> AttemptLog {
+        AttemptLog { keeps_exchanges: true, ..AttemptLog::default() }
+    }
+
+    pub(crate) fn keeps_exchanges(&self) -> bool {
+        self.keeps_exchanges
     }
 
     /// The attempts so far, in the order in which they began.
@@ -85,6 +101,7 @@ impl AttemptLog {
             unread: one.unread,
             endpoint: one.endpoint.clone(),
             outcome: one.outcome.describe(),
+            exchange: one.exchange.as_deref().cloned(),
         };
         all.iter().map(shown).collect()
     }
@@ -97,10 +114,11 @@ impl AttemptLog {
         wanted: Instant,
         begun: Instant,
         endpoint: String,
+        exchange: Option<Box<Exchange>>,
     ) -> Attempted {
         let mut all = self.locked();
         let (traced, outcome) = (first.wrapping_add(number), AttemptOutcome::Cancelled);
-        all.push(Logged { number, traced, wanted, begun, ended: None, unread: None, endpoint, outcome });
+        all.push(Logged { number, traced, wanted, begun, ended: None, unread: None, endpoint, outcome, exchange });
         Attempted { log: self.clone(), at: all.len() - 1 }
     }
 
@@ -108,11 +126,14 @@ impl AttemptLog {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, at: usize, outcome: Option<AttemptOutcome>) {
+    fn end(&self, at: usize, outcome: Option<AttemptOutcome>, end: Option<ExchangeEnd>) {
         let mut all = self.locked();
         if let Some(attempt) = all.get_mut(at).filter(|attempt| attempt.ended.is_none()) {
             attempt.ended = Some(Instant::now());
             attempt.outcome = outcome.unwrap_or(attempt.outcome);
+            if let (Some(exchange), Some(end)) = (&mut attempt.exchange, end) {
+                exchange.end = end;
+            }
         }
     }
 }
@@ -138,13 +159,14 @@ impl Attempted {
     }
 
     /// It has ended with this status, or this kind of error.
-    pub(crate) fn end(self, outcome: AttemptOutcome) {
-        self.log.end(self.at, Some(outcome));
+    pub(crate) fn end(self, outcome: AttemptOutcome, end: impl FnOnce() -> ExchangeEnd) {
+        let end = self.log.keeps_exchanges.then(end);
+        self.log.end(self.at, Some(outcome), end);
     }
 }
 
 impl Drop for Attempted {
     fn drop(&mut self) {
-        self.log.end(self.at, None);
+        self.log.end(self.at, None, None);
     }
 }

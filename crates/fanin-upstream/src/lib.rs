@@ -11,6 +11,7 @@
 //! - `transport`: HTTP/1.1, HTTP/2, gRPC, SQL, files, models. To add one, touch only that folder.
 //! - `grpc`: descriptors, and messages as JSON.
 //! - `shared`, `snapshot_refresh`: single-flight, caches, snapshots.
+//! - `attempt_log`, `exchange`: the attempts of a call, for whoever wants to see them, and what they sent and got.
 //! - `request`, `headers`, `answer_headers`, `error`, `metrics`, `offload`: what all of the above use.
 //!
 //! A call never outlives its deadline, never waits in an unbounded queue, never reads an unbounded answer, and leaves
@@ -26,6 +27,7 @@ mod call_options;
 mod deadline_timer;
 mod endpoint;
 mod error;
+mod exchange;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod grpc;
@@ -47,6 +49,7 @@ pub use answer_headers::Headers;
 pub use attempt_log::{AttemptLog, LoggedAttempt};
 pub use call::{Bodies, BodySlot, StreamBounds, StreamedBody};
 pub use error::{BuildError, CallError, ErrorKind, Fault};
+pub use exchange::{Exchange, ExchangeEnd};
 pub use limiter::poll_scope;
 pub use request::{Answer, CallContext, Request};
 pub use transport::model::{ModelAnswer, ModelBackend, ModelFailure, ModelFuture, ModelRequest};

@@ -151,6 +151,31 @@ pub enum Command {
         response yet. Latency counts from that moment. Send load only to servers of your own.\n\
         Documentation: docs/cli.md.")]
     Load(crate::load::LoadArgs),
+    /// Record requests of a running server, with what their calls were answered, for `fanin replay`
+    #[command(after_help = "Examples:\n  \
+        fanin record                                   each request of this machine's server, for a minute\n  \
+        fanin record --share 1% --for 10m --out monday.rec\n  \
+        fanin record --url http://10.0.0.5:9090 --token-file admin.token --requests 10000\n  \
+        fanin record --remove-header x-user --remove-json '**.email'\n\n\
+        Secrets are removed before anything is written: the usual headers, query parameters and fields, those of\n\
+        [recorder] in fanin.toml, and those of the options; and the same values wherever else they appear.\n\
+        The file still has what clients sent and got. Only its owner can read it.\n\
+        Exit status: 0 if the file is complete, 1 otherwise, 2 for a wrong command line.\n\
+        Documentation: docs/how-to/record-and-replay.md.")]
+    Record(crate::recording::command::RecordArgs),
+    /// Run recorded requests with another configuration, in virtual time, and show what differs
+    #[cfg(feature = "test")]
+    #[command(after_help = "Examples:\n  \
+        fanin replay monday.rec                          with the configuration of this folder\n  \
+        fanin replay monday.rec --config my-service --ignore date --ignore json:generated_at\n  \
+        fanin replay monday.rec --what-if upstreams.catalog.limit=32 --what-if 'upstreams.catalog.timeout=\"80ms\"'\n  \
+        fanin replay monday.rec --json > replay.json     for programs\n  \
+        fanin replay monday.rec --request 17 --write-test flows/page_test.star\n\n\
+        Backends answer as they were recorded, after as long. Nothing is sent: effects that differ are shown, and\n\
+        a call that the recording does not have fails its request, which is shown as well.\n\
+        Exit status: 0 without differences, 1 with some, 2 if nothing could be replayed.\n\
+        Documentation: docs/how-to/record-and-replay.md.")]
+    Replay(crate::replay::ReplayArgs),
     /// Show what a running server does: the dashboard in a terminal
     #[command(after_help = "Examples:\n  \
         fanin top                                         the server of this machine, until Ctrl-C\n  \

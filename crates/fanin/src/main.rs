@@ -1,10 +1,11 @@
 //! The `fanin` program: command line and demo. It must not contain server, flow or upstream logic.
 //!
-//! - `cli`: the commands. `serve`, `new`, `check`, `test` (with `explore`), `fmt`, `lsp`, `explain`, `load`, `top`: one command each; `size` and `lab` are in `fanin-lab`.
+//! - `cli`: the commands. `serve`, `new`, `check`, `test` (with `explore`), `fmt`, `lsp`, `explain`, `load`, `top`, `replay`: one command each; `size` and `lab` are in `fanin-lab`.
 //! - `app`: connects flows, upstreams and models to the server.
 //! - `demo`: the examples with their backends.
 //! - `recorder`: the last requests with their calls. `client`: one request over HTTP. `admin`: the admin pages of a
 //!   running server.
+//! - `recording`: requests with their answers, for `fanin replay`. `problem`: errors as clients see them.
 //! - `logging`: the program log. `report`: diagnostics for people and programs.
 
 mod admin;
@@ -20,7 +21,11 @@ mod logging;
 #[cfg(feature = "lsp")]
 mod lsp;
 mod new;
+mod problem;
 mod recorder;
+mod recording;
+#[cfg(feature = "test")]
+mod replay;
 mod report;
 mod serve;
 #[cfg(feature = "test")]
@@ -55,6 +60,9 @@ fn main() -> ExitCode {
         Command::Demo { example, once } => demo::run(example, once),
         Command::Explain(args) => explain::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Record(args) => recording::command::run(&args),
+        #[cfg(feature = "test")]
+        Command::Replay(args) => replay::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Size(args) => fanin_lab::size::run(args).unwrap_or_else(|error| {
             report::chain(&error);

@@ -226,3 +226,9 @@ fn messages_of_editors() {
 fn files_of_recorded_requests() {
     assert_eq!(run("dump", 5000, fanin_trace::fuzzing::dump), corpus("dump").len());
 }
+
+#[test]
+fn recordings() {
+    assert_eq!(run("recording", 3000, fanin_recording::fuzzing::file), corpus("recording").len());
+    run("recording", 1000, fanin_recording::fuzzing::scrub);
+}

@@ -242,7 +242,7 @@ impl FlowHost {
     }
 
     fn complete(&mut self, index: usize, result: Result<(Answer, Checked), CallError>) {
-        if self.is_fully_recorded() {
+        if self.keeps_answers() {
             self.record_answer(index, &result);
         }
         let entry = &mut self.calls[index];

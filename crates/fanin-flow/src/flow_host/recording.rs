@@ -91,11 +91,10 @@ impl FlowHost {
         }
         if self.detail >= Detail::Paths {
             record.paths.push(None);
-            let is_full = self.detail >= Detail::Full;
-            record.attempts.push(Arc::new(if is_full {
-                AttemptLog::with_kernel_times()
-            } else {
-                AttemptLog::default()
+            record.attempts.push(Arc::new(match self.detail {
+                Detail::Recording => AttemptLog::keeping_exchanges(),
+                Detail::Full => AttemptLog::with_kernel_times(),
+                _ => AttemptLog::default(),
             }));
             record.start = Some(start);
         }
@@ -228,6 +227,13 @@ impl FlowHost {
         self.rare.as_ref().and_then(|rare| rare.record.as_ref()).is_some_and(|record| record.full.is_some())
     }
 
+    /// Whether the answers of its calls are kept.
+    #[inline]
+    pub(crate) fn keeps_answers(&self) -> bool {
+        let record = self.rare.as_ref().and_then(|rare| rare.record.as_ref());
+        record.and_then(|record| record.full.as_ref()).is_some_and(|full| full.keeps_answers)
+    }
+
     /// Keeps what a call was answered, before it is looked at.
     #[cold]
     pub(super) fn record_answer(&mut self, index: usize, result: &Result<(Answer, Checked), CallError>) {
@@ -274,7 +280,13 @@ impl FlowHost {
         let mut record = self.rare.as_mut()?.record.take()?;
         record.full.take_if(|full| !full.may_be_kept());
         let objects = self.calls.iter().map(|entry| entry.object.clone()).collect();
-        Some(Arc::new(FlowRecord { request: self.req.number(), route: self.route.clone(), record, objects }))
+        Some(Arc::new(FlowRecord {
+            request: self.req.number(),
+            route: self.route.clone(),
+            record,
+            objects,
+            before: None,
+        }))
     }
 
     /// Answers a call of a flow that runs again as its record says. `time` is how long it may take.

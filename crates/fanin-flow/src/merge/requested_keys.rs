@@ -3,7 +3,7 @@
 use fanin_config::{Batch, Rows};
 use fanin_lang::value::view;
 use fanin_lang::{Failure, Value, ValueKind};
-use fanin_upstream::shared::RequestKey;
+use fanin_upstream::shared::{KeyParts, RequestKey};
 
 use crate::call::{Arguments, argument_error, text};
 
@@ -81,6 +81,19 @@ impl RequestedKeys {
         for field in self.fields.iter().flatten() {
             RequestKey::piece(key, field.as_bytes());
         }
+    }
+
+    /// The keys in what [`append_to_key`](Self::append_to_key) has appended, and whether a single one was given.
+    pub(crate) fn keys_of(mut appended: &[u8]) -> Option<(bool, Vec<&[u8]>)> {
+        let (single, rest) = appended.split_first()?;
+        appended = rest;
+        let count = KeyParts::number(&mut appended)?;
+        let mut keys = Vec::new();
+        for _ in 0..count {
+            keys.push(KeyParts::piece(&mut appended)?);
+            (_, appended) = appended.split_first()?;
+        }
+        Some((*single == 1, keys))
     }
 
     /// Whether a field of this name is requested. A requested field may be a path: `price.amount` requests `price`.

@@ -2,6 +2,7 @@
 //!
 //! - `policies`: breaker, retry, hedge, limit, endpoint, transport.
 //! - `attempt_record`: what the policies learn from each attempt.
+//! - `exchanged`: what an attempt sends and gets, for a log that keeps it.
 //! - `streamed`: an answer whose body is not collected, and what of its call lasts until its end.
 
 use std::cell::Cell;
@@ -28,6 +29,7 @@ use crate::worker::WorkerClient;
 use policies::Call;
 
 mod attempt_record;
+mod exchanged;
 mod policies;
 mod streamed;
 

@@ -9,6 +9,7 @@ use fanin_config::{Hedge, Retry};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::attempt_record::{AttemptRecord, is_upstream_failure};
+use super::exchanged;
 use super::streamed::{BodySlot, StreamedCall};
 use crate::attempt_log::AttemptOutcome;
 use crate::call_options::CallOptions;
@@ -265,7 +266,10 @@ impl<'a> Call<'a> {
             let wanted =
                 if self.wanted.get() <= record.begun { self.wanted.replace(record.begun) } else { record.begun };
             let first = self.context.trace.as_ref().map_or(0, |of| of.first);
-            log.begin(first, number, wanted, record.begun, worker_endpoint.endpoint.address.to_string())
+            let is_streamed = self.slot.is_some() || self.upload.is_some();
+            let operation = self.context.operation;
+            let exchange = log.keeps_exchanges().then(|| exchanged::begin(request, operation, safe, is_streamed));
+            log.begin(first, number, wanted, record.begun, worker_endpoint.endpoint.address.to_string(), exchange)
         });
         let attempt = Attempt {
             request,
@@ -301,10 +305,11 @@ impl<'a> Call<'a> {
         };
         let begun = attempt.begun;
         if let Some(noted) = noted {
-            noted.end(match &result {
+            let outcome = match &result {
                 Ok(received) => AttemptOutcome::Status(received.status.as_u16()),
                 Err(failure) => AttemptOutcome::Failed(failure.kind.as_str()),
-            });
+            };
+            noted.end(outcome, || exchanged::end(&result, self.slot.is_some() || self.upload.is_some()));
         }
         record.end(&result);
         if let (Some(slot), Ok(_)) = (self.slot, &result) {

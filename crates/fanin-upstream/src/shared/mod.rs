@@ -33,7 +33,7 @@ pub use members::{Member, Members};
 pub use operation::OperationShared;
 pub use operation_metrics::{OperationMetrics, Sizes};
 pub use parsed_answer::{Body, ParsedAnswer};
-pub use request_key::RequestKey;
+pub use request_key::{KeyParts, RequestKey};
 pub use single_flight::{FlightRole, Follower, Leader, SharedResult, SingleFlight};
 pub use snapshot::{Snapshot, SnapshotMetrics};
 pub use snapshot_table::SnapshotTable;

@@ -50,8 +50,51 @@ impl RequestKey {
         piece(key, bytes);
     }
 
+    /// The parts that it was made of.
+    #[must_use]
+    pub fn parts(&self) -> Option<KeyParts<'_>> {
+        let mut rest: &[u8] = &self.0;
+        let (method, path_and_query) = (KeyParts::piece(&mut rest)?, KeyParts::piece(&mut rest)?);
+        let headers = KeyParts::number(&mut rest)?;
+        for _ in 0..headers * 2 {
+            KeyParts::piece(&mut rest)?;
+        }
+        let body = KeyParts::piece(&mut rest)?;
+        Some(KeyParts { method, path_and_query, body, rest })
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
+    }
+}
+
+/// What a key was made of, without the headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyParts<'a> {
+    /// The HTTP method.
+    pub method: &'a [u8],
+    /// Path and query.
+    pub path_and_query: &'a [u8],
+    /// The body.
+    pub body: &'a [u8],
+    /// What was appended.
+    pub rest: &'a [u8],
+}
+
+impl KeyParts<'_> {
+    /// Takes a number.
+    pub fn number(bytes: &mut &[u8]) -> Option<u64> {
+        let (number, rest) = bytes.split_first_chunk()?;
+        *bytes = rest;
+        Some(u64::from_le_bytes(*number))
+    }
+
+    /// Takes a piece.
+    pub fn piece<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+        let length = KeyParts::number(bytes)?;
+        let (piece, rest) = bytes.split_at_checked(usize::try_from(length).ok()?)?;
+        *bytes = rest;
+        Some(piece)
     }
 }
 
@@ -110,6 +153,16 @@ mod tests {
         for other in other {
             assert_ne!(RequestKey::of(&other), key(&[]));
         }
+    }
+
+    #[test]
+    fn the_parts_of_a_key() {
+        let mut request = request(&[("a", "1"), ("traceparent", "2")]);
+        request.body = "x".into();
+        let key = RequestKey::with(&request, |key| RequestKey::piece(key, b"more"));
+        let parts = key.parts().unwrap();
+        assert_eq!((parts.method, parts.path_and_query, parts.body), (&b"GET"[..], &b"/a?b=1"[..], &b"x"[..]));
+        assert_eq!(KeyParts::piece(&mut { parts.rest }), Some(&b"more"[..]));
     }
 
     #[test]

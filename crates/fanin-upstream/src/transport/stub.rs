@@ -34,6 +34,8 @@ pub struct StubRequest {
     pub safe: bool,
     /// When nobody waits for the answer any more.
     pub deadline: Instant,
+    /// When the request started that makes it.
+    pub request_started: Instant,
 }
 
 /// What an attempt is answered.
@@ -101,6 +103,7 @@ impl Scripted {
             body,
             safe: attempt.safe,
             deadline: attempt.deadline,
+            request_started: attempt.age,
         };
         match self.stub.answer(request).await {
             Ok(answer) => received(attempt, answer),

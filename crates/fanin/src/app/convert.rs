@@ -12,6 +12,7 @@ use http_body::Frame;
 
 use super::guard;
 use super::websocket::Handshake;
+use crate::problem::problem;
 
 /// A request for a flow. `names` are those of the route's path parameters.
 pub(super) fn incoming(names: &[ArcStr], request: Request) -> IncomingRequest {
@@ -144,17 +145,6 @@ impl ClientUpload for ClientBody {
 
     fn announced(&self) -> Option<u64> {
         self.0.announced()
-    }
-}
-
-pub(super) fn problem(error: FlowError) -> Problem {
-    let mut problem = Problem::new(error.status, error.kind, error.title).detail(error.detail);
-    if let Some(upstream) = error.upstream {
-        problem = problem.member("upstream", upstream);
-    }
-    match error.retry_after {
-        Some(after) => problem.retry_after(after),
-        None => problem,
     }
 }
 

@@ -233,6 +233,7 @@ impl Origin {
             models,
             models_tls: models_tls.map(Arc::new),
             before: Mutex::new(before),
+            recordings: old.map_or_else(Arc::default, |old| old.recordings.clone()),
             recorder: old.map_or_else(|| Recorder::new(&config), |old| old.recorder.clone()),
             labels: config.routes.iter().map(|route| route.label().into()).collect(),
             export: old.map(|old| old.export.clone()).unwrap_or_default(),

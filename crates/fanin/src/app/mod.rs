@@ -40,6 +40,7 @@ pub use worker::AppWorker;
 
 use crate::logging;
 use crate::recorder::{self, Kind, Recorder};
+use crate::recording::{self, Recordings};
 
 /// A configuration with its flows compiled and its upstreams set up. All workers share it.
 pub struct App {
@@ -80,6 +81,8 @@ pub struct App {
     health: Arc<rpc::Health>,
     /// Kept by reloads.
     recorder: Arc<Recorder>,
+    /// Kept by reloads.
+    recordings: Arc<Recordings>,
     /// The name of each route.
     labels: Vec<Arc<str>>,
     /// Kept by reloads.
@@ -197,6 +200,7 @@ impl Application for App {
             self.export.register(registry);
         }
         self.recorder.register(registry);
+        self.recordings.register(registry);
         logging::register(registry);
         if let Some(side) = &self.models {
             side.models().register(registry, Some(side.service()));
@@ -223,6 +227,10 @@ impl Application for App {
     }
 
     fn debug_page(&self, method: &Method, path: &str, query: Option<&str>) -> Option<DebugWork> {
+        if path.starts_with("/requests/recording") {
+            let (upstreams, rules) = (&self.upstreams, &self.config.recorder);
+            return recording::page(&self.recordings, upstreams, rules, method, path, query);
+        }
         if path.starts_with("/requests") {
             return recorder::page(&self.recorder, method, path, query);
         }

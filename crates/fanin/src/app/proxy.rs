@@ -18,8 +18,9 @@ use http::header::{CONTENT_LENGTH, EXPECT, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body::Frame;
 
-use super::convert::{self, ClientBody};
+use super::convert::ClientBody;
 use super::request_record::RequestRecord;
+use crate::problem;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -135,7 +136,7 @@ fn failed(error: &CallError, client: Option<FlowError>, id: RequestId) -> Respon
     }
     let problem = client.unwrap_or_else(|| FlowError::upstream(&error.upstream, error.kind));
     let report = Report { calls: 1, upstream: error.elapsed, ..Report::default() };
-    Response { report, ..convert::problem(problem).request(id).into() }
+    Response { report, ..problem::problem(problem).request(id).into() }
 }
 
 /// The body of an answer on its way to the client. It holds the request's permit.

@@ -10,6 +10,7 @@ use http::StatusCode;
 
 use super::spans::Calls;
 use crate::recorder::{Running, WorkerRecorder};
+use crate::recording::Capture;
 
 /// The record, while the request is answered. Empty if nothing is recorded, and once the answer is there.
 #[derive(Debug)]
@@ -18,13 +19,20 @@ pub struct RequestRecord {
     running: Option<Running>,
     /// Its part of a trace, if spans of it may be sent.
     context: Option<Arc<TraceContext>>,
+    /// If a recording has chosen it.
+    capture: Option<Box<Capture>>,
 }
 
 impl RequestRecord {
     /// `traced`: spans may be sent.
     pub(super) fn begin(recorder: &Rc<WorkerRecorder>, traced: bool, request: &Request) -> RequestRecord {
         let context = request.trace.clone().filter(|context| traced && context.is_recorded());
-        RequestRecord { recorder: recorder.clone(), running: recorder.begin(request), context }
+        RequestRecord { recorder: recorder.clone(), running: recorder.begin(request), context, capture: None }
+    }
+
+    /// It is also recorded for `fanin record`.
+    pub(super) fn capture(&mut self, capture: Option<Box<Capture>>) {
+        self.capture = capture;
     }
 
     /// Keeps the request if a panic ends it: it is the one that somebody will look for.
@@ -34,11 +42,15 @@ impl RequestRecord {
 
     pub(super) fn detail(&self) -> Detail {
         let recorder = self.running.as_ref().map_or(Detail::Nothing, |running| running.detail());
-        if self.context.is_some() { recorder.max(Detail::Paths) } else { recorder }
+        let recorder = if self.context.is_some() { recorder.max(Detail::Paths) } else { recorder };
+        if self.capture.is_some() { Detail::Recording } else { recorder }
     }
 
     /// The flow has replied. The record of an answer in parts ends with its last part.
     pub(super) fn end(&mut self, reply: &mut Reply) {
+        if let Some(capture) = self.capture.take() {
+            capture.end(reply, reply.record.as_ref());
+        }
         if self.running.is_none() && self.context.is_none() {
             return;
         }

@@ -19,6 +19,7 @@ use super::request_record::RequestRecord;
 use super::websocket::Handshake;
 use super::{App, convert, guard, proxy, rpc};
 use crate::recorder::WorkerRecorder;
+use crate::recording::Capture;
 
 thread_local! {
     /// The worker's subscribers. A reload keeps them.
@@ -80,8 +81,10 @@ impl AppWorker {
 
     /// Starts the flow of a request, and its record.
     fn start(&self, route: usize, request: Request) -> (FlowFuture, RequestRecord) {
-        let record = RequestRecord::begin(&self.recorder, self.app.spans.is_some(), &request);
+        let mut record = RequestRecord::begin(&self.recorder, self.app.spans.is_some(), &request);
         let mut incoming = convert::incoming(&self.app.params[route], request);
+        let (label, timeout) = (&self.app.labels[route], self.app.config.routes[route].timeout);
+        record.capture(Capture::begin(&self.app.recordings, &incoming, label, timeout));
         incoming.detail = record.detail();
         (self.flows.run(route, incoming), record)
     }
