@@ -70,7 +70,11 @@ fn cases() -> Vec<(String, &'static str, &'static str)> {
             "6:9",
             "requests are passed on to HTTP upstreams",
         ),
-        (upstream("[[routes]]\npath = '/a'\nproxy = 'a'\nerrors = true"), "6:10", "cannot be combined with `proxy`"),
+        (
+            upstream("[[routes]]\npath = '/a'\nproxy = 'a'\nerrors = true"),
+            "6:10",
+            "needs a flow, and the route has `proxy`; remove one of them",
+        ),
         (upstream("[[routes]]\npath = '/a'\nproxy = 'a'\nmethod = 'get'"), "6:10", "`get` is not a method such as"),
         // Headers of responses.
         ("[response_headers]\n".into(), "1:1", "response_headers needs `set`"),

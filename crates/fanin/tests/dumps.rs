@@ -67,7 +67,9 @@ fn dump(dir: &Path, cause: &str) -> PathBuf {
     let mut found = None;
     eventually(cause, || {
         let files = fs::read_dir(dir.join("dumps")).expect("a folder").map(|entry| entry.expect("an entry").path());
-        found = files.into_iter().find(|file| file.to_string_lossy().ends_with(&format!("-{cause}.dump")));
+        // A file that is being written has another name, which begins with a dot.
+        let is_it = |name: &str| name.starts_with("requests-") && name.ends_with(&format!("-{cause}.dump"));
+        found = files.into_iter().find(|file| file.file_name().and_then(|name| name.to_str()).is_some_and(is_it));
         found.is_some()
     });
     found.expect("it was found")
