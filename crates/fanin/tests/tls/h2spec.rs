@@ -26,8 +26,25 @@ fn h2spec_fails_in_what_is_listed_only() {
     check(&plain, &[], FAILING);
 }
 
-/// All cases, the strict ones included.
+/// How often the cases run if some fail that are not listed. The route answers without reading a body, so on a busy machine its response
+/// may come before the frames that a case is about, and the case takes that for the answer to them.
+const RUNS: usize = 3;
+
+/// All cases, the strict ones included. Those fail that fail each time.
 fn check(serving: &Serving, options: &[&str], known: &[(&str, &str)]) {
+    let known: BTreeSet<String> = known.iter().map(|(case, _)| (*case).to_owned()).collect();
+    let (mut failed, mut text) = once(serving, options);
+    for _ in 1..RUNS {
+        if failed != known {
+            let (again, shown) = once(serving, options);
+            (failed, text) = (failed.intersection(&again).cloned().collect(), shown);
+        }
+    }
+    assert_eq!(failed, known, "{options:?}, left: fail now; right: listed as failing: {text}");
+}
+
+/// The cases that fail, and what h2spec shows.
+fn once(serving: &Serving, options: &[&str]) -> (BTreeSet<String>, String) {
     let program = root().join(".venv/go/bin/h2spec");
     let (host, port) = serving.listen.rsplit_once(':').expect("an address");
     let folder = tempfile::tempdir().expect("a folder");
@@ -35,14 +52,12 @@ fn check(serving: &Serving, options: &[&str], known: &[(&str, &str)]) {
     let mut command = Command::new("timeout");
     command.arg("240").arg(&program).args(["-S", "-h", host, "-p", port, "-P", "/", "-j"]).arg(&report).args(options);
     let output = command.output().unwrap_or_else(|error| panic!("{error}"));
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let report = std::fs::read_to_string(&report)
         .unwrap_or_else(|error| panic!("{error}; is {} there? Run .ci/setup h2spec. {text}", program.display()));
     let cases: Vec<&str> = report.split("<testcase ").skip(1).collect();
     assert_eq!(cases.len(), 146, "{text}");
-    let failed: BTreeSet<String> = cases.iter().filter_map(|case| failed(case)).collect();
-    let known: BTreeSet<String> = known.iter().map(|(case, _)| (*case).to_owned()).collect();
-    assert_eq!(failed, known, "{options:?}, left: fail now; right: listed as failing: {text}");
+    (cases.iter().filter_map(|case| failed(case)).collect(), text)
 }
 
 /// The name of a case of the report if it failed or was not run.
