@@ -33,7 +33,7 @@ use crate::route::{LargeBodies, RouteFlow};
 use crate::sequential_waits::SequentialWaits;
 use crate::signing_keys::Keys;
 use crate::threads::{Pool, Pools};
-use crate::worker::Worker;
+use crate::worker::{StandIns, Worker};
 
 /// The flows of a configuration's routes: compiled once, shared by all workers.
 pub struct Flows {
@@ -345,7 +345,7 @@ impl Flows {
                 log: Arc::new(FailureLog::new()),
                 detail,
                 hub: OnceCell::new(),
-                own: self.own.clone(),
+                own: self.own.clone().map(|own| own as Arc<dyn StandIns>),
             }),
         }
     }

@@ -9,6 +9,7 @@ use fanin_upstream::Upstreams;
 
 use crate::kinds::UpstreamObject;
 use crate::push::PushObject;
+use crate::worker::StandIns;
 
 /// What flows call in place of the objects that they were compiled with.
 pub(crate) struct OwnObjects {
@@ -27,9 +28,10 @@ impl OwnObjects {
         let push = PushObject(Arc::new(OnceLock::from(channels.clone())));
         OwnObjects { upstreams: own.collect(), push: HostRef::new(push) }
     }
+}
 
-    /// What is called in place of an object.
-    pub(crate) fn of<'a>(&'a self, object: &'a HostRef) -> &'a HostRef {
+impl StandIns for OwnObjects {
+    fn of<'a>(&'a self, object: &'a HostRef) -> &'a HostRef {
         if object.downcast::<PushObject>().is_some() {
             return &self.push;
         }

@@ -4,7 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fanin_lang::Machine;
+use fanin_lang::{HostRef, Machine};
 use fanin_push::Hub;
 
 use crate::call_record::Detail;
@@ -12,7 +12,12 @@ use crate::caller::Caller;
 use crate::fair_scheduler::FairScheduler;
 use crate::log::FailureLog;
 use crate::merge::open::OpenBatches;
-use crate::own_objects::OwnObjects;
+
+/// What flows call in place of the objects that they were compiled with.
+pub(crate) trait StandIns: Send + Sync {
+    /// What is called in place of an object.
+    fn of<'a>(&'a self, object: &'a HostRef) -> &'a HostRef;
+}
 
 /// The state that all flows of a worker share.
 pub(crate) struct Worker {
@@ -28,5 +33,5 @@ pub(crate) struct Worker {
     /// The worker's subscribers. A thread of a pool has none.
     pub(crate) hub: OnceCell<Rc<Hub>>,
     /// What flows call in place of the objects that they were compiled with. A server has none.
-    pub(crate) own: Option<Arc<OwnObjects>>,
+    pub(crate) own: Option<Arc<dyn StandIns>>,
 }

@@ -30,6 +30,7 @@ mod response;
 mod run_test;
 mod runner;
 mod script;
+mod setting;
 mod snapshots;
 mod stub;
 mod suite;

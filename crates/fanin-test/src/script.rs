@@ -17,9 +17,9 @@ use tokio::time::Instant;
 
 use crate::deviate::Deviations;
 use crate::functions;
+use crate::setting::Setting;
 use crate::stub::{AnswerSpec, End, Fail, Planned, SentRequest, Status, StubRule, Stubs, split};
 use crate::values::{self, number};
-use crate::world::Setting;
 
 /// What a test shares with the stubs that answer its flows.
 pub(crate) struct Shared {

@@ -10,8 +10,8 @@ use fanin_lang::{FunctionRef, Program, Value};
 use crate::discover::test_files;
 use crate::error::TestError;
 use crate::module::module;
+use crate::setting::Setting;
 use crate::values::cases_of;
-use crate::world::Setting;
 
 /// What a test's function is called.
 const PREFIX: &str = "test_";

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::answer_headers::Headers;
-use crate::error::ErrorKind;
+use crate::error_kind::ErrorKind;
 
 /// One attempt's request and answer.
 #[derive(Clone, Debug)]

@@ -27,6 +27,7 @@ mod call_options;
 mod deadline_timer;
 mod endpoint;
 mod error;
+mod error_kind;
 mod exchange;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -1,6 +1,5 @@
 //! The cache of a route's responses: before a request is admitted, and when its response is there.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -13,6 +12,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
+use super::cache_part::CachePart;
 use super::panic::catch_panic;
 use super::{RequestHead, RequestMeta};
 use crate::admission::{Admission, admit};
@@ -23,20 +23,6 @@ use crate::{Application, Params, Priority, Request, Response, Worker};
 
 /// The application should answer by the deadline. After this much more the server answers instead.
 pub(super) const GRACE: Duration = Duration::from_millis(100);
-
-/// What a request has to do with caches.
-pub(super) enum CachePart {
-    /// Its route has one.
-    Of(Used, Params),
-    /// It may change what is kept.
-    Changes(Box<Changed>),
-}
-
-impl fmt::Debug for CachePart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("part of caches")
-    }
-}
 
 /// What becomes of a request that has met the cache of its route.
 pub(super) enum Met {

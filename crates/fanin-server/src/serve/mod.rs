@@ -1,13 +1,14 @@
 //! One request: from the parsed head to the response.
 //!
 //! - `response_future`: the future that hyper polls, and its states. `guard_wait`, `pending_request`: waits before the request runs.
-//! - `cached`: the cache of a route's responses.
+//! - `cached`, `cache_part`: the cache of a route's responses.
 //! - `client_headers`: what trusted clients set by headers.
-//! - `head`: what the head of a request says. `read_body`: the request's body. `response_body`: the response's.
+//! - `head`: what the head of a request says. `request_meta`: what is known of a request until it is logged. `read_body`: the request's body. `response_body`: the response's.
 //! - `trace`: the trace that a request takes part in.
 //! - `server_responses`: what the server answers without the application.
 //! - `fast_rejection`: refusals that hyper never sees. `connection_headers`: headers that only the server writes.
 
+mod cache_part;
 mod cached;
 mod client_headers;
 mod connection_headers;
@@ -17,85 +18,47 @@ mod head;
 mod panic;
 mod pending_request;
 mod read_body;
+mod request_meta;
 mod response_body;
 mod response_future;
 mod server_responses;
 mod trace;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use fanin_tracecontext::TraceContext;
 use http::request::Parts;
-use http::uri::PathAndQuery;
-use http::{HeaderValue, Method, Version};
+use http::{Method, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use cached::{CachePart, FollowWait, Met};
+use cached::{FollowWait, Met};
 use client_headers::{client_priority, client_timeout};
 use guard_wait::GuardWait;
 use head::{called, can_upgrade, is_chunked_at_most, with_path};
 pub(crate) use panic::catch_panic;
 use pending_request::{PendingRequest, Wait};
 use read_body::ReadBody;
+use request_meta::RequestMeta;
 use response_body::ResponseBody;
 use response_future::{RequestState, ResponseFuture};
 use server_responses::{MAX_HEADERS, ServerResponse};
 
 use crate::admission::{Admission, Permit, Refusal, admit};
-use crate::cache::{End, Outcome};
-use crate::client::{self, InProgress};
+use crate::cache::End;
+use crate::client::{self};
 use crate::connection::{ConnectionState, HeldBack};
 use crate::router::Found;
 use crate::rpc::Call;
-use crate::web::WebRequest;
 use crate::worker::{Route, WorkerGeneration, WorkerState};
-use crate::{
-    Application, GuardedHead, Params, Pass, Priority, Request, RequestId, Upload, Verdict, Worker, host, request_id,
-    web,
-};
+use crate::{Application, GuardedHead, Params, Priority, Request, Upload, Verdict, Worker, host, request_id, web};
 
 /// What hyper calls for each request of a connection.
 pub(crate) struct Service<A: Application> {
     worker: Rc<WorkerState<A>>,
     conn: Rc<ConnectionState>,
-}
-
-/// What the log and the metrics need after the application has taken the request.
-#[derive(Debug)]
-struct RequestMeta {
-    id: RequestId,
-    start: Instant,
-    method: Method,
-    /// `None` for a target without a path, as in CONNECT.
-    target: Option<PathAndQuery>,
-    version: Version,
-    route: Option<Rc<Route>>,
-    /// The client that trusted proxies name in a header.
-    forwarded: Option<SocketAddr>,
-    /// It calls a method: errors are sent in the form of its protocol.
-    call: Option<Call>,
-    /// It asks for another protocol, and the connection can go on in one.
-    can_upgrade: bool,
-    /// The trace that it takes part in.
-    trace: Option<Arc<TraceContext>>,
-    /// Its id as others know it, if that is configured.
-    known_id: Option<HeaderValue>,
-    /// What its route configures for browsers and caches.
-    web: Option<Box<WebRequest>>,
-    /// What the application's guard has found out.
-    pass: Option<Box<Pass>>,
-    /// It counts for its client until it is answered or given up.
-    in_progress: Option<InProgress>,
-    /// What it has to do with caches of responses, until it is answered.
-    cache: Option<Box<CachePart>>,
-    /// What the cache of its route did.
-    cached: Option<Outcome>,
 }
 
 /// A request whose body is not read yet.
@@ -167,24 +130,6 @@ impl<A: Application> hyper::service::Service<http::Request<Incoming>> for Servic
             begin(&self.worker, &self.conn, &generation, &mut meta, parts, body)
         };
         ResponseFuture::new(self.worker.clone(), self.conn.clone(), generation, meta, state)
-    }
-}
-
-impl RequestMeta {
-    fn path(&self) -> &str {
-        self.target.as_ref().map_or("", PathAndQuery::path)
-    }
-
-    /// Copies what is still needed of the request's head. A stream may last for hours, and the target is a part of the buffer that hyper
-    /// has read the head into.
-    fn release_head(&mut self) {
-        self.target = self.target.take().and_then(|target| target.path().parse().ok());
-    }
-
-    /// The client's address.
-    #[inline]
-    fn remote(&self, conn: &ConnectionState) -> SocketAddr {
-        self.forwarded.unwrap_or_else(|| conn.client.remote())
     }
 }
 

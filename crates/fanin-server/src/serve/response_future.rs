@@ -11,7 +11,7 @@ use std::time::Duration;
 use fanin_tracecontext::TraceContext;
 use http::header::{self, CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
-use http::{HeaderMap, Method, StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
@@ -299,7 +299,7 @@ fn respond<A: Application>(
     if let Some(pass) = &meta.pass {
         headers.extend(pass.headers.iter().cloned());
     }
-    add_id(generation, &meta, &mut headers);
+    meta.add_id(generation.server(), &mut headers);
     let now = Instant::now();
     let duration = now.saturating_duration_since(meta.start);
     meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).responded(status, duration, &report);
@@ -324,14 +324,6 @@ fn respond<A: Application>(
 #[inline]
 fn has_no_content(status: StatusCode) -> bool {
     status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED
-}
-
-/// Tells the client the id of its request.
-#[inline]
-fn add_id<A: Application>(generation: &WorkerGeneration<A>, meta: &RequestMeta, headers: &mut HeaderMap) {
-    if let (Some(name), Some(id)) = (&generation.server().request_id, &meta.known_id) {
-        headers.insert(name, id.clone());
-    }
 }
 
 /// The body of a stream. Its request is logged, and ends for its connection and its client, when the stream ends.
@@ -380,7 +372,7 @@ fn switch_protocols<A: Application>(
     remove_connection_headers(&mut headers);
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
-    add_id(generation, &meta, &mut headers);
+    meta.add_id(generation.server(), &mut headers);
     let now = Instant::now();
     let duration = now.saturating_duration_since(meta.start);
     meta.route.as_ref().map_or(&generation.unmatched, |route| &route.stats).responded(status, duration, &report);

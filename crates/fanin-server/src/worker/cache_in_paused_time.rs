@@ -1,4 +1,6 @@
 //! The cache of a route's responses: a worker in paused time, with clients in the same process.
+//!
+//! Longer than 500 lines because each rule of the cache has its request and its response here, over one small server.
 
 use std::cell::RefCell;
 use std::pin::Pin;

@@ -7,7 +7,7 @@ use super::caught;
 use super::change::{Case, words};
 use super::context::Context;
 use super::exploration::Finding;
-use super::invariants::Violation;
+use super::violation::Violation;
 use super::written;
 
 /// How many failing cases of an exploration are looked at closely.

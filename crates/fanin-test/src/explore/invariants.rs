@@ -5,9 +5,10 @@ use std::time::Duration;
 use fanin_trace::CallTrace;
 
 use super::caught::Caught;
-use super::change::{Case, Change, Slot};
+use super::change::{Case, Change};
 use super::context::Context;
 use super::not_found;
+use super::violation::{Violation, is_for};
 use crate::host::TestHost;
 use crate::response::Received;
 use crate::stub::{End, split};
@@ -25,8 +26,6 @@ pub const INVARIANTS: [(&str, &str); 10] = [
     ("plan", "there are no more calls than the plan of the route says"),
     ("stubs", "every call has a stub"),
 ];
-/// The name of what the exploration itself asserts.
-const ASSERTIONS: &str = "assertions";
 /// The name of the bound on calls, which an option sets.
 const MAX_CALLS: &str = "max-calls";
 
@@ -36,28 +35,6 @@ const FAILED: [&str; 9] =
 
 /// The clock counts in milliseconds, rounded up.
 const TICKS: Duration = Duration::from_millis(2);
-
-/// Something that does not hold.
-#[derive(Debug, Clone)]
-pub(crate) struct Violation {
-    pub(crate) invariant: &'static str,
-    pub(crate) what: String,
-    /// File and line, if it is one line's fault.
-    pub(crate) place: String,
-    /// Lines of a test that fail because of it; none if the exploration itself fails.
-    pub(crate) lines: Vec<String>,
-}
-
-impl Violation {
-    /// What makes the exploration fail by itself.
-    pub(crate) fn by_itself(what: String) -> Violation {
-        Violation { invariant: ASSERTIONS, what, place: String::new(), lines: Vec::new() }
-    }
-
-    pub(crate) fn new(invariant: &'static str, what: String, line: String) -> Violation {
-        Violation { invariant, what, place: String::new(), lines: vec![line] }
-    }
-}
 
 /// All violations of a run.
 pub(crate) fn check(context: &Context<'_>, host: &TestHost, case: &Case, caught: &[Caught]) -> Vec<Violation> {
@@ -168,20 +145,6 @@ fn within_plan(context: &Context<'_>, at: usize, one: &Received, calls: &[CallTr
     let most = most_calls.filter(|most| sent > *most)?;
     let line = format!("assert_true(len(responses()[{at}].calls) <= {most}, \"too many calls\")");
     Some(Violation::new("plan", format!("{sent} calls; the plan says at most {most}"), line))
-}
-
-/// The calls that a request was for.
-pub(super) fn is_for(slot: &Slot, call: &CallTrace) -> bool {
-    if slot.upstream != *call.upstream {
-        return false;
-    }
-    match &call.operation {
-        Some(operation) => slot.method.as_deref() == Some(&**operation),
-        None => {
-            let (verb, target) = call.target.split_once(' ').unwrap_or(("", &call.target));
-            split(target).0 == slot.path && slot.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(verb))
-        }
-    }
 }
 
 /// While optional calls alone deviate, the status stays.

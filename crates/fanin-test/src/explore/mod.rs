@@ -18,6 +18,7 @@ mod not_found;
 mod orders;
 mod report;
 mod search;
+mod violation;
 mod written;
 
 use std::time::Instant;

@@ -4,7 +4,7 @@ use fanin_trace::CallTrace;
 
 use super::change::{Case, Change};
 use super::context::Context;
-use super::invariants::{Violation, is_for};
+use super::violation::{Violation, is_for};
 use crate::host::TestHost;
 use crate::stub::split;
 use crate::world::host_of;

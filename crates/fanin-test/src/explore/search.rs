@@ -21,7 +21,7 @@ use super::changes::{Seen, changes_of};
 use super::context::{Context, Healthy};
 use super::exploration::{Exploration, ExploreOptions};
 use super::findings::Findings;
-use super::invariants::Violation;
+use super::violation::Violation;
 use super::{caught, orders};
 use crate::snapshots::Snapshots;
 use crate::suite::{Suite, Test};

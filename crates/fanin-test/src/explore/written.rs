@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::change::{Case, line, words};
 use super::exploration::{ExploreRun, Finding};
-use super::invariants::Violation;
+use super::violation::Violation;
 use crate::error::TestError;
 
 /// What tests may need of `@test`.

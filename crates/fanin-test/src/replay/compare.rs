@@ -11,6 +11,7 @@ use rustc_hash::FxHasher;
 use serde_json::Value;
 
 use super::answers::Wanted;
+use super::effect::Effect;
 use super::ignore::Ignore;
 use super::player::is_unsent_name;
 use crate::difference;
@@ -66,18 +67,6 @@ pub struct Difference {
     pub what: Vec<What>,
     /// The differences in words.
     pub lines: Vec<String>,
-}
-
-/// A call that may change something.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Effect(String);
-
-impl Effect {
-    pub(crate) fn of(wanted: &Wanted<'_>) -> Effect {
-        let Wanted { upstream, operation, method, path, body } = wanted;
-        let operation = operation.map(|operation| format!(".{operation}")).unwrap_or_default();
-        Effect(format!("{upstream}{operation} {method} {path} {}", String::from_utf8_lossy(body)))
-    }
 }
 
 /// A response of a replay.

@@ -11,8 +11,8 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use tokio::time::Instant;
 
 use super::compare::{self, Difference, Found, Got, What};
+use super::inner::Inner;
 use super::player::{Running, header_map};
-use super::world::Inner;
 use crate::values;
 use crate::world::{collect, host_of, problem};
 

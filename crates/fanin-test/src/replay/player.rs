@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 use super::answers::{Answers, Wanted};
 use super::batches;
-use super::compare::Effect;
+use super::effect::Effect;
 use super::timeline::Timeline;
-use crate::world::Setting;
+use crate::setting::Setting;
 
 /// A request that runs.
 #[derive(Default)]

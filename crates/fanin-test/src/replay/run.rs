@@ -19,7 +19,7 @@ use super::ignore::Ignore;
 use super::overrides;
 use super::world::{self, Part};
 use crate::error::TestError;
-use crate::world::Setting;
+use crate::setting::Setting;
 
 /// A part of a recording that a thread replays has so many requests at least.
 const LEAST: usize = 2000;

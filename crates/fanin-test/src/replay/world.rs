@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fanin_flow::{Detail, Flows, WorkerFlows};
+use fanin_flow::{Detail, Flows};
 use fanin_push::Channels;
 use fanin_upstream::{Upstreams, WorkerClient};
 use tokio::task::LocalSet;
@@ -15,24 +15,15 @@ use tokio::time::Instant;
 use super::answers::Answers;
 use super::figures::Tally;
 use super::ignore::Ignore;
+use super::inner::Inner;
 use super::play::play;
 use super::player::Player;
 use super::timeline::{Arrivals, Timeline};
 use crate::error::TestError;
-use crate::world::Setting;
+use crate::setting::Setting;
 
 /// How long the first fetch of snapshots may take.
 const SNAPSHOT_WAIT: Duration = Duration::from_secs(30);
-
-/// What all requests of a thread share.
-pub(crate) struct Inner {
-    pub(crate) flows: WorkerFlows,
-    pub(crate) player: Rc<Player>,
-    pub(crate) ignore: Ignore,
-    pub(crate) tally: RefCell<Tally>,
-    /// Counted requests that run.
-    running: Cell<usize>,
-}
 
 /// What a thread replays: these requests count, those around are there so that they find what they found.
 pub(crate) struct Part {

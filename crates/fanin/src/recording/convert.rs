@@ -11,7 +11,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use tokio::time::Instant;
 
-use super::capture::{Captured, CapturedResponse};
+use super::captured::{Captured, CapturedResponse};
 use crate::problem::problem;
 
 /// The request. `origin`: when the recording began.

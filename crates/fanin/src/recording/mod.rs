@@ -6,6 +6,7 @@
 //! A worker does little: it keeps what the flow had anyway, and puts it into a queue. A thread makes the file.
 
 mod capture;
+mod captured;
 pub mod command;
 mod convert;
 mod pages;

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Counts;
-use super::capture::Captured;
+use super::captured::Captured;
 use super::convert;
 
 /// Bytes of requests that wait for the thread.
