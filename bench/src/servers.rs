@@ -59,7 +59,13 @@ pub fn alone(dir: &str, variables: &[(&str, &str)]) -> Result<Server, Failure> {
 fn start(program: Option<&Path>, dir: &str, variables: &[(&str, &str)]) -> Result<Server, Failure> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(dir);
     let mut command = fanin_command_of(program, &dir)?;
-    let (listen, admin) = (process::free_port()?, process::free_port()?);
+    let listen = process::free_port()?;
+    // Who wants to know the address of the admin pages gives one.
+    let given = variables.iter().find(|(name, _)| *name == "FANIN_BENCH_ADMIN");
+    let admin = match given.and_then(|(_, address)| address.parse().ok()) {
+        Some(admin) => admin,
+        None => process::free_port()?,
+    };
     command.env("FANIN_BENCH_LISTEN", listen.to_string()).env("FANIN_BENCH_ADMIN", admin.to_string());
     command.envs(variables.iter().copied());
     Ok(Server::command_with("fanin", listen, &[admin], command, Duration::from_secs(10))?)
